@@ -1,6 +1,6 @@
-// One tmpfs becomes the root, a second one its /dev; both are filled, then made read-only. The
-// host's mounts are left behind, so that a clone of this namespace copies two mounts and not the
-// host's hundreds.
+// Builds the mount namespace of the zygote: one tmpfs becomes the root, a second one its /dev. Both
+// are filled, then made read-only. The host's mounts are left behind, so that a clone of this
+// namespace copies two mounts and not the host's hundreds.
 #include "warden/base_rootfs.h"
 
 #include <errno.h>
@@ -71,7 +71,7 @@ static int fill_root(int root)
 			return -1;
 	for (size_t i = 0; i < sizeof(copies) / sizeof(*copies); i++) {
 		if (fd_get(AT_FDCWD, copies[i], text, sizeof(text)) < 0)
-			continue; // a kernel for one processor has none
+			continue; // a kernel without SMP has no such file
 		if (base_rootfs_write_file(root, copies[i] + 1, text))
 			return -1;
 	}
@@ -92,8 +92,8 @@ static int fill_dev(int dev)
 	return mkdirat(dev, "pts", 0755) || mkdirat(dev, "shm", 0755) ? -1 : 0;
 }
 
-// pivot_root cannot leave an initramfs. There the old root stays below ours, covered: a name cannot
-// climb beneath the topmost mount of the root.
+// pivot_root fails on an initramfs. There the old root stays below ours, covered: path lookup
+// cannot reach beneath the topmost mount of the root.
 static int leave_host(int root)
 {
 	if (mount_attach(root, AT_FDCWD, "/") || fchdir(root))

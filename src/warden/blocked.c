@@ -1,10 +1,9 @@
-// What the page says is the word of a process without rights, but no more than that could have
-// ordered: to end a sandbox. A thread that is dead has left its mark as well; what counts is one
-// that still sleeps where nothing wakes it, and has for too long.
+// The page of blocked calls is written by the unprivileged daemon. A lie in it can do no more than
+// the daemon could order anyway: end a box. A dead thread leaves its entry behind as well, so an
+// entry counts only if its thread still sleeps in the kernel, and has for too long.
 //
-// Where it is the kernel that hangs, closing the daemon's files, nobody can say which pipe it is.
-// One after another is ended of the sandboxes with a pipe that only the daemon had, until it is
-// free.
+// If the kernel hangs while it closes the daemon's files, no entry names the pipe. Boxes with a
+// pipe that only the daemon had open are then ended one after another, until the daemon can exit.
 #include "warden/blocked.h"
 
 #include <errno.h>
@@ -26,8 +25,8 @@ fallible blocked_open(struct warden *warden, int fd)
 	void *at = mmap(NULL, sizeof(struct blocked_calls), PROT_READ, MAP_SHARED, page, 0);
 
 	if (at == MAP_FAILED)
-		return err_sys(errno, "see what holds the daemon up");
-	warden->holds = at;
+		return err_sys(errno, "map the page of blocked calls");
+	warden->blocked_calls = at;
 	return OK;
 }
 
@@ -46,8 +45,8 @@ static void warden_blocked_end(struct warden *warden, struct warden_box *box)
 {
 	log_event(LOG_WARN, "security", "event", "box_blocks_daemon", "severity", "high", "sandbox",
 		  box->id, NULL);
-	build_hear(warden); // as before every end that keeps a disk
-	box->keeps = box->has_disk && !box->note.ephemeral;
+	build_read_zygote(warden); // as before every teardown that keeps a disk
+	box->keeps = box->has_disk && !box->state_file.ephemeral;
 	teardown_begin(warden, box);
 }
 
@@ -63,7 +62,7 @@ static bool sleeps_on(int32_t thread)
 static void end_calls(struct warden *warden)
 {
 	for (int i = 0; i < HOLDS; i++) {
-		const struct blocked_call *call = &warden->holds->calls[i];
+		const struct blocked_call *call = &warden->blocked_calls->calls[i];
 		struct warden_box *box = warden_blocked_find(warden, &call->at);
 
 		if (box && box->state == WARDEN_BOX_ALIVE && sleeps_on(call->thread) &&
@@ -77,12 +76,12 @@ static void end_next(struct warden *warden)
 	struct warden_box *next = NULL;
 
 	for (int i = 0; i < BLOCKED_CALLS_LAST; i++) {
-		const struct blocked_call_last *last = &warden->holds->last[i];
+		const struct blocked_call_last *last = &warden->blocked_calls->last[i];
 		struct warden_box *box = last->count ? warden_blocked_find(warden, &last->at)
 						     : NULL;
 
 		if (box && (box->state == WARDEN_BOX_DYING || box->state == WARDEN_BOX_SWEEPING))
-			return; // it may have been that one
+			return; // this box may have been the cause
 		if (box && box->state == WARDEN_BOX_ALIVE && !next)
 			next = box;
 	}
@@ -92,7 +91,7 @@ static void end_next(struct warden *warden)
 
 void blocked_end(struct warden *warden, enum blocked_call_where where)
 {
-	if (!warden->holds)
+	if (!warden->blocked_calls)
 		return;
 	if (where == BLOCKED_CALL_IN_CALL)
 		end_calls(warden);

@@ -1,5 +1,6 @@
-// A daemon that was taken over can bring any socket. The way out is opened in the namespace that
-// the warden made for this box, which the note tells by its inode, and in no other.
+// Opens and closes the network of a box. A compromised daemon can send any socket, so the network
+// is opened only in the namespace that the warden made for this box. The state file names it by
+// inode.
 //
 // syscalls: close fstat ioctl
 #include "warden/box_network.h"
@@ -26,7 +27,7 @@ fallible box_network_open(struct warden *warden, struct warden_box *box, int net
 	struct netout_fds made;
 
 	TRY(netout_open(&warden->netout, netns, &made));
-	fd_drop(&box->steer); // the one before
+	fd_drop(&box->steer); // the previous one
 	box->steer = made.link;
 	out_fds[0] = made.listener;
 	out_fds[1] = made.udp;
@@ -41,8 +42,8 @@ fallible box_network_undo(struct warden *warden, struct warden_box *box, int net
 	return netout_undo(&warden->netout, netns);
 }
 
-// A note of an earlier cove does not tell the inode: then any namespace of the host's own user
-// namespace will do, for once. No process without privilege can make one.
+// A state file of an earlier cove has no inode. Then any namespace that the host's user namespace
+// owns is accepted once: no unprivileged process can make one.
 static fallible check_netns(struct warden *warden, struct warden_box *box, int netns)
 {
 	struct stat st;
@@ -52,11 +53,11 @@ static fallible check_netns(struct warden *warden, struct warden_box *box, int n
 	if (fstat(netns, &st))
 		return err_sys(errno, "look at a network namespace");
 	if (st.st_dev == warden->netout.dev && st.st_ino != warden->netout.inode &&
-	    (box->note.netns ? st.st_ino == box->note.netns : netout_is_ours(netns))) {
-		if (box->note.netns)
+	    (box->state_file.netns ? st.st_ino == box->state_file.netns : netout_is_ours(netns))) {
+		if (box->state_file.netns)
 			return OK;
-		box->note.netns = st.st_ino;
-		return box_state_write(warden->cells, box->id, &box->note);
+		box->state_file.netns = st.st_ino;
+		return box_state_write(warden->state_dir, box->id, &box->state_file);
 	}
 	log_event(LOG_ERROR, "order.forbidden", "operation", "network", "severity", "high",
 		  "sandbox", box->id, "trail", "a socket of another network namespace", NULL);
@@ -81,7 +82,7 @@ fallible box_network_order(struct warden *warden, const struct order *order)
 		return err_new(NOT_FOUND, "no_box", "there is no such box");
 	if (order->net && !weak(NETNS))
 		TRY(box_network_open_anew(warden, box, fds));
-	// Without a listener nothing is steered, and that one the daemon closes.
+	// Without a listener nothing is steered. The daemon closes the listener.
 	if (!order->net)
 		fd_drop(&box->steer);
 	warden->answer = (struct answer){

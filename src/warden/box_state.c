@@ -1,6 +1,6 @@
-// A text of a fixed size, so that one write replaces one note by another: the kernel takes so few
-// bytes whole or not at all, whoever is killed meanwhile. What a power cut makes of it does not
-// matter, for then its boot is over.
+// Reads and writes the state file of a box. Its text has a fixed size, so that one write replaces
+// it whole: the kernel does not tear so small a write, even if the writer is killed. A power cut
+// may tear it, but then the boot id in it is stale anyway.
 //
 // syscalls: openat read pwrite64 close unlinkat
 #include "warden/box_state.h"
@@ -21,7 +21,7 @@
 #define BOX_STATE_WORD "cove-cell"
 #define BOX_STATE_VERSION 1
 #define KILLED_WORDS (TALK_CGROUPS_MAX / 64)
-#define STAT_STARTED 20 // the field of /proc/PID/stat, counted from the one behind the name
+#define STAT_STARTED 20 // field of /proc/PID/stat, counted from the one after the name
 
 fallible box_state_open_dir(int run, int *out_dir)
 {
@@ -48,10 +48,10 @@ static void print(const struct box_state *state_file, char text[BOX_STATE_SIZE +
 	memset(text + len, '\n', (size_t)(BOX_STATE_SIZE - len));
 }
 
-// The longest a note can be: every number with all its digits.
+// The longest state file: every number with all its digits.
 _Static_assert(sizeof(BOX_STATE_WORD) + 12 + BOX_STATE_BOOT + 117 + 9 * 21 + KILLED_WORDS * 21 <=
 		       BOX_STATE_SIZE,
-	       "every note fits");
+	       "every state file fits");
 
 fallible box_state_write(int dir, const char *box, const struct box_state *state_file)
 {
@@ -77,7 +77,7 @@ static bool box_state_take_words(struct str words, uint64_t *out, int count)
 	return true;
 }
 
-// One line of "key value". False: it is malformed.
+// One line of "key value". False: malformed.
 static bool box_state_take_line(struct str line, struct box_state *state_file)
 {
 	struct str key;
@@ -160,7 +160,7 @@ fallible box_state_boot(char out[BOX_STATE_BOOT])
 	ssize_t len = fd_get(AT_FDCWD, "/proc/sys/kernel/random/boot_id", out, BOX_STATE_BOOT);
 
 	if (len <= 0)
-		return err_sys(errno, "read the name of this boot");
+		return err_sys(errno, "read the boot id");
 	out[strcspn(out, "\n")] = 0;
 	return OK;
 }
@@ -175,7 +175,7 @@ uint64_t box_state_started(int pid)
 	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
 	if (fd_get(AT_FDCWD, path, text, sizeof(text)) <= 0)
 		return 0;
-	at = strrchr(text, ')'); // the name may hold anything
+	at = strrchr(text, ')'); // the name may contain any byte
 	if (!at)
 		return 0;
 	rest = str_of(at + 1);

@@ -1,12 +1,11 @@
-// A box is put together in two parts. Its ground is the same for all: an id range with its user
-// namespace, groups, sockets to its pid 1, a clone in namespaces of its own. The goods are what the
-// order names: the template's layers, a disk, limits. The ground may have been laid ahead. The cell
-// notes each part as it is made, so that one way of undoing, the burial, fits every failure.
+// A box is built in two parts. The base is the same for every box: an id range with its user
+// namespace, cgroups, the sockets of pid 1, a clone in new namespaces. The rootfs mounts are what
+// the order names: template layers, a disk, limits. The base may have been prebuilt. Each part is
+// recorded in struct warden_box as it is made, so teardown can undo any failure.
 //
-// For the next life of the warden there is a note in RUN/cells before anything is made, and the
-// process stands in it before the daemon hears of the box. A box whose note names no process was
-// promised to nobody: that life buries it, and the groups it removes are the fence that a builder
-// which is still on its way runs into.
+// The state file in RUN/cells is written before anything is made, and holds the pid before the
+// daemon is told of the box. A box whose state file has no pid was promised to no client: the next
+// warden destroys it. A builder that is still running then fails, because its cgroups are removed.
 //
 // syscalls: close pidfd_send_signal waitid
 #include "warden/build.h"
@@ -31,10 +30,10 @@
 #include "warden/reply_queue.h"
 #include "warden/teardown.h"
 
-// What it shall be, and what the next life shall be told of it.
+// Fills in limits and the content of the state file.
 static void build_describe(struct warden *warden, struct warden_box *box, const struct order *order)
 {
-	struct box_state *state_file = &box->note;
+	struct box_state *state_file = &box->state_file;
 
 	state_file->ephemeral = order->ephemeral;
 	state_file->again = order->again;
@@ -46,8 +45,8 @@ static void build_describe(struct warden *warden, struct warden_box *box, const 
 	box->awaits = !order->ephemeral || weak(VOLATILE);
 }
 
-// Whom it is for.
-static void assign(struct warden_box *box, const struct order *order)
+// Records which order the box is for.
+static void build_assign(struct warden_box *box, const struct order *order)
 {
 	box->ahead = false;
 	box->build_order = order->id;
@@ -57,13 +56,13 @@ static void assign(struct warden_box *box, const struct order *order)
 
 static void warden_build_begin(struct warden *warden, struct warden_box *box)
 {
-	box->note = (struct box_state){.born_us = clock_us()};
-	memcpy(box->note.boot, warden->boot, sizeof(box->note.boot));
+	box->state_file = (struct box_state){.born_us = clock_us()};
+	memcpy(box->state_file.boot, warden->boot, sizeof(box->state_file.boot));
 	box->limits = (struct limits){0};
 	box->state = WARDEN_BOX_BUILDING;
 }
 
-// A new one, or the one that has been nothing but a disk.
+// A new box, or the box of which only a disk was kept.
 static struct warden_box *warden_box_for(struct warden *warden, const struct order *order,
 					 struct warden_box *kept)
 {
@@ -75,7 +74,7 @@ static struct warden_box *warden_box_for(struct warden *warden, const struct ord
 		map_put(warden->boxes, str_of(box->id), box);
 	warden_build_begin(warden, box);
 	build_describe(warden, box, order);
-	assign(box, order);
+	build_assign(box, order);
 	return box;
 }
 
@@ -91,7 +90,7 @@ struct warden_box *warden_box_new(const char *box_id)
 	return box;
 }
 
-// The refusal is sent when the burial has undone everything.
+// The refusal is sent when teardown has undone everything.
 static void build_fail(struct warden *warden, struct warden_box *box, struct err *failure)
 {
 	auto_err err = failure;
@@ -106,13 +105,12 @@ static void build_fail(struct warden *warden, struct warden_box *box, struct err
 	}
 	box->build_owed = false;
 	if (box->ahead)
-		warden->next[0] = 0; // see warden/prebuilt.c
-	box->state =
-		WARDEN_BOX_ALIVE; // as far as the burial is concerned: there is no clone to await
+		warden->next[0] = 0;   // see warden/prebuilt.c
+	box->state = WARDEN_BOX_ALIVE; // for teardown: there is no clone to wait for
 	teardown_begin(warden, box);
 }
 
-static void await(struct warden *warden, struct warden_box *box)
+static void build_await(struct warden *warden, struct warden_box *box)
 {
 	link_add(&warden->building, &box->link);
 	warden->building_count++;
@@ -126,26 +124,27 @@ static fallible build_watch(struct warden *warden, struct warden_box *box)
 	if (teardown_watch(warden, box) == 0)
 		return OK;
 	err = err_sys(errno, "watch the end of a box");
-	// Without the watch its end must be seen here: it is a builder still, and dies at once.
+	// Without the watch the exit must be seen here. The process is still a builder, and dies at
+	// once.
 	syscall(SYS_pidfd_send_signal, box->pidfd, SIGKILL, NULL, 0);
 	waitid(P_PIDFD, (id_t)box->pidfd, &info, WEXITED);
 	fd_drop(&box->pidfd);
 	return err;
 }
 
-// The process stands in the note before anybody hears of it.
-static fallible sign(struct warden *warden, struct warden_box *box)
+// The pid is in the state file before anybody is told of the box.
+static fallible build_store_pid(struct warden *warden, struct warden_box *box)
 {
-	box->note.pid = box->pid;
-	return box_state_write(warden->cells, box->id, &box->note);
+	box->state_file.pid = box->pid;
+	return box_state_write(warden->state_dir, box->id, &box->state_file);
 }
 
-// The box has a process, and its daemon may be told.
+// The box has a process, and the daemon may be told.
 static void build_announce(struct warden *warden, struct warden_box *box)
 {
 	char took[24];
 
-	snprintf(took, sizeof(took), "%lld", (long long)(clock_us() - box->note.born_us));
+	snprintf(took, sizeof(took), "%lld", (long long)(clock_us() - box->state_file.born_us));
 	log_trace(box->trace);
 	log_event(LOG_DEBUG, "box.cloned", "sandbox", box->id, "us", took, NULL);
 	log_trace(NULL);
@@ -157,14 +156,14 @@ static void build_announce(struct warden *warden, struct warden_box *box)
 						 .net = box->net};
 		reply_queue_answer(warden, &warden->answer, box->fds, answer_fds(&warden->answer));
 	}
-	// Else the daemon that asked is gone, and the next finds the box by its socket.
+	// Else the daemon that asked is gone. The next daemon finds the box by its socket.
 	box->build_owed = false;
 	for (int i = 0; i < ORDER_FDS_MAX; i++)
 		fd_drop(&box->fds[i]);
-	ids_built(warden->ids, box->note.slot, &box->userns);
+	ids_built(warden->ids, box->state_file.slot, &box->userns);
 }
 
-static void heard_witness(struct warden *warden, struct zygote_answer *answer)
+static void zygote_witness(struct warden *warden, struct zygote_answer *answer)
 {
 	struct warden_box *box = map_get(warden->boxes, str_of(answer->witness.box));
 
@@ -173,11 +172,11 @@ static void heard_witness(struct warden *warden, struct zygote_answer *answer)
 		box->awaits = false;
 		return;
 	}
-	// It is gone, or to be stopped, and then its end shall be waited for.
+	// The box is gone or being stopped. A stop waits for its mounts, so keep no reference.
 	fd_drop(&answer->mounts);
 }
 
-bool build_hear(struct warden *warden)
+bool build_read_zygote(struct warden *warden)
 {
 	struct zygote_answer answer;
 
@@ -187,7 +186,7 @@ bool build_hear(struct warden *warden)
 			build_answered(warden, &answer);
 			continue;
 		case ZYGOTE_WITNESS:
-			heard_witness(warden, &answer);
+			zygote_witness(warden, &answer);
 			continue;
 		case ZYGOTE_NOTHING:
 			return true;
@@ -197,15 +196,15 @@ bool build_hear(struct warden *warden)
 	}
 }
 
-// Its process stands there, and has its order.
-static void complete(struct warden *warden, struct warden_box *box)
+// The box has a process and its order.
+static void build_complete(struct warden *warden, struct warden_box *box)
 {
-	struct err *err = take_ptr(box->late);
+	struct err *err = take_ptr(box->build_err);
 
 	if (!err)
-		err = sign(warden, box);
+		err = build_store_pid(warden, box);
 	if (!err && box->doomed && box->waiter_count)
-		err = err_new(CANCELLED, "buried", "the box was deleted while it was built");
+		err = err_new(CANCELLED, "destroyed", "the box was deleted while it was built");
 	if (err) {
 		build_fail(warden, box, err);
 		return;
@@ -219,8 +218,8 @@ static void complete(struct warden *warden, struct warden_box *box)
 	build_announce(warden, box);
 }
 
-// The process is there; what it can be asked for by its number alone. Its way out is opened while
-// the builder goes its own, and a berth has one whether it will be wanted or not.
+// The clone exists, known by its pidfd alone. The network is opened while the builder runs; a
+// prebuilt box gets one whether or not its order will want it.
 static fallible build_receive(struct warden *warden, struct warden_box *box,
 			      const struct zygote_answer *answer)
 {
@@ -232,8 +231,8 @@ static fallible build_receive(struct warden *warden, struct warden_box *box,
 	if (answer->errnum)
 		return err_sys(answer->errnum, "clone a builder");
 	TRY(build_watch(warden, box));
-	box->note.started = box_state_started(box->pid);
-	box->note.netns = box_network_inode(net);
+	box->state_file.started = box_state_started(box->pid);
+	box->state_file.netns = box_network_inode(net);
 	if (box->doomed || weak(NETNS) ||
 	    !(box->net || (box->ahead && warden->netout.by != NETOUT_NONE)))
 		return OK;
@@ -259,11 +258,11 @@ void build_answered(struct warden *warden, const struct zygote_answer *answer)
 		return;
 	}
 	if (!box->ahead) {
-		complete(warden, box);
+		build_complete(warden, box);
 		return;
 	}
-	if (box->late) {
-		build_fail(warden, box, take_ptr(box->late));
+	if (box->build_err) {
+		build_fail(warden, box, take_ptr(box->build_err));
 		return;
 	}
 	box->state = WARDEN_BOX_PREBUILT;
@@ -280,15 +279,15 @@ void build_ahead(struct warden *warden, const char *box_id)
 	warden->prebuilt = box;
 	warden_build_begin(warden, box);
 	box->ahead = true;
-	box->note.ephemeral = true; // it has nothing to keep
+	box->state_file.ephemeral = true; // a prebuilt box has nothing to keep
 	err = build_inputs_base_rootfs(warden, box);
 	if (err)
 		build_fail(warden, box, err);
 	else
-		await(warden, box);
+		build_await(warden, box);
 }
 
-// What stands there has a way out, as far as this host knows one.
+// A prebuilt box has a network if the host can give one.
 static fallible fit_net(struct warden *warden, struct warden_box *box)
 {
 	auto_fd netns = take_fd(&box->netns);
@@ -302,18 +301,19 @@ static fallible fit_net(struct warden *warden, struct warden_box *box)
 static void bring_mounts(struct warden *warden, struct warden_box *box, const struct order *order)
 {
 	build_describe(warden, box, order);
-	if (!box->late)
-		box->late = fit_net(warden, box);
+	if (!box->build_err)
+		box->build_err = fit_net(warden, box);
 	build_inputs_mounts(warden, order, box);
 }
 
-// While the daemon writes down that it wants the box. What is wrong with it is said when it asks.
+// Called while the daemon writes the create record. An error is reported with the BUILD order.
 static void build_set_up(struct warden *warden, struct warden_box *box, const struct order *order)
 {
-	if (!box || box->state != WARDEN_BOX_PREBUILT || box->doomed || box->late || box->is_set_up)
+	if (!box || box->state != WARDEN_BOX_PREBUILT || box->doomed || box->build_err ||
+	    box->is_set_up)
 		return;
 	box->is_set_up = true;
-	box->note.born_us = clock_us(); // before its layers are taken: see templates_idle()
+	box->state_file.born_us = clock_us(); // before its layers are opened: see templates_idle()
 	warden->is_set_up = *order;
 	bring_mounts(warden, box, order);
 }
@@ -327,24 +327,24 @@ static bool is_alike(const struct order *a, const struct order *b)
 
 static void take_prebuilt(struct warden *warden, struct warden_box *box, const struct order *order)
 {
-	auto_err late = take_ptr(box->late); // of the laying, or of goods that came ahead
+	auto_err late = take_ptr(box->build_err); // of the prebuild, or of mounts that came ahead
 
 	warden->prebuilt = NULL;
 	if (late)
-		box->late = err_while(build_inputs_lost(), "%s", err_trail(late));
+		box->build_err = err_while(build_inputs_lost(), "%s", err_trail(late));
 	else if (box->is_set_up && !is_alike(&warden->is_set_up, order))
-		box->late = build_inputs_lost();
+		box->build_err = build_inputs_lost();
 	if (!box->is_set_up) {
-		box->note.born_us = clock_us();
+		box->state_file.born_us = clock_us();
 		bring_mounts(warden, box, order);
 	}
-	assign(box, order);
+	build_assign(box, order);
 	if (box->state == WARDEN_BOX_PREBUILT)
-		complete(warden, box);
-	// Else its pidfd is under way to us.
+		build_complete(warden, box);
+	// Else its pidfd is on its way from the zygote.
 }
 
-static fallible refuse(const struct warden_box *box)
+static fallible build_refuse(const struct warden_box *box)
 {
 	if (box->ahead)
 		return build_inputs_lost();
@@ -367,7 +367,7 @@ static void build_now(struct warden *warden, const struct order *order, struct w
 	if (err)
 		build_fail(warden, box, err);
 	else
-		await(warden, box);
+		build_await(warden, box);
 }
 
 static struct repair *repair_of(struct warden *warden, const char *box_id)
@@ -378,7 +378,7 @@ static struct repair *repair_of(struct warden *warden, const char *box_id)
 	return NULL;
 }
 
-// e2fsck takes as long as the disk is large: the order waits for it, and nobody else does.
+// e2fsck takes as long as the disk is large. Only this order waits for it.
 static fallible repair_begin(struct warden *warden, const struct order *order, bool *out_waits)
 {
 	struct repair *repair = repair_of(warden, order->box);
@@ -413,7 +413,7 @@ static fallible repair_end(struct warden *warden, const struct order *order, int
 	if (!box)
 		return disk_none(order->box);
 	if (!is_free(box, order))
-		return refuse(box);
+		return build_refuse(box);
 	build_now(warden, order, box);
 	return OK;
 }
@@ -458,7 +458,7 @@ fallible build_begin(struct warden *warden, const struct order *order)
 	warden->asked_us = clock_us();
 	warden->usual = order->limits;
 	if (box && !is_free(box, order))
-		return refuse(box);
+		return build_refuse(box);
 	if (!box && order->again)
 		return disk_none(order->box);
 	if (build_count(warden) >= warden->boxes_max)

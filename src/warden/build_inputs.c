@@ -1,6 +1,6 @@
-// Each part stands in the cell as soon as it is made, whether or not the next one can be: the
-// burial undoes what stands there. The ground goes to the zygote, the goods to pid 1, each as a
-// copy.
+// Makes the inputs of a build: cgroups, sockets, user namespace, state file; then layers and disk.
+// Each is recorded in struct warden_box as soon as it is made, so teardown undoes a partial build.
+// The base goes to the zygote, the rootfs mounts to pid 1, each as a copy.
 //
 // syscalls: socketpair setsockopt close open_tree mount_setattr move_mount fsopen fsconfig fsmount
 #include "warden/build_inputs.h"
@@ -22,10 +22,10 @@
 #include "warden/listener.h"
 
 #define CONTROL_BYTES (2 * TALK_SIZE_MAX)
-#define FILES_PART 2	  // of fs.file-max, for all processes of one box
-#define NOFILE_LEAST 1024 // what programs take for granted
+#define FILES_PART 2	  // share of fs.file-max, for all processes of one box
+#define NOFILE_LEAST 1024 // programs rely on this many
 
-// What a box is put together from; the ground goes to the zygote, the goods to pid 1, each a copy.
+// Descriptors that are passed on: the base to the zygote, the rootfs mounts to pid 1.
 struct build_inputs {
 	int control[2], listen;
 	int root, usr, disk;
@@ -51,8 +51,8 @@ static void drop_parts(struct build_inputs *inputs)
 		.door.into = -1, .exec_cgroup.meter = -1,                                          \
 	}
 
-// A detached, read-only copy of a lower, seen through the box's ids.
-static fallible shift(int lower, int userns, int *out_tree)
+// A detached, read-only, idmapped copy of a lower directory.
+static fallible layer_idmap(int lower, int userns, int *out_tree)
 {
 	auto_fd tree = mount_copy(lower, "");
 
@@ -71,9 +71,9 @@ static fallible take_layers(struct warden *warden, const char *name, int userns,
 	auto_fd usr = -1;
 
 	TRY(template_find(warden->templates, name, &root, &usr));
-	TRY(shift(root, userns, &inputs->root));
+	TRY(layer_idmap(root, userns, &inputs->root));
 	if (usr >= 0)
-		TRY(shift(usr, userns, &inputs->usr));
+		TRY(layer_idmap(usr, userns, &inputs->usr));
 	return OK;
 }
 
@@ -110,12 +110,12 @@ static fallible take_base_rootfs(struct warden *warden, struct warden_box *box,
 {
 	uint32_t root;
 
-	TRY(ids_take(warden->ids, &box->note.slot, &box->userns), "take an id range");
+	TRY(ids_take(warden->ids, &box->state_file.slot, &box->userns), "take an id range");
 	box->has_slot = true;
-	root = ids_base(box->note.slot);
-	box->has_state = true; // also one that was begun is removed
-	TRY(box_state_write(warden->cells, box->id, &box->note));
-	TRY(box_listener_make(warden->ears, box->id, &inputs->listen));
+	root = ids_base(box->state_file.slot);
+	box->has_state = true; // also a partially written one is removed
+	TRY(box_state_write(warden->state_dir, box->id, &box->state_file));
+	TRY(box_listener_make(warden->listeners, box->id, &inputs->listen));
 	box->has_listener = true;
 	TRY(group_make(warden->groups, box->id, root, &inputs->door));
 	box->has_groups = true;
@@ -132,30 +132,31 @@ static fallible take_mount_list(struct warden *warden, const struct order *order
 	return take_disk(warden, order, box, inputs);
 }
 
-// What was laid ahead has ended, and is being cleared away. The daemon tries again.
+// The prebuilt box has ended and is being removed. The daemon tries again.
 fallible build_inputs_lost(void)
 {
-	return err_new(EXHAUSTED, "prebuilt_lost", "the place of the box is not free yet");
+	return err_new(EXHAUSTED, "prebuilt_lost",
+		       "the prebuilt box for this create is still being removed");
 }
 
-// The first word that pid 1 will hear waits for it in the socket.
+// The first message to pid 1, queued in its socket.
 static fallible tell_base_rootfs(const struct warden_box *box, const struct limits *limits,
 				 const struct build_inputs *inputs)
 {
-	struct rootfs_mounts_base_rootfs base_rootfs = {.base = ids_base(box->note.slot),
+	struct rootfs_mounts_base_rootfs base_rootfs = {.base = ids_base(box->state_file.slot),
 							.memory = limits->memory};
 
 	if (fd_send(inputs->control[0], &base_rootfs, sizeof(base_rootfs), NULL, 0, MSG_DONTWAIT) <
 	    0)
-		return err_sys(errno, "tell pid 1 of its ground");
+		return err_sys(errno, "send pid 1 its configuration");
 	return OK;
 }
 
 _Static_assert(ROOTFS_MOUNTS_BOX >= sizeof(((struct order *)0)->box) &&
 		       ROOTFS_MOUNTS_HOST >= sizeof(((struct order *)0)->host),
-	       "goods have room for what orders have");
+	       "rootfs mounts have room for every field of an order");
 
-// And the second, whether it is there already or not.
+// The second message to pid 1, whether or not it already runs.
 static fallible tell_mounts(const struct warden *warden, const struct order *order,
 			    const struct warden_box *box, const struct build_inputs *inputs)
 {
@@ -178,7 +179,7 @@ static fallible tell_mounts(const struct warden *warden, const struct order *ord
 		    MSG_DONTWAIT) < 0)
 		return errno == EPIPE || errno == ECONNRESET
 			       ? build_inputs_lost()
-			       : err_sys(errno, "tell pid 1 of its goods");
+			       : err_sys(errno, "send pid 1 its rootfs mounts");
 	return OK;
 }
 
@@ -188,23 +189,23 @@ static bool is_limited(const struct warden_box *box, const struct limits *limits
 	       box->limits.cpu_milli == limits->cpu_milli;
 }
 
-// While the builder is at it. Nobody but the builder lives there before the daemon is told.
+// Called while the builder runs. Only the builder is in these cgroups before the daemon is told.
 static void warden_build_inputs_limit(struct warden *warden, struct warden_box *box,
 				      const struct limits *limits)
 {
-	if (box->late || is_limited(box, limits))
+	if (box->build_err || is_limited(box, limits))
 		return;
 	fd_drop(&box->fds[1]);
 	box->limits = *limits;
-	box->late = group_limit(warden->groups, box->id, limits, &box->fds[1]);
+	box->build_err = group_limit(warden->groups, box->id, limits, &box->fds[1]);
 }
 
-// Takes the ground as far as the zygote. What of it the daemon will get is the cell's from then on.
+// Hands the base to the zygote. The descriptors for the daemon are then owned by `box`.
 static fallible warden_build_inputs_lay(struct warden *warden, struct warden_box *box,
 					const struct limits *limits, struct build_inputs *inputs)
 {
 	struct builder_plan plan = {
-		.base = ids_base(box->note.slot),
+		.base = ids_base(box->state_file.slot),
 		.has_into = inputs->door.into >= 0,
 		.task_count = (uint8_t)inputs->door.task_count,
 		.cgroup_count = (uint8_t)inputs->exec_cgroup.join_count,
@@ -225,21 +226,21 @@ static fallible warden_build_inputs_lay(struct warden *warden, struct warden_box
 	return OK;
 }
 
-// The devices that a box's files are read from and written to: that of its disk, and that of the
-// data directory, where images and the pool lie. What passes a loop device is charged to the box
-// again.
+// The devices that a box reads from and writes to: that of its disk, and that of the data
+// directory, which holds images and the pool. I/O through a loop device is charged to the box's
+// cgroup again.
 static void limit_io(struct warden *warden, struct warden_box *box, uint64_t bytes, int disk)
 {
 	struct stat own, data;
 
-	if (box->late || !bytes || weak(IO))
+	if (box->build_err || !bytes || weak(IO))
 		return;
 	if (fstat(disk, &own) || fstat(warden->data, &data)) {
-		box->late = err_sys(errno, "look at the disks of %s", box->id);
+		box->build_err = err_sys(errno, "look at the disks of %s", box->id);
 		return;
 	}
-	box->late = group_limit_io(warden->groups, box->id, bytes,
-				   (dev_t[]){own.st_dev, data.st_dev}, 2);
+	box->build_err = group_limit_io(warden->groups, box->id, bytes,
+					(dev_t[]){own.st_dev, data.st_dev}, 2);
 }
 
 fallible build_inputs_all(struct warden *warden, const struct order *order, struct warden_box *box)
@@ -249,7 +250,7 @@ fallible build_inputs_all(struct warden *warden, const struct order *order, stru
 	TRY(take_base_rootfs(warden, box, &inputs));
 	TRY(take_mount_list(warden, order, box, &inputs));
 	TRY(warden_build_inputs_lay(warden, box, &order->limits, &inputs));
-	box->late = tell_mounts(warden, order, box, &inputs); // the clone is on its way
+	box->build_err = tell_mounts(warden, order, box, &inputs); // the clone is already running
 	warden_build_inputs_limit(warden, box, &order->limits);
 	limit_io(warden, box, order->limits.io, inputs.disk);
 	return OK;
@@ -269,10 +270,10 @@ void build_inputs_mounts(struct warden *warden, const struct order *order, struc
 {
 	auto_parts inputs = NO_PARTS;
 
-	if (!box->late)
-		box->late = take_mount_list(warden, order, box, &inputs);
-	if (!box->late)
-		box->late = tell_mounts(warden, order, box, &inputs);
+	if (!box->build_err)
+		box->build_err = take_mount_list(warden, order, box, &inputs);
+	if (!box->build_err)
+		box->build_err = tell_mounts(warden, order, box, &inputs);
 	warden_build_inputs_limit(warden, box, &order->limits);
 	limit_io(warden, box, order->limits.io, inputs.disk);
 }

@@ -1,16 +1,13 @@
-// docs/ISOLATION.md STEP-2 to STEP-5; the order is the security. We are pid 1 of new pid, mount,
-// network, ipc and uts namespaces that the outer user namespace owns, in the zygote's bare mount
-// namespace: a read-only tmpfs with empty directories to attach to, and a /dev beside it.
-//
-//	/h/dev /h/proc           the box's own, put together here and moved later
-//	/dev                     a mount of its own, read-only, shared by all boxes
-//	/e /sys /loadavg /blank  an empty directory, static files
-//
-// This is the ground, which is the same for every box. Then we execute pid 1's program, which waits
-// there until it is told what the box shall be (init/setup_rootfs.c). Nothing of an image is seen
-// before that.
-//
-// Nothing here runs under the warden's own filter: the zygote was born before it.
+// docs/ISOLATION.md STEP-2 to STEP-5. The order of the steps is the security. The builder is pid 1
+// of new pid, mount, join_network, ipc and uts namespaces that the outer user namespace owns, in a
+// clone of the zygote's mount namespace: a read-only tmpfs with empty directories to attach to, and
+// a /dev.
+//  /h/dev /h/proc           the box's own, made here and moved later
+//  /dev                     a mount of its own, read-only, shared by all boxes
+//  /e /sys /loadavg /blank  an empty directory, static files
+// The builder then executes pid 1's program, which waits for its rootfs mounts
+// (init/setup_rootfs.c). Nothing of an image is visible before that. The warden's seccomp filter
+// does not apply here: the zygote was forked before it was installed.
 #include "warden/builder.h"
 
 #include <errno.h>
@@ -44,7 +41,7 @@ static int builder_join(struct build *b)
 	return 0;
 }
 
-static int network(struct build *b)
+static int join_network(struct build *b)
 {
 	if (weak(NETNS))
 		return 0;
@@ -53,7 +50,7 @@ static int network(struct build *b)
 	return net_loopback(b->init_config->proc);
 }
 
-// The box's root owns what is made here.
+// Files that are made here belong to the box's root.
 static int become_box_root(struct build *b)
 {
 	return set_ids_files(b->plan->base);
@@ -83,7 +80,7 @@ static int lay_dev(struct build *b)
 	return mount_attach(pts, AT_FDCWD, "/h/dev/pts");
 }
 
-// A name that this very /proc lacks needs no mask.
+// A name that this /proc lacks needs no mask.
 static int bind_over(const char *from, const char *to)
 {
 	if (mount(from, to, NULL, MS_BIND, NULL) && errno != ENOENT)
@@ -97,7 +94,7 @@ static int copy_over(const char *from, const char *to)
 }
 
 // An empty read-only file over each name, one attached and the others bound from it. Not a null
-// device: that one can be opened for writing on any mount, and then /proc seems writable.
+// device: it can be opened for writing on any mount, and then /proc seems writable.
 static int blank_proc(const struct builder_init_config *init_config)
 {
 	const char *first = NULL;
@@ -125,7 +122,7 @@ static int mask_proc(const struct builder_init_config *init_config)
 	return copy_to("/loadavg", "/h/proc/loadavg");
 }
 
-// Read-only at first, so that what is bound out of it is born read-only in one call.
+// Read-only first, so that a bind out of it is read-only from its first moment.
 static int lay_proc(struct build *b)
 {
 	static const struct mount_option options[] = {{"source", "proc"}, {NULL, NULL}};
@@ -140,7 +137,7 @@ static int lay_proc(struct build *b)
 	return mount_change(proc, 0, MOUNT_ATTR_RDONLY, -1) ? -1 : mask_proc(init_config);
 }
 
-// Our own cgroups become the root of what the box sees of them; hence not at the clone.
+// Our own cgroups become the root of the new cgroup namespace; hence not at the clone.
 static int builder_settle(struct build *b)
 {
 	(void)b;
@@ -149,11 +146,11 @@ static int builder_settle(struct build *b)
 	return setsid() < 0 ? -1 : 0;
 }
 
-// The zygote keeps 3 to 9 taken, so none of ours stands in the way of another. All the rest is
-// close-on-exec.
+// The zygote keeps fds 3 to 9 occupied, so ours have higher numbers and no dup2 here overwrites
+// one. All other fds are close-on-exec.
 static int arrange_fds(struct build *b)
 {
-	// The leaf's detached mount is unmounted with our exec, here, and not when pid 1 ends.
+	// The exec cgroup's detached mount is unmounted by our exec, here, and not when pid 1 ends.
 	int cgroup_dir = b->plan->has_into && !weak(CGROUP_DIR)
 				 ? openat(b->fds->exec_cgroup[0], ".",
 					  O_PATH | O_DIRECTORY | O_CLOEXEC)
@@ -179,7 +176,7 @@ static int arrange_fds(struct build *b)
 	return close_range(TALK_FD_END, ~0u, CLOSE_RANGE_CLOEXEC);
 }
 
-static int execute(struct build *b)
+static int execute_pid1(struct build *b)
 {
 	char *const argv[] = {(char *)"cove-init", NULL};
 	char *const env[] = {(char *)weak_note(), NULL};
@@ -188,17 +185,17 @@ static int execute(struct build *b)
 }
 
 static const struct {
-	const char *note; // what the daemon reads when it fails
+	const char *note; // the daemon reads this when the step fails
 	int (*run)(struct build *b);
 } steps[] = {
 	{"join the cgroups", builder_join},
-	{"bring up the loopback", network},
+	{"bring up the loopback", join_network},
 	{"take the box's ids", become_box_root},
 	{"lay out /dev", lay_dev},
 	{"lay out /proc", lay_proc},
 	{"settle in", builder_settle},
 	{"arrange the descriptors", arrange_fds},
-	{"execute pid 1", execute},
+	{"execute pid 1", execute_pid1},
 };
 
 static void tell_broken(int control, const char *state_file, int errnum)
@@ -221,9 +218,9 @@ void builder_run(const struct builder_init_config *init_config, const struct bui
 
 	umask(0);
 	for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++) {
-		kill_point("builder.step", i == 0		     ? "first"
-					   : steps[i].run == execute ? "last"
-								     : "more");
+		kill_point("builder.step", i == 0			  ? "first"
+					   : steps[i].run == execute_pid1 ? "last"
+									  : "more");
 		if (steps[i].run(&build) == 0)
 			continue;
 		tell_broken(fds->control, steps[i].note, errno);

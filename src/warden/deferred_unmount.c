@@ -1,5 +1,6 @@
-// What comes within a moment is let go together: the first to end writes everything out, and the
-// others find nothing left to write.
+// A child process that holds the last reference to mounts of deleted boxes. Mounts that arrive
+// within a short time are closed together: the first unmount writes back everything, and the others
+// find nothing left to write.
 //
 // syscalls: sendmsg close wait4
 #include "warden/deferred_unmount.h"
@@ -30,7 +31,7 @@ struct deferred_unmount {
 	int sock, pid;
 };
 
-// One message more, if it comes in time. False: nobody will send any more.
+// Receives one more message, if it comes in time. False: the sender has closed the socket.
 static bool deferred_unmount_take_one(int wait_ms, int *held)
 {
 	struct pollfd one = {.fd = SOCK, .events = POLLIN};
@@ -57,7 +58,7 @@ static _Noreturn void deferred_unmount_live(int parent)
 	prctl(PR_SET_NAME, "cove-unmount", 0, 0, 0);
 	setpriority(PRIO_PROCESS, 0, 10);
 	sched_setscheduler(0, SCHED_BATCH,
-			   &none); // whoever hands it something goes on with its own
+			   &none); // a sender is not preempted by this process
 	if (getppid() != parent)
 		_exit(1);
 	while (open) {
@@ -79,7 +80,7 @@ fallible deferred_unmount_start(struct deferred_unmount **out)
 	int pair[2], parent = getpid(), pid;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
-		return err_sys(errno, "make the shroud's socket");
+		return err_sys(errno, "make the socket of the unmount process");
 	pid = fork();
 	if (pid == 0) {
 		if (dup2(pair[1], SOCK) < 0 || close_range(FIRST, ~0u, 0))
@@ -89,7 +90,8 @@ fallible deferred_unmount_start(struct deferred_unmount **out)
 	close(pair[1]);
 	if (pid < 0) {
 		close(pair[0]);
-		return err_new(UNAVAILABLE, NS_HELPER_LOST, "fork the shroud: %s", strerror(errno));
+		return err_new(UNAVAILABLE, NS_HELPER_LOST, "fork the unmount process: %s",
+			       strerror(errno));
 	}
 	unmount = mem_new_of(struct deferred_unmount);
 	*unmount = (struct deferred_unmount){.sock = pair[0], .pid = pid};
@@ -99,7 +101,8 @@ fallible deferred_unmount_start(struct deferred_unmount **out)
 
 void deferred_unmount_take(struct deferred_unmount *unmount, int mount)
 {
-	(void)fd_send(unmount->sock, "", 1, &mount, 1, MSG_DONTWAIT); // else it ends here
+	(void)fd_send(unmount->sock, "", 1, &mount, 1,
+		      MSG_DONTWAIT); // on failure the mount ends here
 	close(mount);
 }
 

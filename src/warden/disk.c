@@ -1,7 +1,7 @@
-// Chooses how boxes' files are kept, and keeps them. A driver counts as working when a box's disk
-// was made with it, mapped and dropped again, on this host, now: nothing is concluded from version
-// numbers. Beside the pool the image driver stays at hand for boxes with a limit on inodes, which
-// btrfs cannot keep, and whatever the driver, directories of boxes that were made without one.
+// Chooses the disk driver and passes calls on to it. A driver is usable if a box's disk was made,
+// idmapped and dropped with it, on this host, now: no version number is consulted. Beside the pool
+// the image driver stays open for boxes with an inode limit, which btrfs cannot enforce. The
+// directory driver stays open for boxes that were made without a limit.
 //
 // syscalls: umount2 ioctl faccessat faccessat2
 // syscalls: openat close mount_setattr clone3 waitid pipe2 read write
@@ -30,7 +30,7 @@
 #define LIMIT_MOST (16ull << 40)
 #define PROBE_BOX "probe"
 #define PROBE_BASE (1u << 20)
-#define UNBIND_MAX 16 // mounts over one another, devices of one file
+#define UNBIND_MAX 16 // stacked mounts, loop devices of one file
 
 enum role { MAIN, INODES, PLAIN, ROLES };
 
@@ -48,8 +48,9 @@ struct disk {
 
 static const struct disk_driver *const drivers[DRIVERS] = {&disk_btrfs, &disk_image, &disk_dir};
 
-// A promise that this host could never keep is refused. The default is none: nobody asked for it.
-static fallible bound(uint64_t limit, uint64_t total)
+// A limit that this host could never keep is refused. The default limit is exempt: it was not asked
+// for.
+static fallible disk_check_limit(uint64_t limit, uint64_t total)
 {
 	uint64_t most = total < LIMIT_MOST ? total : LIMIT_MOST;
 
@@ -60,7 +61,7 @@ static fallible bound(uint64_t limit, uint64_t total)
 		"at most %llu", (unsigned long long)(most >> 20));
 }
 
-// Makes the disk and maps it; all or nothing.
+// Makes the disk and idmaps it; all or nothing.
 static fallible warden_disk_make(struct disk *disk, enum role role, const char *box,
 				 const struct limits *limits, bool lasting, int userns,
 				 int *out_tree)
@@ -112,7 +113,7 @@ static fallible disk_take_up(struct disk *disk, enum role role, const struct dis
 	return err;
 }
 
-// Says nothing about the driver.
+// The helper process was killed: nothing is known about the driver.
 static bool is_helper_lost(const struct err *err)
 {
 	return str_is(str_of(err_reason(err)), NS_HELPER_LOST);
@@ -128,7 +129,7 @@ static fallible disk_choose(struct disk *disk, const char *want)
 		err_free(last);
 		last = disk_take_up(disk, MAIN, drivers[i]);
 		if (!last || str_is(str_of(err_reason(last)), DISK_LOST) || is_helper_lost(last))
-			break; // with disks in it, no other driver can stand in
+			break; // it holds disks, so no other driver can replace it
 		log_event(LOG_WARN, "disk.unfit", "driver", drivers[i]->word, "error",
 			  err_trail(last), NULL);
 	}
@@ -154,7 +155,7 @@ static fallible disk_choose(struct disk *disk, const char *want)
 	return OK;
 }
 
-// Names that are no box's: what a driver had prepared, or was making.
+// Names that are no box's: prepared by a driver, or half made.
 static bool is_leaked(const char *name)
 {
 	return name[0] == '.' || !strcmp(name, PROBE_BOX) || !strcmp(name, PROBE_BOX ".img");
@@ -165,8 +166,7 @@ static fallible disk_start(struct disk *disk, const char *want)
 	TRY(private_dir_open(disk->place.data, "boxes", &disk->boxes));
 	disk->place.boxes = disk->boxes.dir;
 	TRY(trash_open(disk->place.data, "trash", &disk->place.trash));
-	TRY(trash_put_all(disk->place.trash, disk->boxes.dir, is_leaked),
-	    "bury what was left behind");
+	TRY(trash_put_all(disk->place.trash, disk->boxes.dir, is_leaked), "remove leftovers");
 	TRY(disk_choose(disk, want));
 	disk->sync = disk_sync_new(
 		disk->by[MAIN].driver->pool ? disk->by[MAIN].driver->pool(disk->by[MAIN].self) : -1,
@@ -230,13 +230,13 @@ fallible disk_make(struct disk *disk, const char *box, const struct limits *limi
 	if (limits->inodes && !disk_limits_inodes(disk))
 		return err_hint(
 			err_new(INVALID, "no_disk_limit",
-				"this host cannot keep a limit on inodes"),
+				"this host cannot enforce a limit on inodes"),
 			"leave the inode limit out, or give the host loop devices and mke2fs");
 	TRY(disk_measure(disk->place.data, &total, &room));
-	TRY(bound(limits->disk, total));
+	TRY(disk_check_limit(limits->disk, total));
 	if (!room && !disk->by[role].driver->preallocates)
 		return err_hint(
-			err_new(NO_SPACE, "host_disk_full", "the disk of the host is all but full"),
+			err_new(NO_SPACE, "host_disk_full", "the disk of the host is nearly full"),
 			"delete boxes or templates, or free space on the host");
 	return warden_disk_make(disk, role, box, limits, lasting, userns, out_tree);
 }
@@ -252,7 +252,7 @@ fallible disk_repair(struct disk *disk, const char *box, int *out_pid)
 	return OK;
 }
 
-// 1: there were errors, and there are none now.
+// Exit status 1: there were errors, and they are repaired.
 bool disk_is_repaired(int status)
 {
 	return WIFEXITED(status) && WEXITSTATUS(status) <= 1;
@@ -264,7 +264,7 @@ fallible disk_again(struct disk *disk, const char *box, const struct limits *lim
 	struct err *err = OK;
 	auto_fd tree = -1;
 
-	// Which of them has it is not remembered: the first that knows it does.
+	// The driver of a box is not stored: the first driver that knows the box has it.
 	for (enum role role = MAIN; role < ROLES; role++) {
 		if (!disk->by[role].driver)
 			continue;
@@ -299,12 +299,13 @@ void disk_adopt(struct disk *disk, const char *box, const struct limits *limits)
 			disk->by[role].driver->adopt(disk->by[role].self, box, limits);
 }
 
-bool disk_rests(struct disk *disk, const char *box)
+bool disk_is_unmounted(struct disk *disk, const char *box)
 {
 	for (enum role role = MAIN; role < ROLES; role++) {
 		const struct disk_driver *driver = disk->by[role].driver;
 
-		if (driver && driver->rests && !driver->rests(disk->by[role].self, box))
+		if (driver && driver->is_unmounted &&
+		    !driver->is_unmounted(disk->by[role].self, box))
 			return false;
 	}
 	return true;
@@ -322,16 +323,16 @@ fallible disk_drop(struct disk *disk, const char *box)
 {
 	struct err *err = OK;
 
-	// Which of them has it is not remembered: dropping what is not there costs microseconds.
+	// The driver of a box is not stored: dropping an absent disk costs microseconds.
 	for (enum role role = MAIN; role < ROLES; role++)
 		if (disk->by[role].driver && !err)
 			err = disk->by[role].driver->drop(disk->by[role].self, box);
 	return err;
 }
 
-// Ours are mounted detached and clear themselves: these are somebody else's doing. By way of the
-// state directory, for that is where others mount; what we hold open lies below its own cover.
-static void unbind(struct disk *disk, const char *box)
+// Our mounts are detached and our loop devices clear themselves: these were made by somebody else.
+// Unmount by way of the state directory, where others mount: our own fd lies below their mount.
+static void disk_unbind(struct disk *disk, const char *box)
 {
 	char path[sizeof("/proc/self/fd/2147483647/boxes/") + ID_BOX_LEN], image[ID_BOX_LEN + 8];
 	char device_path[LOOPDEV_PATH];
@@ -355,7 +356,7 @@ static void unbind(struct disk *disk, const char *box)
 
 fallible disk_adopt_orphans(struct disk *disk, const char *box)
 {
-	unbind(disk, box);
+	disk_unbind(disk, box);
 	return disk_drop(disk, box);
 }
 

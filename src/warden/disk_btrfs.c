@@ -1,17 +1,13 @@
 // One pool file for the host, a subvolume with a simple quota for each box.
 //
-// The file is preallocated, grows in preallocated steps and is truncated at its end (pool_size.c),
-// and discard is off, so what btrfs believes to have is truly there: a box meets its own EDQUOT, at
-// worst the pool's ENOSPC, never the EIO of a hole that the host's disk could not fill. Barriers
-// stay on, for the pool outlives us. It gets its name when it is whole, so one of that name that
-// cannot be mounted has disks in it that somebody wants: then nothing is made in its place.
-//
-// A box at its limit must still be able to truncate, and btrfs reserves two tree blocks for that,
-// within the quota. So a little of each limit is held back: when a box stands at the brim, idle()
-// gives it a step of that, and takes it back once the box has made room. The sum never exceeds what
-// the box was promised. A box that eats all the steps can still unlink, which btrfs never refuses.
-//
-// Where boxes are made one stands ready, furnished: what is left to do is to rename it.
+// The file is preallocated, grows in preallocated steps and is truncated at its end (pool_size.c).
+// Discard is off, so a box meets its own EDQUOT or the pool's ENOSPC, never the EIO of a hole that
+// the host's disk cannot fill. Barriers are on: the pool outlives the warden. The file gets its
+// name when it is complete: one that cannot be mounted holds disks, and is never replaced. A
+// truncate at the limit needs two tree blocks within the quota, so a part of each limit is held
+// back: idle() grants a box at its limit a step of that, and takes it back once there is room. The
+// sum never exceeds the limit. unlink always works. One empty subvolume is kept ready: making a
+// disk is then a rename.
 //
 // syscalls: openat fallocate fstat fstatfs ioctl umount2 close getdents64 mkdirat unlinkat
 // syscalls: fchmod faccessat faccessat2 newfstatat fsopen fsconfig fsmount open_tree move_mount
@@ -43,8 +39,8 @@
 
 #define POOL "pool.img"
 #define POOL_NEW "pool.new"
-#define READY "ready" // no box's id: what an earlier life left of it goes with the strays
-#define READY_MS 20   // after a box was made: it has its first command by then
+#define READY "ready" // no box id: leftovers of an earlier warden are removed as leaked
+#define READY_MS 20   // after a box was made: its first command has run by then
 #define MIB (1ull << 20)
 #define FREE_LEAST (32 * MIB) // no new box below this in a pool that cannot grow
 
@@ -52,8 +48,8 @@
 #define GRANT (256 << 10)
 #define BLOCKED_CALL_MAX (16 * GRANT)
 
-// A new subvolume is on the disk after so long and the time of a commit, however much data waits
-// to be written: warden/disk_sync.c sees to that.
+// A new subvolume is durable after this time plus the time of one commit, however much data is
+// dirty: see warden/disk_sync.c.
 #define COMMIT_SECONDS "3"
 
 #define NEAR_MS 50
@@ -62,18 +58,18 @@
 struct tenant {
 	char box[ID_BOX_LEN + 1];
 	uint64_t id;
-	uint64_t limit, held; // what the box was promised, and how much of it is held back
+	uint64_t limit, held; // the box's limit, and the part of it that is held back
 };
 
 struct pool {
 	struct disk_place place;
 	int file, device, root, lock;
-	bool fresh;		    // the file was made in this life
+	bool fresh;		    // the file was made by this warden
 	struct pool_size *size;	    // NULL: not open yet
 	struct map *by_box, *by_id; // to struct tenant, which by_box owns
-	int64_t look_after;	    // when the boxes' use is looked at next
-	int64_t ready_after;	    // when to make one ready; 0: there is one, or nobody wants it
-	uint64_t ready_id;	    // 0: none stands ready
+	int64_t look_after;	    // when usage is checked next
+	int64_t ready_after;	    // when to make one ready; 0: there is one, or none is needed
+	uint64_t ready_id;	    // 0: none is ready
 };
 
 static struct str id_key(const uint64_t *id)
@@ -98,13 +94,13 @@ static fallible pool_file(struct pool *pool)
 		return err_sys(errno, "look at the pool file");
 	size = (uint64_t)st.st_size;
 	if (pool->fresh) {
-		btrfs_no_cow(pool->file); // on a btrfs host preallocation would else be in vain
+		btrfs_no_cow(pool->file); // on a btrfs host, preallocation has no effect on
+					  // copy-on-write files
 		TRY(pool_size_step(pool->place.data, &pool->place.pool, 0, 0, &size));
 	}
 	if (!size)
 		return err_new(NO_SPACE, "host_disk_full", "too little room for a pool of disks");
-	// Also on an old file: whatever made holes in it, they are filled before anything relies on
-	// it.
+	// Also on an old file: holes in it are filled before anything relies on them.
 	if (fallocate(pool->file, 0, 0, (off_t)size))
 		return err_sys(errno, "preallocate the pool");
 	return OK;
@@ -138,7 +134,7 @@ static fallible pool_mount(struct pool *pool, const char *device)
 	return pool->root < 0 ? err_sys(errno, "open the pool") : OK;
 }
 
-// What an earlier life left and is no box's disk: that of a probe.
+// Removes leftovers of an earlier warden that are no box's disk: the probe's.
 static fallible pool_destroy(struct pool *pool)
 {
 	auto_fd again = openat(pool->root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -160,7 +156,7 @@ static fallible pool_destroy(struct pool *pool)
 	return OK;
 }
 
-// On the disk before the first box is made in it: a pool whose name is lost is made anew.
+// Durable before the first box is made in it: a pool without its name is made anew.
 static fallible pool_name(struct pool *pool)
 {
 	if (syncfs(pool->root) || fsync(pool->file))
@@ -184,7 +180,7 @@ static fallible pool_start(struct pool *pool)
 		TRY(pool_format(path), "format the pool");
 	TRY(pool_mount(pool, path));
 	TRY(btrfs_quota_on(pool->root));
-	btrfs_cancel(pool->root);    // what a power cut interrupted
+	btrfs_cancel(pool->root);    // a resize that a power cut interrupted
 	TRY(btrfs_grow(pool->root)); // a crash may have come between the file's growth and this
 	TRY(pool_destroy(pool));
 	TRY(pool_size_new(&(struct pool_files){pool->place.data, pool->file, pool->device,
@@ -193,7 +189,7 @@ static fallible pool_start(struct pool *pool)
 	return pool->fresh ? pool_name(pool) : OK;
 }
 
-// Why a pool that is there cannot be used: the disks in it stay untouched until that is cured.
+// Wraps the reason why an existing pool cannot be used. The disks in it stay untouched until then.
 static fallible pool_lost(struct err *err)
 {
 	return err_hint(err_recast(err, ERR_UNAVAILABLE, DISK_LOST,
@@ -215,7 +211,7 @@ static void pool_close(void *self)
 		close(pool->root);
 	}
 	if (pool->device >= 0)
-		close(pool->device); // and it clears itself
+		close(pool->device); // autoclear detaches it
 	if (pool->file >= 0)
 		close(pool->file);
 	if (pool->lock >= 0)
@@ -241,7 +237,7 @@ static fallible pool_open(const struct disk_place *place, void **out)
 			      .by_id = map_new()};
 	err = pool_start(pool);
 	if (err) {
-		// A host that cannot use a pool shall not keep the space of one.
+		// A host that cannot use a pool must not lose the space of one.
 		if (pool->fresh)
 			unlinkat(place->data, POOL_NEW, 0);
 		else
@@ -253,8 +249,8 @@ static fallible pool_open(const struct disk_place *place, void **out)
 	return OK;
 }
 
-// No more boxes in a pool that is full and cannot grow. A pool that has merely not grown yet takes
-// them: a new disk needs little.
+// No more boxes in a pool that is full and cannot grow. A pool that has merely not grown yet
+// accepts them: a new disk needs little.
 static fallible pool_admit(const struct pool *pool)
 {
 	struct statfs fs;
@@ -316,7 +312,7 @@ static void tenant_enter(struct pool *pool, struct tenant *tenant)
 	map_put(pool->by_id, id_key(&tenant->id), tenant);
 	pool_size_set_disks(pool->size, map_count(pool->by_box));
 	if (pool->look_after > clock_ms() + NEAR_MS)
-		pool->look_after = clock_ms() + NEAR_MS; // it may take all it was promised at once
+		pool->look_after = clock_ms() + NEAR_MS; // the box may use its whole limit at once
 }
 
 static void tenant_leave(struct pool *pool, const char *box)
@@ -329,7 +325,7 @@ static void tenant_leave(struct pool *pool, const char *box)
 	free(tenant);
 }
 
-// An empty one, as a box finds it.
+// An empty subvolume with the directories of a disk.
 static fallible disk_btrfs_set_up(struct pool *pool, const char *name, uint64_t *out_id)
 {
 	auto_fd root = -1;
@@ -359,7 +355,7 @@ static fallible take_subvolume(struct pool *pool, const char *box)
 	return ready ? OK : disk_btrfs_set_up(pool, box, &id);
 }
 
-// Without one the next box takes longer, and says what is wrong.
+// On failure the next box takes longer, and reports the error.
 static void make_ready(struct pool *pool)
 {
 	auto_err err = btrfs_drop(pool->root, READY);
@@ -435,7 +431,7 @@ static void pool_adopt(void *self, const char *box, const struct limits *limits)
 		tenant_enter(pool, tenant);
 		return;
 	}
-	// It keeps the limit that it has; nobody watches it as it nears that.
+	// The box keeps its limit, but is not watched as it nears that limit.
 	log_event(LOG_WARN, "disk.unwatched", "sandbox", box, "error", err_trail(err), NULL);
 	err_free(err);
 	free(tenant);
@@ -483,7 +479,7 @@ static fallible pool_drop(void *self, const char *box)
 
 struct watch {
 	struct pool *pool;
-	uint64_t unspent; // the most that one box may still take
+	uint64_t unspent; // the most that any one box may still write
 	bool near;
 };
 
@@ -494,8 +490,8 @@ static void disk_btrfs_look(void *arg, uint64_t id, uint64_t used)
 	uint64_t wanted, room;
 
 	if (!tenant) {
-		// Kernels before 6.10 keep the group of a subvolume that is gone. Some let go of
-		// that of a living one, too, while what it uses is not written yet.
+		// Kernels before 6.10 keep the qgroup of a deleted subvolume. Some also drop that
+		// of a living one while its usage is not yet written.
 		if (!used && id != watch->pool->ready_id)
 			btrfs_quota_forget(watch->pool->root, id);
 		return;

@@ -1,4 +1,5 @@
-// The plainest driver: a directory on the state file system. It keeps no limit, so it takes none.
+// The simplest driver: a directory on the state file system. It enforces no limit, so it refuses
+// every box that names one.
 //
 // syscalls: mkdirat openat fchmod open_tree close
 #include <errno.h>

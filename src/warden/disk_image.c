@@ -1,16 +1,12 @@
-// A file system image per box: exact in bytes and inodes, and its syncs touch nobody else.
+// A file system image per box: exact limits in bytes and inodes, and a sync affects no other box.
+// mke2fs runs once per pair of limits and leaves a template in DATA/boxes. A box's image is a
+// sparse copy of it (some 150 KiB of data) on an autoclear loop device, mounted detached, without
+// journal. An ephemeral image is mounted without barriers, because it is never mounted twice. A
+// lasting one has barriers; after an unclean unmount a child checks and repairs it while the warden
+// goes on. For the default limits two images are kept ready and mounted, refilled in idle time.
 //
-// mke2fs runs once for each pair of limits and leaves a template in DATA/boxes; a box's image is a
-// sparse copy of it (some 150 KiB of data), bound to a loop device that clears itself, mounted
-// detached. There is no journal. The image of a box that ends with its run has no barriers either,
-// for it is never mounted a second time; one that shall last has them, and is checked and repaired
-// before it is mounted again, should it not have been put down in order: by a child, beside which
-// the warden goes on. For the default limits two images stand prepared, mounted and all, refilled
-// in spare time.
-//
-// Inodes: mke2fs rounds up, so the template is filled to the exact number with empty files that no
-// box can see. All of it happens while every other order waits, so limits that would make it long
-// are refused, and only the templates used last are kept.
+// mke2fs rounds inodes up, so the template is filled to the exact number with empty files that no
+// box can see. All other orders wait meanwhile: limits that would take long are refused.
 //
 // syscalls: openat close ftruncate renameat renameat2 unlinkat fstat fstatfs syncfs mkdirat
 // syscalls: fchmod ioctl lseek copy_file_range pread64 pwrite64 fsopen fsconfig fsmount
@@ -56,10 +52,10 @@ struct image {
 		bool lasting;
 		char name[NAME_SIZE];
 	} prepared[PREPARED];
-	struct limits templates[TEMPLATES_MAX]; // the one used last comes first; disk 0: none
+	struct limits templates[TEMPLATES_MAX]; // the last used first; disk 0: none
 	uint64_t number;
-	bool wanted;  // somebody made a box of default size here: keep some ready
-	bool lasting; // of the kind that was wanted last
+	bool wanted;  // a box of default size was made here: keep some ready
+	bool lasting; // of the kind that was made last
 };
 
 static void template_name(char out[NAME_SIZE], const struct limits *limits)
@@ -123,7 +119,7 @@ static fallible mount_image(int file, bool lasting, int *out_tree)
 	return OK;
 }
 
-// Empty files until exactly `free_inodes` are left.
+// Makes empty files until exactly `free_inodes` are left.
 static fallible disk_image_fill(int root, uint64_t free_inodes)
 {
 	struct statfs fs;
@@ -138,7 +134,7 @@ static fallible disk_image_fill(int root, uint64_t free_inodes)
 		auto_fd file = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0);
 
 		if (file < 0)
-			return err_sys(errno, "use up an inode");
+			return err_sys(errno, "fill an inode");
 	}
 	return OK;
 }
@@ -160,7 +156,7 @@ static fallible disk_image_set_up(int file, const struct limits *limits)
 	return syncfs(root) ? err_sys(errno, "write an image out") : OK;
 }
 
-// It gets its name when it is whole.
+// The file gets its name when it is complete.
 static fallible template_make(struct image *self, const struct limits *limits, const char *name,
 			      int *out)
 {
@@ -183,7 +179,7 @@ static fallible template_make(struct image *self, const struct limits *limits, c
 	return OK;
 }
 
-// Notes that the template of these limits was used; the one unused for longest gives way to it.
+// Records that the template of these limits was used; the least recently used is dropped.
 static void template_used(struct image *self, const struct limits *limits)
 {
 	struct limits *all = self->templates;
@@ -202,7 +198,7 @@ static void template_used(struct image *self, const struct limits *limits)
 	all[0] = *limits;
 }
 
-// The template of these limits, open; made when it is absent.
+// The template of these limits, open; made if absent.
 static fallible template_open(struct image *self, const struct limits *limits, int *out)
 {
 	char name[NAME_SIZE];
@@ -217,7 +213,7 @@ static fallible template_open(struct image *self, const struct limits *limits, i
 	return OK;
 }
 
-// The image `name`, copied and mounted; nothing of it stays on failure.
+// The image `name`, copied and mounted; removed on failure.
 static fallible image_new(struct image *self, const char *name, const struct limits *limits,
 			  bool lasting, int *out_tree)
 {
@@ -238,8 +234,8 @@ static fallible image_new(struct image *self, const char *name, const struct lim
 	return err;
 }
 
-// Each block group has its share of inodes, so on a large disk not every number can be made: what
-// mke2fs rounds up by must be filled, one file each.
+// Each block group has a share of the inodes, so on a large disk not every number is possible. The
+// inodes by which mke2fs rounds up must be filled, one file each.
 static fallible check_inodes(const struct limits *limits)
 {
 	uint64_t groups = (limits->disk + GROUP_BYTES - 1) / GROUP_BYTES;
@@ -259,7 +255,7 @@ static fallible check_inodes(const struct limits *limits)
 	return OK;
 }
 
-// Limits as the image keeps them: whole blocks, and the default where none was named.
+// Limits as the image enforces them: whole blocks, and the default where none was named.
 static fallible image_limits(const struct limits *limits, struct limits *out)
 {
 	*out = (struct limits){.inodes = limits->inodes};
@@ -279,7 +275,7 @@ static void box_name(char out[NAME_SIZE], const char *box)
 	snprintf(out, NAME_SIZE, "%.56s.img", box);
 }
 
-// One that stands ready, or -1.
+// A mounted image from the ready ones, or -1.
 static int take_prepared(struct image *self, const char *name, bool lasting)
 {
 	for (int i = 0; i < PREPARED; i++) {
@@ -321,7 +317,7 @@ static fallible image_make(void *arg, const char *box, const struct limits *limi
 	return image_new(self, name, &exact, lasting, out_tree);
 }
 
-// Whether the file system was put down in order: its own word for that, in the superblock.
+// Whether the file system was unmounted cleanly, by the state field of the superblock.
 static bool is_clean(int file)
 {
 	uint8_t state[2] = {0};
@@ -330,7 +326,7 @@ static bool is_clean(int file)
 	       state[0] == STATE_VALID && !state[1];
 }
 
-// An image that was being copied when the power went may be cut short.
+// False for an image that was being copied at a power cut, and is truncated.
 static bool is_image(int file)
 {
 	uint8_t magic[2] = {0};
@@ -347,7 +343,7 @@ static int open_image(const struct image *self, const char *box)
 	return openat(self->place.boxes, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
 }
 
-// The kernel lets go of a file system some time after its last process.
+// The kernel releases a file system some time after its last process.
 static bool is_bound(int file)
 {
 	char path[LOOPDEV_PATH];
@@ -357,7 +353,7 @@ static bool is_bound(int file)
 	return err || device >= 0;
 }
 
-static bool image_rests(void *arg, const char *box)
+static bool image_is_unmounted(void *arg, const char *box)
 {
 	auto_fd file = open_image(arg, box);
 
@@ -379,7 +375,7 @@ static fallible image_again(void *arg, const char *box, const struct limits *lim
 {
 	auto_fd file = open_image(arg, box);
 
-	(void)limits; // an image is as large as it was made
+	(void)limits; // the size of an image never changes
 	if (file < 0)
 		return errno == ENOENT ? disk_none(box) : err_sys(errno, "open an image");
 	if (is_bound(file))
@@ -399,7 +395,7 @@ static fallible image_repair(void *arg, const char *box, int *out_pid)
 	auto_fd file = open_image(arg, box);
 
 	if (file < 0 || is_bound(file) || !is_image(file) || is_clean(file))
-		return OK; // or image_again() says what is wrong
+		return OK; // or image_again() reports the error
 	log_event(LOG_WARN, "disk.repair", "sandbox", box, NULL);
 	return tool_start(argv, file, out_pid);
 }
@@ -424,7 +420,7 @@ static fallible image_drop(void *arg, const char *box)
 	char name[NAME_SIZE];
 
 	box_name(name, box);
-	// Not unlinked here: that waits some 10 ms for the loop device that is letting go of it.
+	// Not unlinked here: that waits some 10 ms for the loop device that is being released.
 	return trash_put(self->place.trash, self->place.boxes, name);
 }
 
@@ -479,7 +475,7 @@ const struct disk_driver disk_image = {
 	.again = image_again,
 	.repair = image_repair,
 	.adopt = image_adopt,
-	.rests = image_rests,
+	.is_unmounted = image_is_unmounted,
 	.used = image_used,
 	.drop = image_drop,
 	.list = image_list,

@@ -1,3 +1,6 @@
+// Free space of the host's file system, less a watermark that stays unused: the smaller of 2 GiB
+// and 5 % of its size. Blocks reserved for root do not count as free.
+//
 // syscalls: fstatfs
 #include "warden/disk_room.h"
 

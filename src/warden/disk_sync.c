@@ -1,10 +1,10 @@
-// A sync of a disk that boxes keep busy takes as long as the disk does, so a child of the warden
-// makes it. It needs two descriptors, and looks for the rest:
-//	pool         syncfs: the data first, while transactions go on, then a short commit. What
-//	             btrfs commits by itself (disk_btrfs.c) has no data that was not written yet.
-//	images       BLKFLSBUF on each loop device of a file in DATA/boxes: the kernel syncs the
-//	             file system that is mounted from it, wherever that is.
-//	directories  syncfs of the host's file system, if there are any.
+// A sync of a busy disk takes as long as the disk needs, so a child of the warden does it. The
+// child keeps two descriptors and finds the rest:
+//  pool         syncfs: data first, while transactions go on, then a short commit. A commit by
+//               btrfs itself (disk_btrfs.c) then has no unwritten data to wait for.
+//  images       BLKFLSBUF on each loop device of a file in DATA/boxes: the kernel syncs the
+//               file system that is mounted from it, wherever that is.
+//  directories  syncfs of the host's file system, if there are any.
 //
 // syscalls: clone close_range dup2 dup3 prctl exit_group syncfs fsync ioctl openat close getdents64
 // syscalls: clock_nanosleep nanosleep getppid set_robust_list kill wait4 fcntl faccessat faccessat2
@@ -28,7 +28,7 @@
 
 struct disk_sync {
 	int pool, boxes;
-	int pid; // 0: it does not run
+	int pid; // 0: not running
 };
 
 static void count_disk(void *arg, const char *box)
@@ -45,7 +45,7 @@ static int count_disks(int boxes, const char *suffix)
 	return count;
 }
 
-// 0, or the first error number.
+// 0, or the first errno.
 static int sync_all(int pool, int boxes)
 {
 	int failed = pool >= 0 && syncfs(pool) ? errno : 0;
@@ -99,7 +99,7 @@ void disk_sync_keep(struct disk_sync *sync)
 	pid = fork();
 	if (pid == 0)
 		sync_run(sync->pool, sync->boxes, parent);
-	// No process to be had: the next call tries again.
+	// fork failed: the next call tries again.
 	sync->pid = pid > 0 ? pid : 0;
 }
 

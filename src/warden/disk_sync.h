@@ -1,5 +1,5 @@
-// The process that writes the files of boxes out, every DISK_SYNC_MS, whether they ask for that or
-// not: after a power cut whatever was older is there (docs/SPECIFICATION.md, "After a power cut").
+// The process that syncs the files of boxes every DISK_SYNC_MS. After a power cut everything older
+// is there (docs/SPECIFICATION.md, "After a power cut").
 #pragma once
 
 #include "base/err.h"
@@ -9,10 +9,10 @@
 struct disk_sync;
 
 // `pool`: a directory of the file system that all disks share; -1: there is none. `boxes`:
-// DATA/boxes. Both stay the caller's, and open until disk_sync_stop().
+// DATA/boxes. The caller keeps both open until disk_sync_stop().
 struct disk_sync *disk_sync_new(int pool, int boxes);
-// Forks the process if it does not run. Call it after start, and now and then.
+// Forks the process if it is not running. Call it after start, and periodically.
 void disk_sync_keep(struct disk_sync *sync);
-// A child ended: true when it was this one.
+// A child ended: true if it was this one.
 bool disk_sync_reaped(struct disk_sync *sync, int pid);
 void disk_sync_stop(struct disk_sync *sync); // NULL: nothing

@@ -1,3 +1,8 @@
+// Creates the entries of an archive below a root directory, in the jail. Paths are resolved with
+// RESOLVE_IN_ROOT, so no symlink leads outside. The last component is replaced if it exists. Ids
+// beyond a box's range become nobody's. Whiteouts of a layer remove only entries of the layers
+// below it.
+//
 // syscalls: openat openat2 close mkdirat unlinkat symlinkat linkat newfstatat fstat fchown
 // syscalls: fchownat fchmod utimensat getdents64 renameat2
 #include "warden/extract.h"
@@ -38,32 +43,32 @@ static fallible warden_extract_explain(int errnum, const char *what, const char 
 	}
 }
 
-void extract_init(struct place *place, int root)
+void extract_init(struct extract *extract, int root)
 {
-	*place = (struct place){
+	*extract = (struct extract){
 		.root = root, .parent = BUF_INIT(EXTRACT_NAME_MAX), .parent_fd = -1};
 }
 
-// Whatever was removed or replaced may have been the directory that we hold, or one above it.
-static void forget_parent(struct place *place)
+// The removed or replaced directory may be the cached parent, or an ancestor of it.
+static void forget_parent(struct extract *extract)
 {
-	if (place->parent_fd >= 0)
-		close(place->parent_fd);
-	place->parent_fd = -1;
+	if (extract->parent_fd >= 0)
+		close(extract->parent_fd);
+	extract->parent_fd = -1;
 }
 
-void extract_done(struct place *place)
+void extract_done(struct extract *extract)
 {
-	forget_parent(place);
-	buf_done(&place->parent);
-	map_free(place->fresh);
-	place->fresh = NULL;
+	forget_parent(extract);
+	buf_done(&extract->parent);
+	map_free(extract->fresh);
+	extract->fresh = NULL;
 }
 
-void extract_layer(struct place *place, bool layered)
+void extract_layer(struct extract *extract, bool layered)
 {
-	map_free(place->fresh);
-	place->fresh = layered ? map_new() : NULL;
+	map_free(extract->fresh);
+	extract->fresh = layered ? map_new() : NULL;
 }
 
 fallible extract_clean(const char *path, struct buf *out)
@@ -104,7 +109,7 @@ static int warden_extract_open_in(int root, const char *path, int flags)
 	return (int)syscall(SYS_openat2, root, *path ? path : ".", &how, sizeof(how));
 }
 
-// The directory at `path`, made with all above it where it is absent.
+// The directory at `path`, made with all missing parents.
 static fallible warden_extract_make_way(int root, const char *path, int *out_fd)
 {
 	auto_buf walked = BUF_INIT(EXTRACT_NAME_MAX);
@@ -130,7 +135,7 @@ static fallible warden_extract_make_way(int root, const char *path, int *out_fd)
 		if (mkdirat(at, walked.at + name, 0755) && errno != EEXIST)
 			return warden_extract_explain(errno, "make", path);
 		next = warden_extract_open_in(root, walked.at, O_PATH | O_DIRECTORY);
-		if (next < 0) // a link that leads nowhere, or a file
+		if (next < 0) // a dangling link, or a file
 			return warden_extract_explain(ENOTDIR, "open", path);
 		close(at);
 		at = next;
@@ -141,43 +146,44 @@ static fallible warden_extract_make_way(int root, const char *path, int *out_fd)
 	return OK;
 }
 
-// Splits a clean path. Archives come directory by directory, so the last one is kept open.
-static fallible warden_extract_parent_of(struct place *place, const char *path, int *out_dir,
+// Splits a clean path. Archives come directory by directory, so the last parent stays open.
+static fallible warden_extract_parent_of(struct extract *extract, const char *path, int *out_dir,
 					 const char **out_name)
 {
 	const char *slash = strrchr(path, '/');
 	struct str parent = {path, slash ? (size_t)(slash - path) : 0};
 
 	*out_name = slash ? slash + 1 : path;
-	if (place->parent_fd < 0 || !str_eq(parent, buf_view(&place->parent))) {
-		forget_parent(place);
-		buf_clear(&place->parent);
-		buf_str(&place->parent, parent);
-		buf_text(&place->parent, "");
-		if (!buf_ok(&place->parent))
+	if (extract->parent_fd < 0 || !str_eq(parent, buf_view(&extract->parent))) {
+		forget_parent(extract);
+		buf_clear(&extract->parent);
+		buf_str(&extract->parent, parent);
+		buf_text(&extract->parent, "");
+		if (!buf_ok(&extract->parent))
 			return warden_extract_explain(ENOMEM, "name", path);
-		TRY(warden_extract_make_way(place->root, place->parent.at, &place->parent_fd));
+		TRY(warden_extract_make_way(extract->root, extract->parent.at,
+					    &extract->parent_fd));
 	}
-	*out_dir = place->parent_fd;
+	*out_dir = extract->parent_fd;
 	return OK;
 }
 
-// Remembers a path and all above it.
-static void warden_extract_state(struct place *place, const char *path)
+// Records a path and all its parents as made by this layer.
+static void warden_extract_state(struct extract *extract, const char *path)
 {
 	struct str s = str_of(path);
 
-	while (place->fresh && s.len) {
-		if (!map_put(place->fresh, s, place)) // a set
-			return;			      // known, hence all above it as well
+	while (extract->fresh && s.len) {
+		if (!map_put(extract->fresh, s, extract)) // a set
+			return;				  // known, hence all parents as well
 		while (s.len && s.at[s.len - 1] != '/')
 			s.len--;
 		s.len -= s.len > 0;
 	}
 }
 
-// Makes `name` free; a directory may stay when one is wanted.
-static fallible warden_extract_make_room(struct place *place, int dir, const char *name,
+// Removes the entry `name`; a directory may stay if one is wanted.
+static fallible warden_extract_make_room(struct extract *extract, int dir, const char *name,
 					 bool for_dir, bool *out_kept)
 {
 	struct stat st;
@@ -191,58 +197,58 @@ static fallible warden_extract_make_room(struct place *place, int dir, const cha
 	}
 	TRY(path_remove(dir, name));
 	if (S_ISDIR(st.st_mode) || S_ISLNK(st.st_mode))
-		forget_parent(place);
+		forget_parent(extract);
 	return OK;
 }
 
-// warden_extract_make_room() may have closed the parent: it is looked up again.
-static fallible warden_extract_prepare(struct place *place, const char *path, bool for_dir,
+// warden_extract_make_room() may have closed the cached parent: look it up again.
+static fallible warden_extract_prepare(struct extract *extract, const char *path, bool for_dir,
 				       int *out_dir, const char **out_name, bool *out_kept)
 {
 	if (!*path)
 		return err_new(INVALID, "bad_archive", "an entry has no name");
-	TRY(warden_extract_parent_of(place, path, out_dir, out_name));
-	TRY(warden_extract_make_room(place, *out_dir, *out_name, for_dir, out_kept));
-	TRY(warden_extract_parent_of(place, path, out_dir, out_name));
-	warden_extract_state(place, path);
+	TRY(warden_extract_parent_of(extract, path, out_dir, out_name));
+	TRY(warden_extract_make_room(extract, *out_dir, *out_name, for_dir, out_kept));
+	TRY(warden_extract_parent_of(extract, path, out_dir, out_name));
+	warden_extract_state(extract, path);
 	return OK;
 }
 
-fallible extract_attributes(int fd, const char *path, const struct extract_dress *dress)
+fallible extract_attributes(int fd, const char *path, const struct extract_attrs *attrs)
 {
-	const struct timespec times[2] = {dress->mtime, dress->mtime};
-	uid_t uid = dress->uid < NOBODY ? (uid_t)dress->uid : NOBODY;
-	gid_t gid = dress->gid < NOBODY ? (gid_t)dress->gid : NOBODY;
+	const struct timespec times[2] = {attrs->mtime, attrs->mtime};
+	uid_t uid = attrs->uid < NOBODY ? (uid_t)attrs->uid : NOBODY;
+	gid_t gid = attrs->gid < NOBODY ? (gid_t)attrs->gid : NOBODY;
 
-	if (fchown(fd, uid, gid) || fchmod(fd, dress->mode & 07777) || futimens(fd, times))
-		return warden_extract_explain(errno, "dress", path);
+	if (fchown(fd, uid, gid) || fchmod(fd, attrs->mode & 07777) || futimens(fd, times))
+		return warden_extract_explain(errno, "attrs", path);
 	return OK;
 }
 
-fallible extract_dir(struct place *place, const char *path, const struct extract_dress *dress)
+fallible extract_dir(struct extract *extract, const char *path, const struct extract_attrs *attrs)
 {
 	const char *name = ".";
-	int dir = place->root;
+	int dir = extract->root;
 	bool kept = true;
 
 	if (*path)
-		TRY(warden_extract_prepare(place, path, true, &dir, &name, &kept));
+		TRY(warden_extract_prepare(extract, path, true, &dir, &name, &kept));
 	if (!kept && mkdirat(dir, name, 0700))
 		return warden_extract_explain(errno, "make", path);
 	auto_fd fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
 	if (fd < 0)
 		return warden_extract_explain(errno, "open", path);
-	return extract_attributes(fd, path, dress);
+	return extract_attributes(fd, path, attrs);
 }
 
-fallible extract_file(struct place *place, const char *path, int *out_fd)
+fallible extract_file(struct extract *extract, const char *path, int *out_fd)
 {
 	const char *name = "";
 	bool kept;
 	int dir = -1, fd;
 
-	TRY(warden_extract_prepare(place, path, false, &dir, &name, &kept));
+	TRY(warden_extract_prepare(extract, path, false, &dir, &name, &kept));
 	fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return warden_extract_explain(errno, "make", path);
@@ -250,26 +256,26 @@ fallible extract_file(struct place *place, const char *path, int *out_fd)
 	return OK;
 }
 
-fallible extract_symlink(struct place *place, const char *path, const char *target,
-			 const struct extract_dress *dress)
+fallible extract_symlink(struct extract *extract, const char *path, const char *target,
+			 const struct extract_attrs *attrs)
 {
-	const struct timespec times[2] = {dress->mtime, dress->mtime};
-	uid_t uid = dress->uid < NOBODY ? (uid_t)dress->uid : NOBODY;
-	gid_t gid = dress->gid < NOBODY ? (gid_t)dress->gid : NOBODY;
+	const struct timespec times[2] = {attrs->mtime, attrs->mtime};
+	uid_t uid = attrs->uid < NOBODY ? (uid_t)attrs->uid : NOBODY;
+	gid_t gid = attrs->gid < NOBODY ? (gid_t)attrs->gid : NOBODY;
 	const char *name = "";
 	bool kept;
 	int dir = -1;
 
 	if (!*target || strlen(target) > EXTRACT_NAME_MAX - 1)
 		return err_new(INVALID, "bad_archive", "the link '%.100s' leads nowhere", path);
-	TRY(warden_extract_prepare(place, path, false, &dir, &name, &kept));
+	TRY(warden_extract_prepare(extract, path, false, &dir, &name, &kept));
 	if (symlinkat(target, dir, name) || fchownat(dir, name, uid, gid, AT_SYMLINK_NOFOLLOW) ||
 	    utimensat(dir, name, times, AT_SYMLINK_NOFOLLOW))
 		return warden_extract_explain(errno, "link", path);
 	return OK;
 }
 
-fallible extract_link(struct place *place, const char *path, const char *to)
+fallible extract_link(struct extract *extract, const char *path, const char *to)
 {
 	const char *slash = strrchr(to, '/'), *name = "";
 	auto_buf above = BUF_INIT(EXTRACT_NAME_MAX);
@@ -278,16 +284,16 @@ fallible extract_link(struct place *place, const char *path, const char *to)
 	int dir = -1;
 
 	buf_add(&above, to, slash ? (size_t)(slash - to) : 0);
-	auto_fd from = warden_extract_open_in(place->root, above.len ? above.at : "",
+	auto_fd from = warden_extract_open_in(extract->root, above.len ? above.at : "",
 					      O_PATH | O_DIRECTORY);
 
 	slash = slash ? slash + 1 : to;
-	// Looked at before the name is freed: it may be the same one.
+	// Checked before the name is freed: both may be the same file.
 	if (from < 0 || fstatat(from, slash, &st, AT_SYMLINK_NOFOLLOW) || S_ISDIR(st.st_mode))
 		return err_new(INVALID, "bad_archive", "'%.100s' is a hard link to no file", path);
 	if (!strcmp(path, to))
 		return OK;
-	TRY(warden_extract_prepare(place, path, false, &dir, &name, &kept));
+	TRY(warden_extract_prepare(extract, path, false, &dir, &name, &kept));
 	if (linkat(from, slash, dir, name, 0))
 		return errno == ENOENT ? err_new(INVALID, "bad_archive",
 						 "'%.100s' is a hard link to no file", path)
@@ -295,10 +301,10 @@ fallible extract_link(struct place *place, const char *path, const char *to)
 	return OK;
 }
 
-// Removes from the directory `path` what the layers below put there.
-static fallible clear_lower(struct place *place, struct buf *path, int depth)
+// Removes from the directory `path` the entries of the layers below.
+static fallible clear_lower(struct extract *extract, struct buf *path, int depth)
 {
-	auto_fd fd = warden_extract_open_in(place->root, path->at, O_RDONLY | O_DIRECTORY);
+	auto_fd fd = warden_extract_open_in(extract->root, path->at, O_RDONLY | O_DIRECTORY);
 	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 	struct dirent *entry;
 	struct err *err = OK;
@@ -317,10 +323,10 @@ static fallible clear_lower(struct place *place, struct buf *path, int depth)
 		buf_text(path, entry->d_name);
 		if (!buf_ok(path) || depth > EXTRACT_DEPTH_MAX)
 			err = warden_extract_explain(ENAMETOOLONG, "clear", entry->d_name);
-		else if (!map_get(place->fresh, buf_view(path)))
+		else if (!map_get(extract->fresh, buf_view(path)))
 			err = path_remove(dirfd(dir), entry->d_name);
 		else if (entry->d_type == DT_DIR)
-			err = clear_lower(place, path, depth + 1);
+			err = clear_lower(extract, path, depth + 1);
 		path->len = len;
 		path->at[len] = 0;
 	}
@@ -328,7 +334,7 @@ static fallible clear_lower(struct place *place, struct buf *path, int depth)
 	return err;
 }
 
-static fallible clear_opaque(struct place *place, const char *path, const char *name)
+static fallible clear_opaque(struct extract *extract, const char *path, const char *name)
 {
 	auto_buf dir = BUF_INIT(EXTRACT_NAME_MAX);
 
@@ -336,12 +342,12 @@ static fallible clear_opaque(struct place *place, const char *path, const char *
 	buf_text(&dir, "");
 	if (!buf_ok(&dir))
 		return warden_extract_explain(ENOMEM, "name", path);
-	warden_extract_state(place, dir.at);
-	forget_parent(place);
-	return clear_lower(place, &dir, 0);
+	warden_extract_state(extract, dir.at);
+	forget_parent(extract);
+	return clear_lower(extract, &dir, 0);
 }
 
-fallible extract_whiteout(struct place *place, const char *path, bool *out)
+fallible extract_whiteout(struct extract *extract, const char *path, bool *out)
 {
 	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
 	auto_buf above = BUF_INIT(EXTRACT_NAME_MAX);
@@ -352,26 +358,26 @@ fallible extract_whiteout(struct place *place, const char *path, bool *out)
 		return OK;
 	if (!strcmp(name, WHITEOUT) || !strcmp(name, WHITEOUT ".") || !strcmp(name, WHITEOUT ".."))
 		return err_new(INVALID, "bad_archive", "the whiteout '%.100s' hides no file", path);
-	if (!place->fresh) // the lowest layer has nothing to hide
+	if (!extract->fresh) // the lowest layer hides nothing
 		return OK;
 	if (!strcmp(name, OPAQUE))
-		return clear_opaque(place, path, name);
+		return clear_opaque(extract, path, name);
 	if (str_starts(str_of(name), WHITEOUT WHITEOUT))
-		return OK; // aufs' own notes
+		return OK; // metadata of aufs
 	name += strlen(WHITEOUT);
 	buf_add(&above, path, slash ? (size_t)(slash - path) : 0);
 	buf_text(&above, "");
 	buf_fmt(&hidden, "%s%s%s", above.at, above.len ? "/" : "", name);
 	if (!buf_ok(&above) || !buf_ok(&hidden))
 		return warden_extract_explain(ENOMEM, "name", path);
-	if (map_get(place->fresh, buf_view(&hidden)))
-		return OK; // this layer's own
-	auto_fd dir = warden_extract_open_in(place->root, above.at, O_RDONLY | O_DIRECTORY);
+	if (map_get(extract->fresh, buf_view(&hidden)))
+		return OK; // made by this layer
+	auto_fd dir = warden_extract_open_in(extract->root, above.at, O_RDONLY | O_DIRECTORY);
 
 	if (dir < 0)
 		return errno == ENOENT || errno == ENOTDIR
 			       ? OK
 			       : warden_extract_explain(errno, "open", path);
-	forget_parent(place);
+	forget_parent(extract);
 	return path_remove(dir, name);
 }

@@ -1,3 +1,7 @@
+// PAUSE and THAW. A PAUSE that the freezer has not finished is polled every 500 us from the loop,
+// and given up after 5 s: the box is then thawed and the order refused with not_frozen. A THAW
+// cancels a PAUSE of the same box that is still waiting.
+//
 // syscalls: openat read write close
 #include "warden/freeze.h"
 
@@ -19,7 +23,7 @@ static bool is_alive(const struct warden_box *box)
 	return box && box->state == WARDEN_BOX_ALIVE && box->pidfd >= 0;
 }
 
-static void drop(struct pause *pause)
+static void pause_drop(struct pause *pause)
 {
 	link_drop(&pause->link);
 	free(pause);
@@ -60,8 +64,8 @@ fallible warden_freeze_end(struct warden *warden, const struct order *order)
 		if (strcmp(pause->box, box->id) != 0)
 			continue;
 		reply_queue_refusal(warden, ORDER_PAUSE, pause->order, pause->box,
-				    err_new(CANCELLED, "thawed", "the box was let run again"));
-		drop(pause);
+				    err_new(CANCELLED, "thawed", "the box was thawed"));
+		pause_drop(pause);
 	}
 	if (group_pause(warden->groups, box->id, false))
 		return err_sys(errno, "thaw %s", box->id);
@@ -69,7 +73,7 @@ fallible warden_freeze_end(struct warden *warden, const struct order *order)
 	return OK;
 }
 
-// True: it is answered.
+// True: the order is answered.
 static bool warden_freeze_look(struct warden *warden, struct pause *pause, int64_t now)
 {
 	if (!is_alive(map_get(warden->boxes, str_of(pause->box)))) {
@@ -88,8 +92,8 @@ static bool warden_freeze_look(struct warden *warden, struct pause *pause, int64
 	group_pause(warden->groups, pause->box, false);
 	log_trace(pause->trace);
 	reply_queue_refusal(warden, ORDER_PAUSE, pause->order, pause->box,
-			    err_hint(err_new(TIMEOUT, "not_frozen", "the box does not stand still"),
-				     "something in it waits for the kernel; try again"));
+			    err_hint(err_new(TIMEOUT, "not_frozen", "the box does not freeze"),
+				     "a process in it is in an uninterruptible wait; try again"));
 	log_trace(NULL);
 	return true;
 }
@@ -102,7 +106,7 @@ int64_t warden_freeze_turn(struct warden *warden, int64_t now)
 		struct pause *pause = link_of(at, struct pause, link);
 
 		if (pause->next_us <= now && warden_freeze_look(warden, pause, now)) {
-			drop(pause);
+			pause_drop(pause);
 			continue;
 		}
 		next = pause->next_us < next ? pause->next_us : next;
@@ -113,5 +117,5 @@ int64_t warden_freeze_turn(struct warden *warden, int64_t now)
 void warden_freeze_forget(struct warden *warden)
 {
 	list_each (at, &warden->pauses)
-		drop(link_of(at, struct pause, link));
+		pause_drop(link_of(at, struct pause, link));
 }

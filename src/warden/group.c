@@ -1,15 +1,12 @@
-// A box has one directory in every hierarchy in use, all of one name. On cgroup v2 one hierarchy
-// does everything. On a hybrid host memory, pids and cpu are v1 and limit, while a v2 group beside
-// them kills, meters and is cloned into. On a pure v1 host cpuacct and freezer take that part.
-//
-// Processes get in by themselves, through fds that we opened: "0" written to a v1 `tasks` costs
-// 20 us, a `cgroup.procs` anywhere waits for a grace period of several ms. `cgroup.procs` of the v2
-// groups belongs to the box's root, or pid 1 could not clone into a leaf; nothing else is chowned.
-//
-// Fds of leaves go to daemon and pid 1, and lead nowhere else. A directory is opened through a
-// detached mount of the box's own group: ".." ends there, not at the host's root. `tasks` is opened
-// as the box's root: the kernel judges a write by the opener's uid, and root's would move any
-// process of the host, for whoever kills the leaf then.
+// A box has one directory in every hierarchy in use, all of the same name. On cgroup v2 one
+// hierarchy does everything. On a hybrid host memory, pids and cpu are v1 and limit, while a v2
+// cgroup kills, meters and is cloned into. On a pure v1 host cpuacct and freezer do that. Processes
+// join by themselves, through fds opened here: "0" written to a v1 `tasks` costs 20 us, a
+// `cgroup.procs` waits for an RCU grace period of several ms. Only `cgroup.procs` of v2 cgroups is
+// chowned to the box's root, so that pid 1 can clone into an exec cgroup. Fds of exec cgroups go to
+// daemon and pid 1. A directory is opened through a detached mount of the box's cgroup, so ".."
+// ends there. `tasks` is opened as the box's root: the kernel checks the opener's uid, and an fd
+// opened by root could move any process of the host into a cgroup that is then killed.
 //
 // syscalls: mkdirat unlinkat openat read write close fchownat kill faccessat open_tree setresuid
 // syscalls: capget capset prctl getppid getpid exit_group
@@ -57,7 +54,7 @@ static int group_put_number(const struct group_tree *tree, const char *box, cons
 	return group_put(tree, box, file, text);
 }
 
-// Swap may be configured away; then there is nothing to forbid.
+// Swap accounting may be off; then there is nothing to set.
 static int put_if_there(const struct group_tree *tree, const char *box, const char *file,
 			uint64_t value)
 {
@@ -66,7 +63,7 @@ static int put_if_there(const struct group_tree *tree, const char *box, const ch
 	return result && errno == ENOENT ? 0 : result;
 }
 
-// On v1 memory with swap is never less than memory alone: raised it goes first, lowered last.
+// On v1 the limit of memory with swap is never below that of memory: raise it first, lower it last.
 static int limit_both(const struct group_tree *tree, const char *box, uint64_t memory)
 {
 	bool is_set = group_put_number(tree, box, "memory.limit_in_bytes", memory) == 0;
@@ -83,15 +80,15 @@ static int limit_memory(const struct group_tree *tree, const char *box, uint64_t
 	if (tree->version == 2)
 		return group_put_number(tree, box, "memory.max", memory) ||
 		       put_if_there(tree, box, "memory.swap.max", 0);
-	// Buffers of sockets are not charged on v1, and have a counter of their own
+	// Socket buffers are not charged to memory on v1, and have a counter of their own
 	// (docs/ISOLATION.md CG-3).
 	return limit_both(tree, box, memory) ||
 	       group_put_number(tree, box, "memory.swappiness", 0) ||
 	       group_put_number(tree, box, "memory.kmem.tcp.limit_in_bytes", tcp);
 }
 
-// In proportion to the limit: 1 CPU and more have the kernel's default. The cgroup may have served
-// another box, so the default is written, too.
+// In proportion to the limit: 1 CPU and more get the kernel's default. The default is written as
+// well, because the cgroup may have served another box.
 static int put_cpu_weight(const struct group_tree *tree, const char *box, uint32_t milli)
 {
 	uint64_t share = milli < 1000 ? milli : 1000;
@@ -106,7 +103,7 @@ static int limit_cpu(const struct group_tree *tree, const char *box, uint32_t mi
 	uint64_t quota = (uint64_t)milli * PERIOD_US / 1000;
 	char text[48];
 
-	// The quota is spent in bursts on all processors. The weight decides who runs meanwhile.
+	// The quota is used in bursts on all processors. The weight decides who runs meanwhile.
 	if (put_cpu_weight(tree, box, milli))
 		return -1;
 	if (tree->version == 1)
@@ -151,7 +148,7 @@ static fallible open_door(const struct group_tree *tree, const char *group, int 
 	return *out_door < 0 ? err_sys(errno, "open the cgroup %s", group) : OK;
 }
 
-// `leaf` is BOX/NAME. `mount`: see group_exec().
+// `exec_cgroup` is BOX/NAME. `mount`: see group_exec().
 static int open_cgroup_dir(const struct group_tree *tree, const char *exec_cgroup, int *mount)
 {
 	const char *name = strchr(exec_cgroup, '/') + 1;
@@ -178,7 +175,7 @@ static int open_cgroup_tasks(const struct group_tree *tree, const char *exec_cgr
 		fd = group_open_in(tree, exec_cgroup, "tasks", O_WRONLY);
 	kept = errno;
 	if (set_ids_effective(0))
-		_exit(1); // no order may be carried out with a box's id
+		_exit(1); // no order may be executed with a box's uid
 	prctl(PR_SET_PDEATHSIG, death_signal);
 	if (death_signal && getppid() != parent)
 		kill(getpid(), death_signal);
@@ -298,7 +295,7 @@ uint64_t group_cpu_us(struct groups *groups, const char *box)
 	return at ? strtoull(at + sizeof(word) - 1, NULL, 10) : strtoull(text, NULL, 10) / 1000;
 }
 
-// The number in a controller's file for a box; UINT64_MAX: there is none.
+// The number in a controller's file of a box; UINT64_MAX: there is none.
 static uint64_t group_number(struct groups *groups, const char *box, int controller,
 			     const char *v2_file, const char *v1_file)
 {
@@ -347,7 +344,7 @@ static fallible group_make_exec(struct groups *groups, const char *name, uint32_
 	return OK;
 }
 
-// Where the leaf is, in that hierarchy; where it would be, if there is none. Most have no mark.
+// The path of an exec cgroup in that hierarchy, whether or not it exists. Most have no mark.
 static void name_cgroup(const struct group_tree *tree, const char *box, uint32_t exec_cgroup,
 			char out[NAME_ROOM])
 {
@@ -372,7 +369,7 @@ bool group_exec_is_gone(struct groups *groups, const char *box, uint32_t exec_cg
 	return false;
 }
 
-static bool gone(int dir, const char *name)
+static bool cgroup_is_gone(int dir, const char *name)
 {
 	return unlinkat(dir, name, AT_REMOVEDIR) == 0 || errno == ENOENT;
 }
@@ -387,7 +384,7 @@ bool group_exec_drop(struct groups *groups, const char *box, uint32_t exec_cgrou
 		if (!groups->trees[i].leafy)
 			continue;
 		name_cgroup(&groups->trees[i], box, exec_cgroup, name);
-		all &= gone(groups->trees[i].dir, name);
+		all &= cgroup_is_gone(groups->trees[i].dir, name);
 	}
 	return all;
 }
@@ -453,8 +450,8 @@ void group_lift(struct groups *groups, const char *box)
 	}
 }
 
-// Signals every process that `tasks` names. While they are frozen none can end, so none of the
-// numbers can come to mean another process. False: somebody was there.
+// Signals every pid in `tasks`. No frozen process can exit, so no pid is reused meanwhile. False:
+// there were processes.
 static bool signal_all(const struct group_tree *tree, const char *group)
 {
 	char text[KILL_BATCH + 1];
@@ -468,7 +465,7 @@ static bool signal_all(const struct group_tree *tree, const char *group)
 		struct str rest = {text, (size_t)len}, word;
 		uint64_t pid;
 
-		// A number cut at the end of the batch is met again in the next round.
+		// A pid that is cut at the end of the batch is read again in the next round.
 		while (str_cut(&rest, '\n', &word)) {
 			if (!rest.at && len == KILL_BATCH)
 				break;
@@ -480,8 +477,8 @@ static bool signal_all(const struct group_tree *tree, const char *group)
 	return none;
 }
 
-// Only the frozen are killed: one that still runs could end, and its number be another's, between
-// our reading and our signal. A group that is still freezing stays so until the next round.
+// Only frozen processes are killed: a running one could exit, and its pid be reused, between the
+// read and the signal. A cgroup that is still FREEZING is left so until the next round.
 static bool kill_v1(const struct group_tree *tree, const char *group)
 {
 	char path[PATH_ROOM], state[32];
@@ -550,13 +547,13 @@ bool group_drop(struct groups *groups, const char *box, uint32_t exec_cgroups)
 		for (uint32_t exec_cgroup = 0; tree->leafy && exec_cgroup < exec_cgroups;
 		     exec_cgroup++) {
 			snprintf(name, sizeof(name), "%s/x-%u", box, exec_cgroup);
-			all &= gone(tree->dir, name);
+			all &= cgroup_is_gone(tree->dir, name);
 		}
-		if (gone(tree->dir, box))
+		if (cgroup_is_gone(tree->dir, box))
 			continue;
 		if (tree->leafy)
 			group_marked(tree, box, drop_marked);
-		all &= gone(tree->dir, box);
+		all &= cgroup_is_gone(tree->dir, box);
 	}
 	return all;
 }

@@ -1,5 +1,5 @@
-// Groups as the kernel shows them: a warden that has only begun knows no other truth, and the same
-// questions tell what a frozen box does.
+// Questions about cgroups that are answered by the kernel alone: which exist, which process is a
+// box's pid 1, whether a box is frozen. A warden that has just started has no other source.
 //
 // syscalls: openat read close getdents64 lseek fstat newfstatat fcntl
 #include <dirent.h>
@@ -49,8 +49,8 @@ void groups_each(struct groups *groups, void (*each)(void *arg, const char *box)
 	}
 }
 
-// The hierarchy whose groups hold pid 1 alone, and the execs in leaves.
-static const struct group_tree *leafy(const struct groups *groups)
+// The hierarchy where a box's cgroup holds pid 1 alone, and exec cgroups hold the commands.
+static const struct group_tree *exec_cgroup_tree(const struct groups *groups)
 {
 	for (int i = 0; i < groups->count; i++)
 		if (groups->trees[i].leafy && (groups->trees[i].version == 2 ||
@@ -59,16 +59,16 @@ static const struct group_tree *leafy(const struct groups *groups)
 	return NULL;
 }
 
-// What is gone is told so; every other failure to look says nothing.
+// True if errno says that the object does not exist. Any other error says nothing about it.
 static bool is_gone(int errnum)
 {
 	return errnum == ENOENT || errnum == ESRCH || errnum == ENODEV;
 }
 
-// Whether it is the first process of its own pid namespace; -1: that cannot be told.
+// Whether it is pid 1 of its pid namespace; -1: unknown.
 static int group_find_is_first(uint64_t pid)
 {
-	char path[32], text[1536]; // it stands well before the end
+	char path[32], text[1536]; // the line is well within this
 	const char *at, *end, *last;
 
 	snprintf(path, sizeof(path), "/proc/%llu/status", (unsigned long long)pid);
@@ -86,7 +86,7 @@ static int group_find_is_first(uint64_t pid)
 
 int group_first(struct groups *groups, const char *box)
 {
-	const struct group_tree *tree = leafy(groups);
+	const struct group_tree *tree = exec_cgroup_tree(groups);
 	char path[PATH_ROOM], text[PIDS_ROOM];
 	struct str rest, line;
 	uint64_t pid;
@@ -193,7 +193,7 @@ uint32_t groups_pids(struct groups *groups)
 
 int group_pause(struct groups *groups, const char *box, bool frozen)
 {
-	const struct group_tree *tree = leafy(groups);
+	const struct group_tree *tree = exec_cgroup_tree(groups);
 	char path[PATH_ROOM];
 
 	if (!tree) {
@@ -225,7 +225,7 @@ static enum group_pulse pulse_v2(const struct group_tree *tree, const char *box)
 
 enum group_pulse group_pulse(struct groups *groups, const char *box)
 {
-	const struct group_tree *tree = leafy(groups);
+	const struct group_tree *tree = exec_cgroup_tree(groups);
 	char path[PATH_ROOM], text[32];
 
 	if (!tree)

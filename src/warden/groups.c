@@ -1,5 +1,5 @@
-// The instance's own groups, cove/<instance>, in every hierarchy that a box needs: found once at
-// start, held open, removed at the end.
+// The instance's own cgroups, cove/<instance>, in every hierarchy that a box needs. They are found
+// or made at start, held open, and removed at the end.
 //
 // syscalls: mkdirat unlinkat openat read write close getdents64 fstat fcntl lseek faccessat
 // syscalls: faccessat2
@@ -22,11 +22,11 @@
 #include "warden/group.h"
 
 #define WEIGHT_DEFAULT 100
-#define WEIGHT_MAX 1000 // of bfq; the cost model takes ten times as much
+#define WEIGHT_MAX 1000 // of bfq; io.cost accepts ten times as much
 
 static const unsigned limiting = 1u << CGROUP_MEMORY | 1u << CGROUP_PIDS | 1u << CGROUP_CPU;
 
-// v1 devices: what a box may open, should a node ever come its way. The pty's, too.
+// v1 devices: the nodes that a box may open, if it ever gets one. Ptys are among them.
 static const char *const devices[] = {
 	"c 1:3 rwm", "c 1:5 rwm", "c 1:7 rwm", "c 1:8 rwm",
 	"c 1:9 rwm", "c 5:0 rwm", "c 5:2 rwm", "c 136:* rwm",
@@ -39,7 +39,7 @@ static int make_dir(int at, const char *name)
 	return openat(at, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
-// On v2 a controller works in a group once its parent hands it down.
+// On v2 a controller works in a cgroup once its parent enables it in cgroup.subtree_control.
 static fallible hand_down(const struct group_tree *tree)
 {
 	const int dirs[] = {tree->top, tree->cove, tree->dir};
@@ -65,14 +65,14 @@ static fallible hand_down(const struct group_tree *tree)
 	return OK;
 }
 
-// No huge pages for any box. The filter of boxes refuses them already; where the controller is here
-// it says so too, for all boxes by one group. It is not handed down further: no box pays for it.
+// No huge pages for any box. The seccomp filter of boxes refuses them already; where the controller
+// exists one cgroup for all boxes does so too. It is not enabled further down: no box pays for it.
 static void refuse_huge_pages(const struct group_tree *tree)
 {
 	struct dirent *entry;
 	DIR *files;
 
-	if (weak(HUGETLB) || !(tree->holds & limiting) || // a hybrid host keeps its limits on v1
+	if (weak(HUGETLB) || !(tree->holds & limiting) || // a hybrid host has its limits on v1
 	    fd_put(tree->top, "cgroup.subtree_control", "+hugetlb") ||
 	    fd_put(tree->cove, "cgroup.subtree_control", "+hugetlb"))
 		return;
@@ -118,7 +118,7 @@ static fallible open_tree_at(const struct cgroup_mount *mount, const char *insta
 	return tree->shared ? set_policy(tree) : OK;
 }
 
-// Which mounts are used, for what: indexed like host->mounts.
+// Which mounts are used for which controllers: indexed like host->mounts.
 static fallible plan(const struct cgroup_host *host, struct group_tree *use)
 {
 	bool pure_v1 = host->unified < 0;
@@ -141,7 +141,7 @@ static fallible plan(const struct cgroup_host *host, struct group_tree *use)
 	}
 	if (!pure_v1)
 		use[host->unified].leafy = true;
-	// A policy on a group of its own: a hierarchy shared with others has its limits to keep.
+	// The device policy needs a hierarchy that is not shared with limits.
 	if (host->where[CGROUP_DEVICES] >= 0 && !use[host->where[CGROUP_DEVICES]].holds &&
 	    host->mounts[host->where[CGROUP_DEVICES]].version == 1)
 		use[host->where[CGROUP_DEVICES]].shared = true;
@@ -206,7 +206,8 @@ void groups_close(struct groups *groups)
 		if (tree->cove >= 0)
 			unlinkat(tree->cove, groups->instance, AT_REMOVEDIR);
 		if (tree->top >= 0)
-			unlinkat(tree->top, "cove", AT_REMOVEDIR); // stays while others use it
+			unlinkat(tree->top, "cove",
+				 AT_REMOVEDIR); // stays while other instances use it
 		fd_drop(&tree->dir);
 		fd_drop(&tree->cove);
 		fd_drop(&tree->top);
@@ -214,8 +215,8 @@ void groups_close(struct groups *groups)
 	free(groups);
 }
 
-// The controller is handed down with the first box that wants it, or when the disk's scheduler
-// heeds weights: others do not pay for it.
+// The io controller is enabled with the first box that needs it, or if the disk's scheduler
+// supports weights: other boxes do not pay for it.
 static bool hand_down_io(const struct group_tree *tree)
 {
 	return fd_put(tree->top, "cgroup.subtree_control", "+io") == 0 &&
@@ -223,7 +224,7 @@ static bool hand_down_io(const struct group_tree *tree)
 	       fd_put(tree->dir, "cgroup.subtree_control", "+io") == 0;
 }
 
-// A partition has the queue of its disk.
+// A partition uses the queue of its disk.
 static dev_t whole_disk(dev_t device)
 {
 	char path[64], text[32], *colon;

@@ -1,6 +1,6 @@
-// The skeleton of the host template. It is generated whole in a directory of its own; nothing in it
-// is the host's secret: accounts without hashes, no host name, a resolver that only boxes have. It
-// is made anew at each boot (host_stamp), so nothing of it is synced.
+// The skeleton of the host template, generated in a directory of its own. It contains no secret of
+// the host: accounts have no hashes, the host name is not the host's, the resolver exists only in
+// boxes. It is made anew at each boot (host_stamp), so nothing of it is synced.
 //
 // syscalls: openat close newfstatat fstat mkdirat fchmodat fchownat symlinkat readlinkat
 // syscalls: unlinkat read write fchmod renameat getdents64 faccessat linkat
@@ -69,7 +69,7 @@ static const struct {
 	{"var/tmp", 01777, 0},
 };
 
-// Where /usr was merged, these are links into it.
+// Where /usr is merged, these are links into it.
 static const char *const merged[] = {"bin", "sbin", "lib", "lib64", "lib32", "libx32"};
 
 fallible host_stamp(int host, const char *boot, char out[HOST_STAMP_SIZE])
@@ -129,7 +129,7 @@ static struct str field(struct str line, int n)
 	return out;
 }
 
-// dpkg fails when a name that its overrides mention is unknown: "user group mode path" a line.
+// dpkg fails when a name in its overrides is unknown: each line is "user group mode path".
 static bool is_overridden(struct str overrides, int column, struct str name)
 {
 	struct str line, word;
@@ -144,7 +144,7 @@ static bool is_overridden(struct str overrides, int column, struct str name)
 	return false;
 }
 
-// Accounts of the system, and those that overrides name; nobody's own.
+// System accounts, and those that overrides name; no accounts of people.
 static bool is_system(struct str line, struct str overrides, int column)
 {
 	struct str name = field(line, 0);
@@ -202,7 +202,7 @@ static fallible fill_accounts(int host, struct accounts *out)
 	return OK;
 }
 
-// The group that may read /etc/shadow, by the group file of the box; 0 when there is none.
+// The group that may read /etc/shadow, by the box's group file; 0: there is none.
 static gid_t shadow_group(struct str groups)
 {
 	struct str line;
@@ -249,7 +249,7 @@ static fallible make_names(int etc)
 	return path_write(etc, "resolv.conf", 0644, "nameserver 10.0.2.3\n");
 }
 
-// dpkg asks that the file is there (dpkg --audit). Its contents serve dpkg --verify alone.
+// dpkg requires that the file exists (dpkg --audit). Its content is used by dpkg --verify only.
 static fallible dpkg_empty_file(int info, const char *name)
 {
 	auto_fd fd = openat(info, name, O_WRONLY | O_TRUNC | O_NOFOLLOW | O_CLOEXEC);
@@ -276,7 +276,7 @@ static fallible dpkg_link_triggers(int info, const char *name, struct map *seen)
 	const char *first;
 
 	if (err)
-		return OK; // it is longer than a block: it stays as it is
+		return OK; // longer than a block: left as it is
 	first = map_get(seen, buf_view(&text));
 	if (!first) {
 		map_put(seen, buf_view(&text), mem_str(name));
@@ -318,7 +318,7 @@ static void dpkg_free_names(struct map *names)
 	map_free(names);
 }
 
-// Takes out of the copy what packages need neither for an upgrade nor for their removal: it is more
+// Removes from the copy the files that packages need neither for an upgrade nor for removal: more
 // than half of it.
 static fallible dpkg_prune(int dpkg)
 {
@@ -344,7 +344,7 @@ static fallible dpkg_prune(int dpkg)
 	return err;
 }
 
-// apt and dpkg know what is installed.
+// apt and dpkg in the box then know the installed packages.
 static fallible copy_dpkg(int host, int root, struct path_copied *sum)
 {
 	auto_fd from = openat(host, "var/lib/dpkg", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

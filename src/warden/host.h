@@ -1,4 +1,4 @@
-// The template that needs no image: a skeleton root made from this host, with the host's /usr
+// The template without an image: a skeleton root generated from this host, with the host's /usr
 // beside it (docs/ISOLATION.md MNT-8).
 #pragma once
 
@@ -7,8 +7,8 @@
 
 #define HOST_STAMP_SIZE 64
 
-// What the skeleton of this host depends on, as a word fit for a file name: it changes with dpkg's
-// status file (without dpkg: with /usr), and with each boot, since the skeleton is not synced.
+// A word, fit for a file name, that changes when the skeleton must be made anew: with dpkg's status
+// file (without dpkg: with /usr), and with each boot, since the skeleton is not synced.
 fallible host_stamp(int host, const char *boot, char out[HOST_STAMP_SIZE]);
 
 // Fills the empty directory `root` from the host whose root directory is `host`. NOT_OFFERED

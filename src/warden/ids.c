@@ -1,3 +1,8 @@
+// Allocates id ranges (slots) and the user namespaces that map them. Free slots are on three
+// stacks: with a namespace, without one, and resting until the files of their last box are deleted.
+// Ranges in /etc/subuid and /etc/subgid are never used. A namespace outlives its box and serves the
+// next box of the slot.
+//
 // syscalls: openat read write close clone3 waitid exit_group socketpair sendmsg recvmsg unshare
 // syscalls: setresuid setresgid prctl capget capset dup2 dup3 fcntl close_range
 #include "warden/ids.h"
@@ -19,7 +24,7 @@ struct slot {
 	bool used;
 };
 
-// Three stacks of slot numbers: free with a namespace, free without, and resting.
+// Slot numbers: free with a namespace, free without, and resting.
 struct stack {
 	uint32_t *at;
 	uint32_t count;
@@ -28,11 +33,11 @@ struct stack {
 struct ids {
 	struct slot *slots;
 	uint32_t count, taken;
-	uint32_t held; // namespaces of slots that boxes have
+	uint32_t held; // namespaces of slots in use
 	struct stack ready, bare, resting;
 };
 
-static void push(struct stack *stack, uint32_t slot)
+static void slot_push(struct stack *stack, uint32_t slot)
 {
 	stack->at[stack->count++] = slot;
 }
@@ -41,7 +46,7 @@ static void put_free(struct ids *ids, uint32_t slot)
 {
 	if (ids->ready.count >= IDS_READY)
 		fd_drop(&ids->slots[slot].userns);
-	push(ids->slots[slot].userns >= 0 ? &ids->ready : &ids->bare, slot);
+	slot_push(ids->slots[slot].userns >= 0 ? &ids->ready : &ids->bare, slot);
 }
 
 uint32_t ids_base(uint32_t slot)
@@ -57,8 +62,8 @@ bool ids_slot(uint32_t base, uint32_t *out_slot)
 	return true;
 }
 
-// Lines of "name:first:count".
-static void avoid(struct ids *ids, const char *path)
+// Marks slots that overlap lines of "name:first:count".
+static void ids_avoid(struct ids *ids, const char *path)
 {
 	auto_free char *text = mem_new(SUBIDS_MAX);
 	ssize_t len = fd_get(AT_FDCWD, path, text, SUBIDS_MAX);
@@ -88,11 +93,11 @@ struct ids *ids_open(uint32_t count)
 		ids->slots[i] = (struct slot){.userns = -1};
 	for (int i = 0; i < 3; i++)
 		stacks[i]->at = mem_grow(NULL, count, sizeof(*stacks[i]->at));
-	avoid(ids, "/etc/subuid");
-	avoid(ids, "/etc/subgid");
+	ids_avoid(ids, "/etc/subuid");
+	ids_avoid(ids, "/etc/subgid");
 	for (uint32_t i = count; i-- > 0;)
 		if (!ids->slots[i].used)
-			push(&ids->bare, i);
+			slot_push(&ids->bare, i);
 	return ids;
 }
 
@@ -109,7 +114,7 @@ void ids_close(struct ids *ids)
 	free(ids);
 }
 
-// The stack of bare slots descends while nobody has taken or given any.
+// The stack of slots without a namespace is sorted descending until the first take or give.
 bool ids_claim(struct ids *ids, uint32_t slot)
 {
 	uint32_t low = 0, high = ids->bare.count;
@@ -148,8 +153,8 @@ fallible ids_take(struct ids *ids, uint32_t *out_slot, int *out_userns)
 {
 	uint32_t slot;
 
-	// Resting slots are for when there is nothing else: then the files of their old boxes are
-	// still being deleted, but they lie unshifted on the disk and belong to no range.
+	// Resting slots are used only if there is no other. The files of their last boxes are still
+	// being deleted then, but they lie unshifted on the disk and belong to no range.
 	if (!ids->ready.count && !ids->bare.count)
 		ids_rested(ids);
 	if (!ids->ready.count && !ids->bare.count)
@@ -191,7 +196,7 @@ void ids_give(struct ids *ids, uint32_t slot, bool clean)
 	}
 	if (ids->resting.count >= IDS_READY)
 		fd_drop(&ids->slots[slot].userns);
-	push(&ids->resting, slot);
+	slot_push(&ids->resting, slot);
 }
 
 void ids_rested(struct ids *ids)
@@ -220,8 +225,8 @@ bool ids_refill(struct ids *ids)
 	auto_err err = ns_user(ids_base(slot), &ids->slots[slot].userns);
 
 	if (err)
-		return false; // the next box meets the same error, and tells it
+		return false; // the next ids_take() meets the same error and reports it
 	ids->bare.count--;
-	push(&ids->ready, slot);
+	slot_push(&ids->ready, slot);
 	return true;
 }

@@ -1,6 +1,6 @@
-// The id ranges of boxes: slot n is 65,536 ids from 2^20 + n * 65,536 on, and no two living boxes
-// share one. A few slots keep their user namespaces, because making one costs a third of a
-// millisecond: those that are free and ready, and IDS_HELD of those that boxes have.
+// The id ranges of boxes: slot n is the 65,536 ids from 2^20 + n * 65,536, and no two living boxes
+// share one. Making a user namespace costs a third of a millisecond, so some are kept: those of
+// free slots that are ready, and IDS_HELD of those in use.
 #pragma once
 
 #include <stdbool.h>
@@ -12,31 +12,31 @@
 struct ids;
 
 #define IDS_BASE (1u << 20)
-// Free slots with a namespace, kept by ids_refill(). A weak build lives for one attack.
+// Free slots with a namespace, kept up by ids_refill(). A weak build serves one attack only.
 #define IDS_READY (WEAK_BUILD ? 8 : 128)
-// Namespaces of boxes that are built, and at most half as many as there may be boxes; the others
-// live in their boxes alone.
+// Namespaces held for slots in use, at most half as many as there may be boxes; the others are kept
+// alive by their boxes alone.
 #define IDS_HELD 2048
 
-// `count` slots; those that the host has given away in /etc/subuid and /etc/subgid are left out.
+// `count` slots, without those that /etc/subuid and /etc/subgid assign to others.
 struct ids *ids_open(uint32_t count);
 void ids_close(struct ids *ids);
 
-// A free slot and its user namespace, which stays the slot's. EXHAUSTED no_ids.
+// A free slot and its user namespace, which the slot owns. EXHAUSTED no_ids.
 fallible ids_take(struct ids *ids, uint32_t *out_slot, int *out_userns);
-// The box is built, and its namespace lives in it. *userns is -1 if the slot does not keep it.
+// The box runs and keeps its namespace alive. *userns becomes -1 if the slot closes its own fd.
 void ids_built(struct ids *ids, uint32_t slot, int *userns);
-// The slot of a box that an earlier life has built; its namespace lives in the box. False: there is
-// no such slot, or somebody has it. Before any ids_take().
+// Takes the slot of a box that an earlier warden built. False: there is no such slot, or it is in
+// use. Call before any ids_take().
 bool ids_claim(struct ids *ids, uint32_t slot);
 uint32_t ids_base(uint32_t slot);
-bool ids_slot(uint32_t base, uint32_t *out_slot); // the other way round; false: it is no slot's
+bool ids_slot(uint32_t base, uint32_t *out_slot); // the reverse; false: no slot has this base
 uint32_t ids_taken(const struct ids *ids);
 uint32_t ids_resting(const struct ids *ids);
 // The box is gone. `clean`: so are its files; else the slot rests until ids_rested().
 void ids_give(struct ids *ids, uint32_t slot, bool clean);
 void ids_rested(struct ids *ids);
-// Makes one namespace more, if some are missing; call it in idle moments. False: nothing to do.
+// Makes one more namespace if some are missing; call when idle. False: nothing to do.
 bool ids_refill(struct ids *ids);
-bool ids_are_missing(const struct ids *ids); // there would be something to do
-bool ids_are_few(const struct ids *ids);     // and not much time to wait with it
+bool ids_are_missing(const struct ids *ids); // ids_refill() has something to do
+bool ids_are_few(const struct ids *ids);     // fewer than half are ready

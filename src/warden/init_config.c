@@ -1,3 +1,5 @@
+// Makes the two memfds that every pid 1 starts from: its program, and its configuration with the
+// seccomp filters. Both are sealed against writes. Failure ends the start of the zygote.
 #include "warden/init_config.h"
 
 #include <errno.h>
@@ -24,7 +26,7 @@ static int memfd(const char *name, unsigned flags)
 {
 	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
 
-	// Older kernels know no MFD_EXEC, and all their memfds can be executed.
+	// Older kernels have no MFD_EXEC, and all their memfds are executable.
 	if (fd < 0 && errno == EINVAL && flags)
 		fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	return fd;
@@ -43,8 +45,9 @@ fallible init_config_program(int *out_fd)
 
 	if (fd < 0 || fd_write_all(fd, pid1_start, (size_t)(pid1_end - pid1_start)))
 		return err_sys(errno, "put the program of pid 1 into a memfd");
-	// One file for all boxes: what can open it can lock and watch it, and the others notice.
-	// Its owner, the host's root, has no id in a box, so that no capability helps there.
+	// One file serves all boxes, and an open fd would let a box lock and watch it across boxes.
+	// Its owner, the host's root, has no id in a box, so no capability of a box overrides the
+	// mode.
 	if (!weak(PROGRAM) && fchmod(fd, 0111))
 		return err_sys(errno, "make the program of pid 1 unreadable");
 	TRY(seal(fd));
@@ -68,7 +71,7 @@ fallible init_config_make(bool joins_by_clone, int *out_fd)
 
 	_Static_assert(SECCOMP_FILTER_COUNT ==
 			       sizeof(init_config.filter_len) / sizeof(*init_config.filter_len),
-		       "a kit holds every filter");
+		       "the init config holds every filter");
 	if (getrlimit(RLIMIT_NOFILE, &files))
 		return err_sys(errno, "read the limit of open files");
 	init_config.nofile_hard = files.rlim_max < NOFILE_HARD ? (uint32_t)files.rlim_max
@@ -82,10 +85,10 @@ fallible init_config_make(bool joins_by_clone, int *out_fd)
 	if (weak(SYNC_PACE) || !seccomp_can_listen())
 		seccomp_drop_listener(&filters[SECCOMP_ALLOW]);
 	if (fd < 0 || fd_write_all(fd, &init_config, sizeof(init_config)))
-		return err_sys(errno, "write a kit");
+		return err_sys(errno, "write the init config");
 	for (int i = 0; i < SECCOMP_FILTER_COUNT; i++)
 		if (fd_write_all(fd, filters[i].code, filters[i].len * sizeof(*filters[i].code)))
-			return err_sys(errno, "write a filter into a kit");
+			return err_sys(errno, "write a filter into the init config");
 	TRY(seal(fd));
 	*out_fd = take_fd(&fd);
 	return OK;

@@ -1,5 +1,5 @@
-// What every pid 1 is born with: its program, and its kit (protocol/talk.h). Both are memfds,
-// sealed: no box can change what the next one starts from.
+// The program and configuration of pid 1 (protocol/talk.h). Both are sealed memfds: no box can
+// change what the next one starts from.
 #pragma once
 
 #include <stdbool.h>

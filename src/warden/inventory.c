@@ -1,7 +1,7 @@
-// A mount namespace dies with its last process, so what an earlier life left of boxes that are no
-// more is its cgroups and the processes in them (and its disks, which are warden/disk's). Killing
-// goes round and round until every group can be removed: a process that forks while it is being
-// killed is met in the next round.
+// Kills and removes the cgroups that an earlier warden left. A mount namespace dies with its last
+// process, so cgroups and their processes are all that can be left of a box, besides its disk.
+// Rounds repeat until every cgroup is removed: a process forked during a round is killed in the
+// next.
 //
 // syscalls: openat close getdents64 unlinkat kill read write newfstatat fcntl
 #include "warden/inventory.h"
@@ -53,9 +53,8 @@ static void kill_listed(int group)
 			kill((pid_t)pid, SIGKILL);
 }
 
-// Kills what is in the group `name` and in its leaves, and removes those that are empty. By number
-// only where there is no v2 group: a number read may be another process's by the time of the
-// signal.
+// Kills what is in the cgroup `name` and its exec cgroups, and removes those that are empty. By pid
+// only where there is no v2 cgroup: a pid may be reused between the read and the signal.
 static bool inventory_sweep(const struct group_tree *tree, bool by_number, int at, const char *name)
 {
 	auto_dir dir = inventory_open_dir(at, name);
@@ -68,7 +67,7 @@ static bool inventory_sweep(const struct group_tree *tree, bool by_number, int a
 		fd_put(dirfd(dir), tree->version == 2 ? "cpu.max" : "cpu.cfs_quota_us",
 		       tree->version == 2 ? "max" : "-1");
 	if (tree->version == 2)
-		fd_put(dirfd(dir), "cgroup.kill", "1"); // the leaves as well
+		fd_put(dirfd(dir), "cgroup.kill", "1"); // exec cgroups included
 	if (by_number)
 		kill_listed(dirfd(dir));
 	while ((entry = readdir(dir))) {
@@ -84,7 +83,7 @@ static bool inventory_sweep(const struct group_tree *tree, bool by_number, int a
 	return unlinkat(at, name, AT_REMOVEDIR) == 0 || errno == ENOENT;
 }
 
-// One round over all groups; how many boxes are still there, and how many were seen.
+// One round over all cgroups: how many boxes are left, and how many were seen.
 static int round_of_all(struct groups *groups, const struct map *known, int *seen)
 {
 	int left = 0;
@@ -123,7 +122,8 @@ fallible inventory_destroy(struct groups *groups, const struct map *known, int *
 	}
 	if (left > 0)
 		return err_hint(err_new(UNAVAILABLE, "stuck_leftover",
-					"%d groups of an earlier life do not empty", left),
+					"%d cgroups of an earlier warden do not become empty",
+					left),
 				"look for processes in state D beneath the cgroup cove/%s",
 				groups->instance);
 	*out_destroyed = first;

@@ -1,10 +1,9 @@
-// The order is the security, as for a box: namespaces first, then the directory becomes the root,
-// then the user namespace, after which nothing outside can be named. libarchive and its decoders
-// run behind the filter only.
+// The child that unpacks archives. The order of the steps is the security, as for a box: namespaces
+// first, then the target directory becomes the root, then the user namespace, after which nothing
+// outside can be named. libarchive and its decoders run only behind the seccomp filter.
 //
-// The directory is entered by covering "/" and chroot, not by pivot_root: the child has no fd
-// outside and no capability to chroot a second time. A host whose root is an initramfs can do no
-// other.
+// The root is changed by a mount over "/" and chroot, not by pivot_root, which fails on an
+// initramfs. The child has no fd outside and no capability to chroot a second time.
 //
 // syscalls: clone3 close_range dup2 dup3 prctl setrlimit prlimit64 mount move_mount fchdir
 // syscalls: chroot setns setgroups setresuid setresgid capset capget seccomp mkdirat renameat
@@ -53,7 +52,7 @@
 
 enum { REPORT = KEEP_FIRST, ARCHIVE, TREE, USERNS };
 
-// What unpacking takes: memory, files, and an end.
+// System calls of unpacking: memory, files, and exit.
 static const char *const calls[] = {
 	"brk",		"mmap",		  "munmap",
 	"mremap",	"madvise",	  "mprotect",
@@ -83,15 +82,15 @@ static fallible limit(int what, uint64_t most)
 
 static fallible limits(uint64_t bytes_max)
 {
-	// Boxes that run come before one that may.
+	// Running boxes have priority over an import.
 	if (setpriority(PRIO_PROCESS, 0, NICE))
-		return err_sys(errno, "step back");
+		return err_sys(errno, "lower the priority");
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 	TRY(limit(RLIMIT_AS, MEMORY_MAX));
 #endif
 	TRY(limit(RLIMIT_CPU, CPU_SECONDS));
 	TRY(limit(RLIMIT_FSIZE, bytes_max));
-	TRY(limit(RLIMIT_CORE, 1)); // 0 would still start a helper that core_pattern names
+	TRY(limit(RLIMIT_CORE, 1)); // 0 would still start the helper of core_pattern
 	return limit(RLIMIT_NOFILE, FILES_OPEN);
 }
 
@@ -107,7 +106,7 @@ static fallible become_box(int userns)
 	if (setns(userns, CLONE_NEWUSER) || setgroups(0, NULL) || setresgid(0, 0, 0) ||
 	    setresuid(0, 0, 0))
 		return err_sys(errno, "take the ids of a box");
-	// Both are undone by a change of ids, so they come after it.
+	// A change of ids resets both, so they come after it.
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) || prctl(PR_SET_DUMPABLE, 0))
 		return err_sys(errno, "bind the jail to its warden");
 	return OK;
@@ -128,7 +127,7 @@ static fallible jail_confine(uint64_t bytes_max)
 	return seccomp_confine(SECCOMP_THREADS, calls);
 }
 
-// The archive was an image: it moves aside, and its layers make the root.
+// The archive was an image: move it aside, and make the root from its layers.
 static fallible unpack_image(struct unpack *unpack)
 {
 	uint64_t bytes_max = unpack->bytes_max;
@@ -143,7 +142,7 @@ static fallible unpack_image(struct unpack *unpack)
 	unpack_done(unpack);
 	unpack_begin(unpack, root, bytes_max);
 	err = oci_apply(stage, unpack);
-	unpack->place.root = -1; // closed here
+	unpack->extract.root = -1; // closed here
 	return err;
 }
 
@@ -152,18 +151,18 @@ static fallible jail_work(struct unpack *unpack)
 	auto_fd root = -1;
 
 	TRY(path_dir(AT_FDCWD, "root", 0755, &root));
-	unpack->place.root = root;
+	unpack->extract.root = root;
 	TRY(unpack_tar(unpack, ARCHIVE, -1));
 	if (oci_is_image(root))
 		TRY(unpack_image(unpack));
 	if (!unpack->files)
-		return err_new(INVALID, "bad_archive", "there is nothing in this archive");
+		return err_new(INVALID, "bad_archive", "the archive is empty");
 	return syncfs(root) ? err_sys(errno, "write the files out") : OK;
 }
 
 int jail_keep(int *fds, int count)
 {
-	// First out of the way of the numbers that they get, then there.
+	// First to numbers above the targets, then to the targets.
 	for (int i = 0; i < count; i++) {
 		fds[i] = fcntl(fds[i], F_DUPFD, KEEP_FIRST + count);
 		if (fds[i] < 0)
@@ -177,8 +176,7 @@ int jail_keep(int *fds, int count)
 	return close_range(KEEP_FIRST + (unsigned)count, ~0u, 0);
 }
 
-// A decoder that was taken over must not write into the warden's log. The sanitizers' last words
-// still go there.
+// A compromised decoder must not write into the warden's log. Sanitizer builds still report there.
 static bool leave_stdio(void)
 {
 	auto_fd null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -208,18 +206,18 @@ static _Noreturn void jail_child(const struct jail *jail)
 	struct err *err = OK;
 	int fds[] = {jail->report, jail->archive, jail->tree, jail->userns};
 
-	// Its cgroup is a wall of the jail, too: on v1 it allows no device node.
+	// The cgroup confines too: on v1 it allows no device node.
 	if ((!weak(JAIL) && !jail_join(jail->door)) || (!weak(JAIL_STDIO) && !leave_stdio()) ||
 	    jail_keep(fds, sizeof(fds) / sizeof(*fds)))
 		_exit(1);
-	// Names in archives are UTF-8; OpenSSL must not look for its configuration in here.
+	// Names in archives are UTF-8. OpenSSL must not look for its configuration in this root.
 	setlocale(LC_CTYPE, "C.UTF-8");
 	OPENSSL_init_crypto(OPENSSL_INIT_NO_LOAD_CONFIG, NULL);
 	unpack_begin(&unpack, -1, jail->bytes_max);
 	err = jail_confine(jail->bytes_max);
 	if (!err)
 		err = jail_work(&unpack);
-	jail_tell(REPORT, err, unpack.files, unpack.bytes);
+	jail_report_write(REPORT, err, unpack.files, unpack.bytes);
 	_exit(0);
 }
 
@@ -240,11 +238,11 @@ fallible jail_open(struct groups *groups, struct group_door *door)
 
 	if (is_open(door))
 		return OK;
-	group_drop(groups, JAIL_GROUP, 0); // an earlier life's: its jails died with it
+	group_drop(groups, JAIL_GROUP, 0); // of an earlier warden; its jails died with it
 	TRY(group_make(groups, JAIL_GROUP, 0, door), "make the jail's cgroup");
 	err = group_limit(groups, JAIL_GROUP, &most, &oom);
 	if (err)
-		jail_close(groups, door); // without limits it would be none
+		jail_close(groups, door); // a jail without limits is none
 	return err;
 }
 
@@ -276,7 +274,7 @@ fallible jail_start(const struct jail *jail, int *out_pid)
 	return OK;
 }
 
-void jail_tell(int fd, struct err *outcome, uint64_t files, uint64_t bytes)
+void jail_report_write(int fd, struct err *outcome, uint64_t files, uint64_t bytes)
 {
 	struct jail_report report = {.magic = JAIL_MAGIC, .files = files, .bytes = bytes};
 	auto_err err = outcome;
@@ -287,7 +285,7 @@ void jail_tell(int fd, struct err *outcome, uint64_t files, uint64_t bytes)
 
 		report.kind = err_kind(err);
 		snprintf(report.reason, sizeof(report.reason), "%s", err_reason(err));
-		// An internal error is for the log only: the warden's, so the trail goes there.
+		// An internal error goes to the warden's log only, so send its trail.
 		snprintf(report.message, sizeof(report.message), "%s",
 			 err_kind(err) == ERR_INTERNAL ? err_trail(err) : err_message(err));
 		snprintf(report.hint, sizeof(report.hint), "%s", hint ? hint : "");
@@ -295,7 +293,7 @@ void jail_tell(int fd, struct err *outcome, uint64_t files, uint64_t bytes)
 	(void)fd_write_all(fd, &report, sizeof(report));
 }
 
-// Text of a hostile child: printable, and ended.
+// Text of a hostile child: make it printable and terminated.
 static void jail_clean(char *text, size_t size, bool is_word)
 {
 	text[size - 1] = 0;
@@ -317,7 +315,7 @@ static fallible explain_death(int status)
 	return err_sys(EPROTO, "a jail ended without a word, status %d", status);
 }
 
-fallible jail_hear(int fd, int status, uint64_t *out_files, uint64_t *out_bytes)
+fallible jail_report_read(int fd, int status, uint64_t *out_files, uint64_t *out_bytes)
 {
 	struct jail_report report;
 	ssize_t got;

@@ -1,7 +1,7 @@
-// The jail: a child that unpacks what a stranger sent. It has namespaces of its own, the ids of a
-// box, no file system but the directory it fills, four capabilities over files, a short list of
-// system calls, a cgroup that bounds what the kernel keeps for it, and limits on memory and time.
-// What it says at the end is as hostile as what it ate.
+// The jail: a child that unpacks an untrusted archive. It has its own namespaces, the ids of a box,
+// no file system but the directory that it fills, four capabilities over files, a short list of
+// system calls, a cgroup that bounds kernel memory, and limits on memory and time. Its report is
+// untrusted.
 #pragma once
 
 #include <stdint.h>
@@ -9,7 +9,7 @@
 #include "base/err.h"
 #include "warden/group.h"
 
-// What a child says at its end, over a pipe: one record.
+// The report of a child, written to a pipe: one record.
 struct jail_report {
 	uint32_t magic, ok;
 	uint64_t files, bytes;
@@ -19,7 +19,7 @@ struct jail_report {
 #define JAIL_MAGIC 0x6a61696c
 
 struct jail {
-	int tree; // the directory to fill, a detached mount mapped by userns; it holds "root"
+	int tree; // the directory to fill, a detached mount idmapped by userns; it holds "root"
 	int userns;
 	const struct group_door *door; // of its cgroup
 	int archive;		       // read to its end
@@ -28,17 +28,17 @@ struct jail {
 };
 
 #define JAIL_GROUP "jail"
-// The cgroup of all jails, while there are any: what the kernel keeps for them is bounded, too.
-// Both may be repeated.
+// The cgroup of all jails, while there are any: it bounds kernel memory too. Both may be repeated.
 fallible jail_open(struct groups *groups, struct group_door *door);
 void jail_close(struct groups *groups, struct group_door *door);
 
-// Starts it. The caller closes its copies of the fds, and reaps.
+// Starts the child. The caller closes its copies of the fds, and reaps.
 fallible jail_start(const struct jail *jail, int *out_pid);
 
 // In a new child: only stdin, stdout, stderr and `fds` stay open; these become 3 and up. -1: errno.
 int jail_keep(int *fds, int count);
-// Writes how it went to `fd`; frees `outcome`, NULL is success.
-void jail_tell(int fd, struct err *outcome, uint64_t files, uint64_t bytes);
-// Reads what a child said and how it ended: OK and the sums, or the error that it told, cleaned.
-fallible jail_hear(int fd, int status, uint64_t *out_files, uint64_t *out_bytes);
+// Writes the result to `fd`; frees `outcome`, NULL is success.
+void jail_report_write(int fd, struct err *outcome, uint64_t files, uint64_t bytes);
+// Reads a child's report and judges its exit status: OK and the sums, or the reported error,
+// sanitized.
+fallible jail_report_read(int fd, int status, uint64_t *out_files, uint64_t *out_bytes);

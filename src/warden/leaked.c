@@ -1,5 +1,7 @@
-// A process of a box is at least one pid namespace below us; what is not was put there by somebody
-// else, and would be killed with the box. Those of a box that is just being built, too, are below.
+// Finds leaks that names do not show: foreign processes in boxes' cgroups, loop devices without a
+// box, id ranges in use without a box. A process of a box, even of one being built, is at least one
+// pid namespace below ours. A process that is not was moved there by somebody else, and would be
+// killed with the box.
 //
 // syscalls: openat read close getdents64 lseek fstat newfstatat fcntl ioctl faccessat faccessat2
 #include "warden/leaked.h"
@@ -20,10 +22,10 @@
 #define PATH_ROOM (ID_BOX_LEN + 300)
 #define IMAGE ".img" // of a box's disk
 
-// False: it is gone, or one of a box's.
+// False: the process is gone, or belongs to a box.
 static bool is_from_outside(uint64_t pid)
 {
-	char path[32], text[1536]; // it stands well before the end
+	char path[32], text[1536]; // the line is well within this
 	const char *at, *end;
 
 	snprintf(path, sizeof(path), "/proc/%llu/status", (unsigned long long)pid);
@@ -53,7 +55,7 @@ static bool has_outsider(int dir, const char *group)
 	return false;
 }
 
-// A box's group, or a leaf of it.
+// Looks at a box's cgroup and its exec cgroups.
 static bool tree_has_outsider(const struct group_tree *tree, const char *box_id)
 {
 	auto_fd dir = openat(tree->dir, box_id, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -94,7 +96,7 @@ struct loops {
 	leaked_fn *odd;
 };
 
-// Names with a dot are the disks' own: templates, images that stand ready.
+// Names with a dot are the drivers' own: templates, images that are ready.
 static void see_loop(void *arg, const char *name)
 {
 	struct loops *loops = arg;
@@ -125,10 +127,10 @@ static void find_loops(struct warden *warden, leaked_fn *odd)
 		odd(&warden->answer, "loop_without_box", "pool.img");
 }
 
-// Two boxes that run by the same ids could reach each other's files.
+// Two boxes with the same ids could access each other's files.
 static void find_slots(struct warden *warden, leaked_fn *odd)
 {
-	uint32_t held = 1; // the jail's
+	uint32_t held = 1; // the slot of the jail
 	struct str key;
 	size_t at = 0;
 	void *value;

@@ -1,5 +1,5 @@
-// What stands beside the table, seen by looking deeper than names: processes that came into a box's
-// groups from outside, loop devices, id ranges.
+// Leaked resources beside the table: processes that were moved into a box's cgroups from outside,
+// loop devices, id ranges.
 #pragma once
 
 #include "warden/box.h"

@@ -1,5 +1,6 @@
-// The directory lets nobody in but the daemon's user, so the sockets in it need no owner. Nothing
-// in it is given away by name: the daemon could have put another thing there.
+// Binds the socket of a box's pid 1 in RUN/box. Only the daemon's user can search that directory,
+// so the sockets need no owner. Nothing in it is chowned by name: the daemon could have replaced
+// it.
 //
 // syscalls: socket bind listen unlinkat close umask fchdir
 #include "warden/listener.h"
@@ -15,7 +16,7 @@
 #include "base/auto.h"
 #include "os/path.h"
 
-#define CALLERS 8 // daemons that may wait at once: one, and those that gave up
+#define CALLERS 8 // pending connections: one daemon, and those that gave up
 
 fallible box_listener_open_dir(int run, uid_t uid, gid_t gid, int *out_dir)
 {
@@ -37,8 +38,8 @@ fallible box_listener_make(int dir, const char *box, int *out_fd)
 
 	if (fd < 0)
 		return err_sys(errno, "make the socket of %s", box);
-	// From within: a run directory of any length, and never another than the one opened. All
-	// else in the warden goes by absolute names, or by fds.
+	// Bind by a relative name: a run directory may be longer than sun_path, and must be the one
+	// that was opened. All other paths in the warden are absolute, or relative to fds.
 	if (fchdir(dir))
 		return err_sys(errno, "go to the sockets of boxes");
 	snprintf(name.sun_path, sizeof(name.sun_path), "%s", box);

@@ -1,3 +1,8 @@
+// Sets up the network of a box from outside: the warden enters the box's network namespace with
+// setns, assigns 0.0.0.0/0 as local, opens the listener and the UDP socket, and steers connections
+// to them by sk_lookup or nft. It refuses to do so in the host's namespace. If it cannot return to
+// the host's namespace it exits, because the next order would be executed in the box's.
+//
 // syscalls: setns openat fstat close ioctl exit_group
 #include "warden/netout.h"
 
@@ -53,13 +58,14 @@ fallible netout_of(int sock, int *out_netns)
 	struct stat st;
 	int netns = -1;
 
-	// Another kind of file may take the number for a request of its own.
+	// Other file types may interpret the ioctl number as a request of their own.
 	errno = ENOTSOCK;
 	if (fstat(sock, &st) == 0 && S_ISSOCK(st.st_mode))
 		netns = ioctl(sock, SIOCGSKNS);
 	if (netns < 0)
-		return err_while(err_new(INVALID, "bad_socket", "this is no socket of a box"),
-				 "ask for its namespace: %s", strerror(errno));
+		return err_while(
+			err_new(INVALID, "bad_socket", "the descriptor is no socket of a box"),
+			"ask for its namespace: %s", strerror(errno));
 	*out_netns = netns;
 	return OK;
 }
@@ -74,7 +80,7 @@ bool netout_is_ours(int netns)
 	       one.st_dev == other.st_dev && one.st_ino == other.st_ino;
 }
 
-// What is meant for a box must not be done at home.
+// Refuses the host's own network namespace.
 static fallible netout_enter(const struct netout *netout, int netns)
 {
 	struct stat st;
@@ -92,7 +98,7 @@ static fallible netout_enter(const struct netout *netout, int netns)
 	return OK;
 }
 
-// Who cannot go home must not go on: the next order would be carried out in there.
+// On failure exit: the next order would be executed in the box's namespace.
 static void netout_leave(const struct netout *netout)
 {
 	if (setns(netout->home, CLONE_NEWNET) == 0)
@@ -108,7 +114,7 @@ static fallible open_inside(enum netout_by by, int netns, struct netout_fds *out
 	int link = -1;
 
 	if (net_anyip())
-		return err_sys(errno, "give a box every address");
+		return err_sys(errno, "route every address to loopback");
 	if (net_listen(by == NETOUT_NFT, &listener, &udp))
 		return err_sys(errno, "listen in a box");
 	if (by == NETOUT_SK_LOOKUP) {
@@ -138,7 +144,7 @@ fallible netout_undo(const struct netout *netout, int netns)
 
 	TRY(netout_enter(netout, netns));
 	if (net_anyip_end())
-		err = err_sys(errno, "take a box its addresses");
+		err = err_sys(errno, "remove the addresses of a box");
 	netout_leave(netout);
 	return err;
 }

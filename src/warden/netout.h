@@ -20,21 +20,21 @@ struct netout {
 	ino_t inode;
 };
 
-// Before the warden confines itself. Without a home there is no way out: NETOUT_NONE.
+// Call before the warden confines itself. NETOUT_NONE if the host's namespace cannot be opened.
 void netout_begin(struct netout *netout, enum netout_by by);
 void netout_end(struct netout *netout);
 
-// The network namespace of a socket, the caller's. INVALID bad_socket: it is none.
+// The network namespace of a socket, owned by the caller. INVALID bad_socket: not a socket.
 fallible netout_of(int sock, int *out_netns);
-// Whether the user namespace that owns it is our own.
+// Whether our own user namespace owns it.
 bool netout_is_ours(int netns);
 
 struct netout_fds {
 	int listener, udp; // for the daemon
-	int link;	   // to be held: what steers ends with it. -1: it lasts without
+	int link;	   // keep open: steering ends with it. -1: steering lasts without
 };
-// Opens the way, or opens it anew: whoever holds the link of before closes it then. The host's own
-// namespace is never touched: INTERNAL. NOT_OFFERED no_network: this host cannot.
+// Opens the network, again if it was open: then close the previous link. Never touches the host's
+// own namespace: INTERNAL. NOT_OFFERED no_network: this host cannot.
 fallible netout_open(const struct netout *netout, int netns, struct netout_fds *out);
-// As if it had not been opened, for a box that shall have none; its fds are closed by then.
+// Reverts netout_open(), for a box that shall have no network. Its fds are closed by then.
 fallible netout_undo(const struct netout *netout, int netns);

@@ -1,9 +1,8 @@
-// From an image to one root directory. The layers are flattened rather than kept apart: a box then
-// mounts one lower directory, whiteouts are simply obeyed, and no overlay attribute has to be made.
+// Unpacks an image into one root directory. Layers are flattened: a box then mounts one lower
+// directory, whiteouts are applied once, and no overlay attribute is needed.
 //
-// Nothing here is trusted, but nothing here can reach further than the jail either. What is checked
-// is that the image is what its index says: each blob that is used has the size and digest by which
-// it was named.
+// The image is untrusted, and this code runs in the jail. Each blob that is used must have the size
+// and digest by which the image names it.
 //
 // syscalls: openat openat2 close read pread64 lseek fstat newfstatat faccessat faccessat2
 #include "warden/oci.h"
@@ -64,7 +63,7 @@ static bool is_one_of(const char *const *table, size_t count, struct str s)
 	return false;
 }
 
-static bool has(int dir, const char *name, mode_t type)
+static bool image_has(int dir, const char *name, mode_t type)
 {
 	struct stat st;
 
@@ -73,14 +72,14 @@ static bool has(int dir, const char *name, mode_t type)
 
 bool oci_is_image(int dir)
 {
-	if (has(dir, "oci-layout", S_IFREG) && has(dir, "index.json", S_IFREG))
+	if (image_has(dir, "oci-layout", S_IFREG) && image_has(dir, "index.json", S_IFREG))
 		return true;
-	return has(dir, "manifest.json", S_IFREG) && !has(dir, "usr", S_IFDIR) &&
-	       !has(dir, "etc", S_IFDIR);
+	return image_has(dir, "manifest.json", S_IFREG) && !image_has(dir, "usr", S_IFDIR) &&
+	       !image_has(dir, "etc", S_IFDIR);
 }
 
-// Some word of the image's own documents is not as it must be.
-static fallible bad(const char *what)
+// A field of the image's documents is malformed.
+static fallible image_bad(const char *what)
 {
 	return err_new(INVALID, "bad_image", "the image's %s is not as it should be", what);
 }
@@ -89,10 +88,10 @@ static fallible member(const struct json *object, const char *key, enum json_typ
 		       struct json **out)
 {
 	if (json_type(object) != JSON_OBJECT)
-		return bad(key);
+		return image_bad(key);
 	*out = json_get(object, key);
 	if (!*out || json_type(*out) != type)
-		return bad(key);
+		return image_bad(key);
 	return OK;
 }
 
@@ -141,7 +140,7 @@ static fallible check_hash(int fd, struct str want)
 	TRY(hash_file(fd, hex));
 	if (!weak(DIGEST) && !str_is(want, hex))
 		return err_new(INVALID, "digest_mismatch",
-			       "a blob is not what its digest says: " STR_FMT, STR_ARG(want));
+			       "a blob does not match its digest: " STR_FMT, STR_ARG(want));
 	return OK;
 }
 
@@ -157,7 +156,7 @@ static fallible open_file(int stage, const char *path, int *out_fd)
 	return OK;
 }
 
-// The blob that a descriptor names, of the right size and digest.
+// Opens the blob that a descriptor names, and checks its size and digest.
 static fallible open_blob(int stage, const struct json *descriptor, int *out_fd)
 {
 	struct str digest = {0};
@@ -168,13 +167,13 @@ static fallible open_blob(int stage, const struct json *descriptor, int *out_fd)
 
 	TRY(text_member(descriptor, "digest", &digest));
 	if (!str_starts(digest, "sha256:") || !oci_is_hex(str_skip(digest, 7)))
-		return bad("digest");
+		return image_bad("digest");
 	TRY(json_u64(json_get(descriptor, "size"), "size", 0, UNPACK_BYTES_MAX, &size));
 	snprintf(path, sizeof(path), "blobs/sha256/%.*s", HEX, digest.at + 7);
 	TRY(open_file(stage, path, &fd));
 	if (fstat(fd, &st) || (!weak(DIGEST) && size != UINT64_MAX && (uint64_t)st.st_size != size))
 		return err_new(INVALID, "digest_mismatch",
-			       "a blob has not the size that it should");
+			       "a blob does not have the size that the image names");
 	TRY(check_hash(fd, str_skip(digest, 7)));
 	*out_fd = take_fd(&fd);
 	return OK;
@@ -206,7 +205,7 @@ static fallible oci_read_file(int stage, const char *path, struct json **out)
 	return read_document(fd, out);
 }
 
-// Checks the image's configuration and leaves what a sandbox needs of it in the root
+// Checks the image's configuration and writes the part that a sandbox needs into the root
 // (types/image.h).
 static fallible write_config(const struct json *image, size_t layers, const struct unpack *unpack)
 {
@@ -215,11 +214,11 @@ static fallible write_config(const struct json *image, size_t layers, const stru
 	auto_buf text = BUF_INIT(IMAGE_BYTES_MAX);
 
 	if (!ids || json_type(ids) != JSON_ARRAY || json_count(ids) != layers)
-		return bad("list of layers");
+		return image_bad("list of layers");
 	if (config && json_type(config) != JSON_OBJECT)
-		return bad("config");
+		return image_bad("config");
 	TRY(image_write(config, &text));
-	return path_write(unpack->place.root, &IMAGE_FILE[1], 0644, text.at);
+	return path_write(unpack->extract.root, &IMAGE_FILE[1], 0644, text.at);
 }
 
 static fallible check_count(const struct json *layers)
@@ -227,7 +226,7 @@ static fallible check_count(const struct json *layers)
 	if (json_count(layers) > LAYERS_MAX)
 		return err_new(INVALID, "too_many_layers", "the image has more than %d layers",
 			       LAYERS_MAX);
-	return json_count(layers) ? OK : bad("list of layers");
+	return json_count(layers) ? OK : image_bad("list of layers");
 }
 
 static fallible apply_manifest(int stage, const struct json *manifest, struct unpack *unpack)
@@ -242,7 +241,7 @@ static fallible apply_manifest(int stage, const struct json *manifest, struct un
 	TRY(open_blob(stage, config, &fd), "open the config");
 	TRY(read_document(fd, &image));
 	if (json_type(image) != JSON_OBJECT)
-		return bad("config");
+		return image_bad("config");
 	for (size_t i = 0; i < json_count(layers); i++) {
 		const struct json *layer = json_at(layers, i);
 		struct str type = {0};
@@ -258,8 +257,8 @@ static fallible apply_manifest(int stage, const struct json *manifest, struct un
 	return write_config(image, json_count(layers), unpack);
 }
 
-// 2: made for this machine; 1: does not say; 0: for another.
-static int fitness(const struct json *descriptor)
+// 2: for this machine; 1: unspecified; 0: for another.
+static int platform_rank(const struct json *descriptor)
 {
 	const struct json *platform = json_get(descriptor, "platform");
 	struct str os = {0}, architecture = {0};
@@ -281,10 +280,10 @@ static fallible oci_choose(const struct json *index, const struct json **out)
 
 	TRY(member(index, "manifests", JSON_ARRAY, &manifests));
 	if (json_count(manifests) > LAYERS_MAX)
-		return bad("index");
+		return image_bad("index");
 	for (size_t i = 0; i < json_count(manifests); i++) {
 		const struct json *one = json_at(manifests, i);
-		int fit = json_type(one) == JSON_OBJECT ? fitness(one) : 0;
+		int fit = json_type(one) == JSON_OBJECT ? platform_rank(one) : 0;
 
 		if (fit > best_fit) {
 			best_fit = fit;
@@ -315,20 +314,20 @@ static fallible apply_index(int stage, const struct json *index, int depth, stru
 	if (IS_ONE_OF(manifest_types, type))
 		return apply_manifest(stage, document, unpack);
 	if (depth >= INDEX_DEPTH)
-		return bad("index");
+		return image_bad("index");
 	return apply_index(stage, document, depth + 1, unpack);
 }
 
 static fallible copy_text(struct str s, char out[EXTRACT_NAME_MAX])
 {
 	if (s.len >= EXTRACT_NAME_MAX)
-		return bad("file name");
+		return image_bad("file name");
 	memcpy(out, s.at, s.len);
 	out[s.len] = 0;
 	return OK;
 }
 
-// `docker save`: files by path; the config's name and the config's list of layers are the digests.
+// `docker save`: files by path. The digests are the config's file name and its list of layers.
 static fallible apply_saved(int stage, const struct json *saved, char *path, struct unpack *unpack)
 {
 	const struct json *manifest = json_type(saved) == JSON_ARRAY ? json_at(saved, 0) : NULL;
@@ -349,7 +348,7 @@ static fallible apply_saved(int stage, const struct json *saved, char *path, str
 	TRY(check_hash(fd, str_skip(hex, hex.len > HEX ? hex.len - HEX : 0)));
 	TRY(read_document(fd, &image));
 	if (json_type(image) != JSON_OBJECT)
-		return bad("config");
+		return image_bad("config");
 	ids = json_get(json_get(image, "rootfs"), "diff_ids");
 	for (size_t i = 0; i < json_count(layers); i++) {
 		struct str digest = {0};
@@ -360,7 +359,7 @@ static fallible apply_saved(int stage, const struct json *saved, char *path, str
 		TRY(copy_text(name, path));
 		TRY(open_file(stage, path, &blob));
 		if (!str_starts(digest, "sha256:") || !oci_is_hex(str_skip(digest, 7)))
-			return bad("digest");
+			return image_bad("digest");
 		TRY(check_hash(blob, str_skip(digest, 7)));
 		TRY(unpack_tar(unpack, blob, (int)i), "unpack layer %zu", i);
 	}
@@ -374,14 +373,14 @@ fallible oci_apply(int stage, struct unpack *unpack)
 	auto_json layout = NULL;
 	struct str version = {0};
 
-	if (!has(stage, "oci-layout", S_IFREG)) {
+	if (!image_has(stage, "oci-layout", S_IFREG)) {
 		TRY(oci_read_file(stage, "manifest.json", &document));
 		return apply_saved(stage, document, path, unpack);
 	}
 	TRY(oci_read_file(stage, "oci-layout", &layout));
 	TRY(text_member(layout, "imageLayoutVersion", &version));
 	if (!str_starts(version, "1."))
-		return bad("layout version");
+		return image_bad("layout version");
 	TRY(oci_read_file(stage, "index.json", &document));
 	return apply_index(stage, document, 0, unpack);
 }

@@ -1,3 +1,8 @@
+// Reads orders from the daemon's socket and executes them by a table: a function for each kind, and
+// the phase in which it is permitted. An order that is malformed, out of phase or with a wrong
+// number of fds ends the connection. Orders that take long are answered later: teardown, builds,
+// kills on cgroup v1, imports. Kills and imports have a deadline.
+//
 // syscalls: recvmsg close dup
 #include "warden/orders.h"
 
@@ -25,15 +30,15 @@
 #include "warden/reply_queue.h"
 #include "warden/teardown.h"
 
-#define ORDERS_A_TURN 16 // then others have theirs
+#define ORDERS_A_TURN 16 // then other events are served
 #define KILL_AGAIN_US 1000
 #define KILL_PATIENCE_US 5000000
-#define IMPORT_PATIENCE_US (30 * 60 * 1000000ll) // an archive comes as slowly as its sender likes
+#define IMPORT_PATIENCE_US (30 * 60 * 1000000ll) // an archive arrives as slowly as its sender likes
 #define FREEZE_PATIENCE_US (60 * 60 * 1000000ll)
 
 enum phase { STRANGER = 1, GREETED = 2 };
 
-static struct warden_box *find(struct warden *warden, const struct order *order)
+static struct warden_box *box_find(struct warden *warden, const struct order *order)
 {
 	return map_get(warden->boxes, str_of(order->box));
 }
@@ -43,7 +48,7 @@ static fallible no_box(void)
 	return err_new(NOT_FOUND, "no_box", "there is no such box");
 }
 
-static fallible hello(struct warden *warden, const struct order *order)
+static fallible orders_hello(struct warden *warden, const struct order *order)
 {
 	struct answer *answer = &warden->answer;
 
@@ -78,10 +83,10 @@ static fallible orders_await_end(struct warden_box *box, const struct order *ord
 	return OK;
 }
 
-// Burying what is not there is done already.
+// DESTROY of an unknown box succeeds: it is gone already.
 static fallible orders_destroy(struct warden *warden, const struct order *order)
 {
-	struct warden_box *box = find(warden, order);
+	struct warden_box *box = box_find(warden, order);
 
 	if (!box) {
 		TRY(adopt_orphans_box(warden, order->box));
@@ -96,10 +101,10 @@ static fallible orders_destroy(struct warden *warden, const struct order *order)
 	return OK;
 }
 
-// The disk must be fit to be used again: that of an ephemeral box is not.
+// Refused for an ephemeral box: its disk cannot be mounted again.
 static fallible orders_stop(struct warden *warden, const struct order *order)
 {
-	struct warden_box *box = find(warden, order);
+	struct warden_box *box = box_find(warden, order);
 
 	if (!box || box->ahead)
 		return no_box();
@@ -112,10 +117,11 @@ static fallible orders_stop(struct warden *warden, const struct order *order)
 				"stop it when it is ready");
 	if (box->state != WARDEN_BOX_ALIVE && !box->keeps)
 		return err_new(CONFLICT, "being_deleted", "the box is being deleted");
-	if (box->note.ephemeral || !box->has_disk)
+	if (box->state_file.ephemeral || !box->has_disk)
 		return err_new(CONFLICT, "ephemeral", "the box ends with its run");
 	TRY(orders_await_end(box, order));
-	build_hear(warden); // if its pid 1 holds its overlays up to us, they are to end with it
+	build_read_zygote(warden); // reads the overlay mounts that its pid 1 may have sent: they
+				   // must end with the box
 	box->keeps = true;
 	teardown_begin(warden, box);
 	return OK;
@@ -135,7 +141,7 @@ static bool is_being_killed(struct warden *warden, const struct warden_box *box,
 
 static bool cgroup_state(struct warden *warden, const struct warden_box *box)
 {
-	auto_err unnoted = box_state_write(warden->cells, box->id, &box->note);
+	auto_err unnoted = box_state_write(warden->state_dir, box->id, &box->state_file);
 
 	if (unnoted)
 		log_event(LOG_WARN, "box_state.unwritten", "sandbox", box->id, "trail",
@@ -143,21 +149,22 @@ static bool cgroup_state(struct warden *warden, const struct warden_box *box)
 	return !unnoted;
 }
 
-// What is cloned into a group that was once killed dies at birth (Linux 6.14). So a killed leaf is
-// removed, and made again under its number; daemon and pid 1 take the new fds for it. That is noted
-// first: the next life would take a leaf that serves for a killed one, and give its number away.
+// A process that is cloned into a cgroup which was once killed dies at once (Linux 6.14). So a
+// killed exec cgroup is removed and made again under its number; daemon and pid 1 replace its fds.
+// The state file is written first: else the next warden would take the new cgroup for a killed one
+// and reuse its number.
 static uint32_t next_cgroup(struct warden *warden, struct warden_box *box)
 {
 	for (uint32_t i = 0; i < box->exec_cgroups; i++) {
 		uint64_t bit = 1ull << i % 64;
 
-		if (!(box->note.killed[i / 64] & bit) || is_being_killed(warden, box, i) ||
+		if (!(box->state_file.killed[i / 64] & bit) || is_being_killed(warden, box, i) ||
 		    !group_exec_drop(warden->groups, box->id, i))
 			continue;
-		box->note.killed[i / 64] &= ~bit;
+		box->state_file.killed[i / 64] &= ~bit;
 		if (cgroup_state(warden, box))
 			return i;
-		box->note.killed[i / 64] |= bit;
+		box->state_file.killed[i / 64] |= bit;
 	}
 	return box->exec_cgroups;
 }
@@ -168,9 +175,9 @@ static fallible orders_make_cgroup(struct warden *warden, struct warden_box *box
 	uint32_t number = next_cgroup(warden, box);
 
 	if (number >= TALK_CGROUPS_MAX)
-		return err_new(EXHAUSTED, "too_many_execs", "the box has %d leaves and no more",
-			       TALK_CGROUPS_MAX);
-	TRY(group_exec(warden->groups, box->id, number, mark, ids_base(box->note.slot),
+		return err_new(EXHAUSTED, "too_many_execs",
+			       "the box has %d exec cgroups, the maximum", TALK_CGROUPS_MAX);
+	TRY(group_exec(warden->groups, box->id, number, mark, ids_base(box->state_file.slot),
 		       &box->group_mount, out));
 	if (number == box->exec_cgroups)
 		box->exec_cgroups++;
@@ -178,26 +185,27 @@ static fallible orders_make_cgroup(struct warden *warden, struct warden_box *box
 	return OK;
 }
 
-// Noted before it is killed: whatever the next life clones into it would die of that.
-static void spend(struct warden *warden, struct warden_box *box, uint32_t number)
+// Written before the kill: a process that the next warden clones into this cgroup would die.
+static void cgroup_mark_killed(struct warden *warden, struct warden_box *box, uint32_t number)
 {
-	box->note.killed[number / 64] |= 1ull << number % 64;
+	box->state_file.killed[number / 64] |= 1ull << number % 64;
 	cgroup_state(warden, box);
 }
 
-// One with a mark serves once: if nothing lives in it, it is removed, and its number is free.
+// An exec cgroup with a mark serves once: if empty it is removed, and its number is free.
 static fallible orders_open_again(struct warden *warden, struct warden_box *box, uint32_t number,
 				  struct group_exec *out, bool *out_marked)
 {
 	struct err *err;
 
 	if (group_exec_retire(warden->groups, box->id, number)) {
-		spend(warden, box, number);
-		return err_new(NOT_FOUND, "no_cgroup", "nothing was left in that leaf");
+		cgroup_mark_killed(warden, box, number);
+		return err_new(NOT_FOUND, "no_cgroup", "that exec cgroup is empty");
 	}
 	err = group_exec_meter(warden->groups, box->id, number, &out->meter, out_marked);
 	if (err && group_exec_is_gone(warden->groups, box->id, number))
-		return err_recast(err, ERR_NOT_FOUND, "no_cgroup", "the box has no such leaf");
+		return err_recast(err, ERR_NOT_FOUND, "no_cgroup",
+				  "the box has no such exec cgroup");
 	return err;
 }
 
@@ -212,11 +220,11 @@ static void keep_mount(struct warden *warden, struct warden_box *box, bool had)
 		fd_drop(&box->group_mount);
 }
 
-// The fds that join a new one, one on v2 and two on v1, then its meter and the OOM counter of the
-// box.
+// The fds that join a new exec cgroup, one on v2 and two on v1, then its meter and the box's OOM
+// counter.
 static fallible orders_cgroup(struct warden *warden, const struct order *order)
 {
-	struct warden_box *box = find(warden, order);
+	struct warden_box *box = box_find(warden, order);
 	uint32_t number = order->exec_cgroup;
 	struct group_exec made = {.meter = -1};
 	bool marked = false;
@@ -250,7 +258,7 @@ static fallible orders_cgroup(struct warden *warden, const struct order *order)
 
 static fallible orders_adopt(struct warden *warden, const struct order *order)
 {
-	struct warden_box *box = find(warden, order);
+	struct warden_box *box = box_find(warden, order);
 	struct answer *answer = &warden->answer;
 
 	if (!box || box->state != WARDEN_BOX_ALIVE || box->pidfd < 0)
@@ -264,15 +272,15 @@ static fallible orders_adopt(struct warden *warden, const struct order *order)
 		.exec_cgroups = box->exec_cgroups,
 		.cpu_us = order->cpu ? group_cpu_us(warden->groups, box->id) : 0,
 	};
-	memcpy(answer->spent, box->note.killed, sizeof(answer->spent));
+	memcpy(answer->spent, box->state_file.killed, sizeof(answer->spent));
 	reply_queue_answer(warden, answer, NULL, 0);
 	return OK;
 }
 
-// Read from the outside: a frozen box stays frozen, and a stopped one stopped.
-static fallible usage(struct warden *warden, const struct order *order)
+// Read from outside: a frozen box stays frozen, and a stopped one stopped.
+static fallible orders_usage(struct warden *warden, const struct order *order)
 {
-	const struct warden_box *box = find(warden, order);
+	const struct warden_box *box = box_find(warden, order);
 	struct answer *answer = &warden->answer;
 	struct order_usage usage = {
 		.memory = ORDER_USAGE_UNKNOWN,
@@ -297,12 +305,12 @@ static fallible usage(struct warden *warden, const struct order *order)
 
 static fallible kill_cgroup(struct warden *warden, const struct order *order)
 {
-	struct warden_box *box = find(warden, order);
+	struct warden_box *box = box_find(warden, order);
 	struct kill_retry *kill_retry;
 
 	if (!box || box->state != WARDEN_BOX_ALIVE || order->exec_cgroup >= box->exec_cgroups)
 		return no_box();
-	spend(warden, box, order->exec_cgroup);
+	cgroup_mark_killed(warden, box, order->exec_cgroup);
 	if (group_exec_retire(warden->groups, box->id, order->exec_cgroup) ||
 	    group_kill(warden->groups, box->id, order->exec_cgroup)) {
 		reply_queue_done(warden, ORDER_KILL, order->id);
@@ -361,7 +369,7 @@ static fallible orders_freeze(struct warden *warden, const struct order *order)
 	return err;
 }
 
-static fallible forget(struct warden *warden, const struct order *order)
+static fallible orders_forget_template(struct warden *warden, const struct order *order)
 {
 	TRY(template_forget(warden->templates, order->name));
 	reply_queue_done(warden, ORDER_FORGET, order->id);
@@ -383,14 +391,14 @@ static const struct {
 	unsigned phases;
 	struct err *(*run)(struct warden *warden, const struct order *order);
 } table[ORDER_KIND_COUNT] = {
-	[ORDER_HELLO] = {STRANGER | GREETED, hello},
+	[ORDER_HELLO] = {STRANGER | GREETED, orders_hello},
 	[ORDER_BUILD] = {GREETED, build_begin},
 	[ORDER_DESTROY] = {GREETED, orders_destroy},
 	[ORDER_CGROUP] = {GREETED, orders_cgroup},
 	[ORDER_KILL] = {GREETED, kill_cgroup},
 	[ORDER_IMPORT] = {GREETED, orders_import},
 	[ORDER_FREEZE] = {GREETED, orders_freeze},
-	[ORDER_FORGET] = {GREETED, forget},
+	[ORDER_FORGET] = {GREETED, orders_forget_template},
 	[ORDER_LIST] = {GREETED, orders_list},
 	[ORDER_BOXES] = {GREETED, warden_reconcile_boxes},
 	[ORDER_ADOPT] = {GREETED, orders_adopt},
@@ -399,10 +407,10 @@ static const struct {
 	[ORDER_THAW] = {GREETED, warden_freeze_end},
 	[ORDER_INVENTORY] = {GREETED, warden_reconcile_inventory},
 	[ORDER_NETWORK] = {GREETED, box_network_order},
-	[ORDER_USAGE] = {GREETED, usage},
+	[ORDER_USAGE] = {GREETED, orders_usage},
 };
 
-// True when one was read; *over when none can be any more.
+// True: an order was read. *over: the connection is over.
 static bool read_one(struct warden *warden, bool *over)
 {
 	struct order *order = &warden->order;
@@ -434,7 +442,7 @@ static bool read_one(struct warden *warden, bool *over)
 	warden->brought = brought;
 	err = table[order->kind].run(warden, order);
 	warden->brought = -1;
-	log_trace(order->trace); // what it did may have told of other boxes
+	log_trace(order->trace); // executing it may have logged for other boxes
 	if (err)
 		reply_queue_refusal(warden, order->kind, order->id,
 				    order->box[0] ? order->box : NULL, err);
@@ -466,12 +474,12 @@ void orders_finish_long(struct warden *warden, const struct answer *answer)
 	}
 }
 
-// One stroke more at a leaf that has not emptied. True: the murder is over, and answered.
+// Kills again in an exec cgroup that is not empty. True: done, and answered.
 static bool orders_retry_kill(struct warden *warden, struct kill_retry *kill_retry, int64_t now)
 {
 	const struct warden_box *box = map_get(warden->boxes, str_of(kill_retry->box));
 
-	// A box that is being buried dies as a whole.
+	// A box that is being destroyed dies as a whole.
 	if (!box || box->state != WARDEN_BOX_ALIVE ||
 	    group_kill(warden->groups, kill_retry->box, kill_retry->exec_cgroup)) {
 		reply_queue_done(warden, ORDER_KILL, kill_retry->order);
@@ -506,7 +514,7 @@ static int64_t kill_retries_turn(struct warden *warden, int64_t now)
 	return next;
 }
 
-// The child's death is the answer.
+// Kills the child of an order that takes too long. Reaping it produces the answer.
 static int64_t long_turn(struct warden *warden, int64_t now)
 {
 	int64_t next = CLOCK_NEVER;
@@ -537,7 +545,7 @@ int64_t orders_turn(struct warden *warden)
 void orders_forget(struct warden *warden)
 {
 	warden->greeted = false;
-	// The next daemon counts its orders from one again, and must not be given these answers.
+	// The next daemon counts its orders from one again, and must not get these answers.
 	template_cancel(warden->templates, 0);
 	warden->long_count = 0;
 	build_forget(warden);

@@ -1,4 +1,6 @@
-// How a box's plan travels to the zygote, and which masks its /proc needs.
+// The message with a box's plan to the zygote, as a flat array of descriptors, and the list of
+// /proc names that this kernel needs masked. Both are computed once at start or per box without
+// state.
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -7,7 +9,7 @@
 
 #define P "/h/proc/" // where the builder masks it
 
-// What tells of the host or could change it; /proc/pressure opens for writing too.
+// Names that reveal or change state of the host. /proc/pressure can be opened for writing too.
 // clang-format off
 static const char *const still[] = {
 	P "sys", P "irq", P "bus", P "driver", P "sysrq-trigger",
@@ -20,7 +22,7 @@ static const char *const blank[] = {
 	P "ioports", P "modules", P "cmdline", P "partitions", P "diskstats",
 	P "interrupts", P "consoles", P "cgroups",
 };
-// /proc/fs names every mounted device of the host, the neighbours' disks among them.
+// /proc/fs names every mounted device of the host, other boxes' disks included.
 static const char *const empty[] = {
 	P "acpi", P "scsi", P "asound", P "pressure", P "fs",
 };

@@ -1,16 +1,11 @@
-// Grows and shrinks the pool file; a child of the warden does both.
-//
-// Growth: fallocate the next step, tell the loop device, tell btrfs. The measure is what no chunk
-// has taken yet: chunks are taken when a write is accepted, while statfs() learns of data only when
-// they are written out. A writer that outruns the growth waits in the kernel, which first writes
-// its dirty pages out and commits; growth in that time serves it. A single request for more than
-// there is (fallocate) does fail, and takes every chunk there is as it does: that is seen, and for
-// some seconds as much is kept free as one sandbox may still ask for.
-//
-// Shrinking: compact chunks that are nearly empty, move those beyond the new end (btrfs does that
-// within the resize), commit, and only then truncate the file. Another child does it, so that the
-// growth can cancel it at any time. After a crash at any step the file is at least as large as
-// the file system in it, and has no holes.
+// Grows and shrinks the pool file, in a child of the warden. Growth: fallocate a step, resize the
+// loop device, then btrfs. It is driven by the space that no chunk has taken: chunks are allocated
+// when a write is accepted, statfs() counts data only after writeback. A writer that outruns it
+// waits in the kernel for writeback and a commit. One request for more than there is (fallocate)
+// fails and takes every chunk: that is detected, and for some seconds one sandbox's remaining limit
+// is kept free. Shrinking: compact nearly empty chunks, move those beyond the new end (btrfs does
+// so in the resize), commit, only then truncate. Another child does it, so that growth can cancel
+// it. After a crash at any step the file is at least as large as its file system, without holes.
 //
 // syscalls: clone close_range dup2 dup3 prctl exit_group syncfs fallocate ftruncate fstat fstatfs
 // syscalls: newfstatat ioctl ppoll pipe2 read write getppid set_robust_list kill wait4 fcntl setpriority
@@ -50,11 +45,11 @@
 #define ROUND (64 * MIB)
 #define STEP_MIN (256 * MIB)
 #define STEP_MAX (4 * GIB)
-#define FREE_MIN (128 * MIB)	   // no less is kept free of chunks
-#define FREE_MAX (GIB + 128 * MIB) // nor more: a chunk of a large pool is 1 GiB
-#define FREE_NONE (32 * MIB)	   // a request was larger than what was free
-#define FREE_SHRINK (64 * MIB)	   // less than this ends a shrink: moving takes one more chunk
-#define FREE_MARGIN (8 * MIB)	   // what shrinking leaves above the mark at which growth begins
+#define FREE_MIN (128 * MIB)	   // at least so much is kept free of chunks
+#define FREE_MAX (GIB + 128 * MIB) // at most: a chunk of a large pool is 1 GiB
+#define FREE_NONE (32 * MIB)	   // less than this: a request was larger than the free space
+#define FREE_SHRINK (64 * MIB)	   // less than this ends a shrink: moving needs one more chunk
+#define FREE_MARGIN (8 * MIB) // shrinking leaves this much above the mark at which growth begins
 #define UNSPENT_MAX (8 * GIB)
 
 #define FAST_MS 10  // while something writes
@@ -63,16 +58,17 @@
 #define WRITING_MS 1000
 #define UNSPENT_MS 10000
 #define AWAKE_MS                                                                                   \
-	2000 // after the last disk: where they come and go, nobody has to be woken for each
-#define RETRY_MS 1000	// after a step that failed
-#define SETTLED_MS 3000 // so long after the last growth nothing is shrunk
-#define AGAIN_MS 15000	// after a shrink that gave nothing; twice as long after the next one
+	2000 // after the last disk: a host that creates and deletes often need not wake the child
+	     // each time
+#define RETRY_MS 1000	// after a failed step
+#define SETTLED_MS 3000 // no shrinking for so long after the last growth
+#define AGAIN_MS 15000	// after a shrink without result; doubled after the next one
 #define AGAIN_MAX_MS 600000
 #define SHRINK_ROUNDS 32
 #define LOCK_MS 120000
 #define LOCK_STEP_MS 10
 
-// Between the warden and its child.
+// Shared between the warden and its child.
 struct pool_shared {
 	_Atomic uint64_t disks, unspent;
 	_Atomic bool stuck;
@@ -84,8 +80,9 @@ struct pool_size {
 	struct pool_bounds bounds;
 	struct pool_shared *shared;
 	int wake;  // an eventfd: there are disks again
-	int pid;   // 0: the child does not run
-	int alive; // the end of a pipe that hangs up when the child and its own are gone; -1: none
+	int pid;   // 0: the child is not running
+	int alive; // read end of a pipe that hangs up when the child and its own child are gone;
+		   // -1: none
 };
 
 // State of the child process that watches the pool.
@@ -96,9 +93,9 @@ struct pool_watch {
 	int wake;
 	struct btrfs_space seen;
 	int64_t awake_until, writing_until, unspent_until, grow_after, shrink_after;
-	int64_t again_ms; // how long a shrink that gives nothing delays the next
+	int64_t again_ms; // delay of the next shrink after one without result
 	int shrinker;	  // pid; 0: none
-	bool told;	  // that it cannot grow
+	bool told;	  // that the pool cannot grow
 };
 
 static uint64_t round_down(uint64_t bytes)
@@ -111,7 +108,7 @@ static uint64_t clamp(uint64_t value, uint64_t low, uint64_t high)
 	return value < low ? low : value > high ? high : value;
 }
 
-// So much of a pool of that size is kept free of chunks.
+// How much of a pool of that size is kept free of chunks.
 static uint64_t pool_free_mark(uint64_t size)
 {
 	return clamp(size / 8, FREE_MIN, FREE_MAX);
@@ -146,7 +143,7 @@ static fallible pool_file_size(const struct pool_files *files, uint64_t *out)
 	return OK;
 }
 
-// The device, then the file system becomes as large as the file.
+// Resizes the device, then the file system, to the size of the file.
 static fallible pool_fit(const struct pool_files *files)
 {
 	TRY(loopdev_grow(files->device));
@@ -167,7 +164,7 @@ static fallible pool_grow(const struct pool_watch *watch)
 	if (fallocate(watch->files.file, 0, (off_t)size, (off_t)step)) {
 		int errnum = errno;
 
-		// A part of it may be there. Nothing uses that yet.
+		// A part of it may be allocated. Nothing uses that yet.
 		(void)!ftruncate(watch->files.file, (off_t)size);
 		return err_sys(errnum, "preallocate more of the pool");
 	}
@@ -177,13 +174,13 @@ static fallible pool_grow(const struct pool_watch *watch)
 
 // ------------------------------------------------------------------------------------ shrinking
 
-// The size that a pool could have, by what its chunks take. The same or larger: leave it.
+// The size that the pool could have, by its chunks. The same or larger: do not shrink.
 static uint64_t pool_target(const struct pool_watch *watch, const struct btrfs_space *space,
 			    uint64_t taken)
 {
 	uint64_t want = taken + FREE_MARGIN;
 
-	// So that pool_free_mark() of the size that comes out is free.
+	// So that pool_free_mark() of the result is free.
 	want += clamp(want / 7, FREE_MIN, FREE_MAX);
 	want = (want + ROUND - 1) / ROUND * ROUND;
 	if (want < watch->bounds.start)
@@ -198,7 +195,7 @@ static fallible pool_truncate(const struct pool_files *files, uint64_t size)
 {
 	TRY(btrfs_shrink(files->root, size));
 	kill_point("pool.shrink", "resized");
-	// The smaller size is in every superblock before the end of the file goes.
+	// The smaller size is in every superblock before the file is truncated.
 	if (syncfs(files->root))
 		return err_sys(errno, "sync the pool");
 	kill_point("pool.shrink", "synced");
@@ -208,7 +205,7 @@ static fallible pool_truncate(const struct pool_files *files, uint64_t size)
 	return loopdev_grow(files->device);
 }
 
-// The size that the pool could have if its chunks were full.
+// The size that the pool could have if all chunks were full.
 static uint64_t pool_ideal(const struct pool_watch *watch, const struct btrfs_space *space)
 {
 	struct statfs fs;
@@ -220,8 +217,8 @@ static uint64_t pool_ideal(const struct pool_watch *watch, const struct btrfs_sp
 	return room < space->size ? pool_target(watch, space, space->size - room) : space->size;
 }
 
-// First the end that no chunk needs, then chunks that are nearly empty: what they are moved to is
-// the smaller the smaller the file system is by then, a tenth of it.
+// First the end without chunks, then nearly empty chunks: a chunk is a tenth of the file system, so
+// they move into smaller ones once the file system is smaller.
 static fallible pool_shrink(const struct pool_watch *watch)
 {
 	static const unsigned int percents[] = {5, 30, 60};
@@ -259,7 +256,7 @@ static _Noreturn void pool_shrinker(const struct pool_watch *watch, int parent)
 	err_free(btrfs_measure(watch->files.root, &before));
 	auto_err err = pool_shrink(watch);
 
-	// Cancelled for growth, or chunks that fit nowhere: later is another time.
+	// Cancelled by growth, or chunks that fit nowhere: try later.
 	if (err)
 		log_event(LOG_DEBUG, "pool.not_shrunk", "error", err_trail(err), NULL);
 	err_free(btrfs_measure(watch->files.root, &after));
@@ -281,8 +278,8 @@ static void pool_shrink_begin(struct pool_watch *watch)
 	watch->shrinker = pid > 0 ? pid : 0;
 }
 
-// A child may have ended between two steps, and left a file that is larger than the file system in
-// it. Nothing uses the rest. The sizes that the child told btrfs are on the disk.
+// A child may have died between two steps and left a file larger than its file system. Nothing uses
+// the rest. The sizes that the child gave to btrfs are durable.
 static void pool_settle(struct pool_watch *watch)
 {
 	uint64_t size = 0;
@@ -330,11 +327,11 @@ static uint64_t pool_wanted(struct pool_watch *watch, int64_t now, uint64_t free
 		return mark;
 	err_free(disk_room(watch->files.data, &room));
 	unspent = clamp(atomic_load(&watch->shared->unspent), mark, UNSPENT_MAX);
-	// Beyond the mark no more than half of what the host has left goes into that.
+	// Beyond the mark this takes at most half of the host's free space.
 	return unspent > free + room / 2 ? clamp(free + room / 2, mark, unspent) : unspent;
 }
 
-// Looks at the pool. True: it grew, look again at once.
+// Checks the pool. True: it grew, check again at once.
 static bool pool_look(struct pool_watch *watch)
 {
 	struct btrfs_space before = watch->seen;
@@ -481,7 +478,7 @@ void pool_size_keep(struct pool_size *size)
 						   .wake = size->wake},
 			       ends[1], parent);
 	close(ends[1]);
-	// No process to be had: the next call tries again.
+	// fork failed: the next call tries again.
 	size->pid = pid > 0 ? pid : 0;
 }
 

@@ -1,21 +1,12 @@
-// What a create waits for is mostly the same for every box: groups, a clone in new namespaces, its
-// /dev and /proc, the exec of pid 1. So the warden builds that much ahead for the next box, which
-// the daemon has only named, and pid 1 stands there and waits to be told what it shall be
-// (init/setup_rootfs). There is one such berth, from the coming of a daemon on; the next is laid as
-// soon as the box that took it has had time for its first command. A rush is built from scratch as
-// ever, and when it is over there is a berth again.
-//
-// A berth holds no code of anybody, and at first no image and no disk. To the daemon it is not
-// there: it is in no list of cells, and nothing can be ordered of it but to build it or to bury it.
-// Its note names no process, so the next life of the warden buries it like any build that was
-// promised to nobody.
-//
-// Its goods may come ahead of its order, while the daemon writes down that it wants the box: then
-// it stays a berth, though it has an image and a disk and its pid 1 has greeted, until the order
-// comes. When none does, or another daemon, which knows nothing of it, it is buried.
-//
-// One that ends unasked, or that cannot be laid, is not tried again until the next box was ordered:
-// whatever ends it shall not keep the host busy.
+// Builds the base of the next box ahead of its order: cgroups, a clone in new namespaces, /dev,
+// /proc, the exec of pid 1, which waits for its rootfs mounts. There is at most one prebuilt box,
+// while a daemon is connected; the next is built after the first command of the box that took it.
+// Boxes in a burst are built from scratch. A prebuilt box runs no foreign code and is hidden from
+// the daemon: in no list, and only BUILD and DESTROY apply to it. Its state file has no pid, so the
+// next warden destroys it. Its rootfs mounts may be sent before its order, while the daemon writes
+// the create record. It is destroyed if no order follows or another daemon connects. After one
+// ended or failed none is tried until the next box was ordered: a failure in a loop must not keep
+// the host busy.
 #include "warden/prebuilt.h"
 
 #include <string.h>
@@ -25,10 +16,10 @@
 #include "warden/build.h"
 #include "warden/teardown.h"
 
-#define PATIENCE_US 60000000 // with who has foretold a box, and may wait for its turn
-#define PAUSE_US 5000 // after an order for a box: it is used first, and there may be others behind
+#define PATIENCE_US 60000000 // how long a named box may wait for its order
+#define PAUSE_US 5000 // after an order: the new box is used first, and more orders may follow
 
-// A weak build lives for one attack.
+// A weak build serves one attack only, and prebuilds nothing.
 static bool is_wanted(const struct warden *warden)
 {
 	return !WEAK_BUILD && warden->next[0] && !map_get(warden->boxes, str_of(warden->next)) &&
@@ -50,9 +41,9 @@ int64_t prebuilt_due(const struct warden *warden)
 	const struct warden_box *prebuilt = warden->prebuilt;
 
 	if (warden->building_count || (prebuilt && prebuilt->state != WARDEN_BOX_PREBUILT))
-		return CLOCK_NEVER; // it is on its way, or others are
+		return CLOCK_NEVER; // one is being built, or other builds are under way
 	if (prebuilt && prebuilt->is_set_up)
-		return prebuilt->note.born_us + PATIENCE_US;
+		return prebuilt->state_file.born_us + PATIENCE_US;
 	if (prebuilt ? !strcmp(prebuilt->id, warden->next) : !is_wanted(warden))
 		return CLOCK_NEVER;
 	return warden->asked_us + PAUSE_US;

@@ -1,11 +1,11 @@
-// The ground of the next box, laid before anybody asks for it.
+// The prebuilt box: the base of the next box, made before its order.
 #pragma once
 
 #include "warden/box.h"
 
-// A daemon has come, and says what its next box will be called; "": it does not know.
+// A daemon has connected and names its next box; "": not known.
 void prebuilt_expect(struct warden *warden, const char *next);
-// When prebuilt_turn() is to be called, if nothing else happens before.
+// When prebuilt_turn() is to be called, if nothing happens before.
 int64_t prebuilt_due(const struct warden *warden);
-// Lays what is missing, or clears away what will not be asked for.
+// Builds the prebuilt box if missing, or destroys one that will not be ordered.
 void prebuilt_turn(struct warden *warden);

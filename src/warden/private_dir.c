@@ -1,3 +1,7 @@
+// Makes a directory root's with mode 0700, and binds it over itself nosuid,nodev. `dir` is the
+// directory beneath the bind: renames between two such directories work through it, because
+// renameat(2) does not cross mounts.
+//
 // syscalls: openat mkdirat fstat fchmod fchown ioctl umount2 open_tree move_mount mount_setattr close
 #include "warden/private_dir.h"
 
@@ -39,7 +43,7 @@ void private_dir_unmount(int fd)
 	char path[40];
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	// A mount that somebody unmounted before us is what we wanted.
+	// ENOENT or EINVAL: somebody has unmounted it already.
 	(void)umount2(path, MNT_DETACH);
 }
 

@@ -1,19 +1,19 @@
-// A directory of the warden's own: 0700, root's, and bind-mounted upon itself nosuid,nodev in this
-// (private) mount namespace, for what lies in it has the ids of boxes, unshifted
-// (docs/ISOLATION.md HOST-5).
+// A directory of the warden's own: 0700, root's, bind-mounted over itself nosuid,nodev in this
+// private mount namespace, because files in it have the ids of boxes, unshifted (docs/ISOLATION.md
+// HOST-5).
 #pragma once
 
 #include "base/err.h"
 
 struct private_dir {
-	int dir;   // beneath the bind: renames between vaults of one file system work
+	int dir;   // beneath the bind: renames between private directories of one file system work
 	int bound; // the bind; -1: none
 };
 
 #define PRIVATE_DIR_NONE ((struct private_dir){-1, -1})
 
-// Makes `name` beneath `data` when it is absent, and covers it.
+// Makes `name` beneath `data` if absent, and binds it.
 fallible private_dir_open(int data, const char *name, struct private_dir *out);
 void private_dir_close(struct private_dir *private_dir);
-// Takes the mount whose root `fd` is out of this mount namespace.
+// Unmounts the mount whose root is `fd` from this mount namespace.
 void private_dir_unmount(int fd);

@@ -1,4 +1,5 @@
-// A census looks at everything anew: nothing that it compares with the table comes from the table.
+// Lists boxes for the daemon, and compares the table with cgroups, disks, sockets and state files.
+// All that is compared with the table is read anew from the kernel and the disk.
 //
 // syscalls: openat read close getdents64 newfstatat fstat ioctl faccessat faccessat2 fcntl lseek
 #include "warden/reconcile.h"
@@ -37,7 +38,7 @@ static enum order_box_state state_of(struct warden *warden, const struct warden_
 	}
 }
 
-// Keeps the page sorted, and the first ids behind `after` on it.
+// Keeps the page sorted, with the first ids after `after`.
 static void add_to_page(struct answer *answer, const char *after, const struct warden_box *box)
 {
 	struct order_box *page = answer->cells;
@@ -68,7 +69,7 @@ fallible warden_reconcile_boxes(struct warden *warden, const struct order *order
 	while (map_next(warden->boxes, &at, &key, &value))
 		if (!((const struct warden_box *)value)->ahead)
 			add_to_page(answer, order->box, value);
-	// The state of those on the page alone: it is asked of the kernel.
+	// The state of boxes on the page alone: it is read from the kernel.
 	for (uint32_t i = 0; i < answer->cell_count; i++)
 		answer->cells[i].state = state_of(
 			warden, map_get(warden->boxes, str_of(answer->cells[i].box)));
@@ -114,7 +115,7 @@ static void list_dir(int dir, struct map *names)
 
 enum place { GROUPS, DISKS, NOTES, EARS, PLACES };
 
-static bool belongs(const struct warden_box *box, enum place place)
+static bool box_belongs(const struct warden_box *box, enum place place)
 {
 	switch (place) {
 	case GROUPS:
@@ -128,8 +129,8 @@ static bool belongs(const struct warden_box *box, enum place place)
 	}
 }
 
-// What is there and should not be, then what should be there and is not.
-static void compare(struct warden *warden, struct map *names, enum place place)
+// Reports names without a box, then boxes without their name.
+static void reconcile_compare(struct warden *warden, struct map *names, enum place place)
 {
 	static const char *const leaked[] = {"group_without_box", "disk_without_box",
 					     "state_file_without_box", "socket_without_box"};
@@ -147,7 +148,7 @@ static void compare(struct warden *warden, struct map *names, enum place place)
 		snprintf(name, sizeof(name), STR_FMT, STR_ARG(key));
 		if (place == GROUPS && str_is(key, JAIL_GROUP))
 			continue;
-		if (!box || !belongs(box, place))
+		if (!box || !box_belongs(box, place))
 			warden_reconcile_odd(answer, leaked[place], name);
 	}
 	at = 0;
@@ -155,16 +156,16 @@ static void compare(struct warden *warden, struct map *names, enum place place)
 		const struct warden_box *box = value;
 
 		if (box->state != WARDEN_BOX_ALIVE && box->state != WARDEN_BOX_KEPT)
-			continue; // on its way, one way or the other
-		if (belongs(box, place) && !map_get(names, key))
+			continue; // being built or removed
+		if (box_belongs(box, place) && !map_get(names, key))
 			warden_reconcile_odd(answer, lost[place], box->id);
 	}
 }
 
-// On v1 a builder joins its groups by itself, a moment after its birth.
+// On v1 a builder joins its cgroups by itself, shortly after the clone.
 static bool is_fresh(const struct warden_box *box)
 {
-	return clock_us() - box->note.born_us < FRESH_US;
+	return clock_us() - box->state_file.born_us < FRESH_US;
 }
 
 static bool is_elsewhere(struct warden *warden, const struct warden_box *box)
@@ -222,8 +223,8 @@ fallible warden_reconcile_inventory(struct warden *warden, const struct order *o
 	for (int i = 0; i < PLACES; i++)
 		found[i] = map_new();
 	groups_each(warden->groups, state_name, found[GROUPS]);
-	list_dir(warden->cells, found[NOTES]);
-	list_dir(warden->ears, found[EARS]);
+	list_dir(warden->state_dir, found[NOTES]);
+	list_dir(warden->listeners, found[EARS]);
 	err = disk_each(warden->disk, state_name, found[DISKS]);
 	*answer = (struct answer){.kind = ANSWER_DONE, .to = ORDER_INVENTORY, .id = order->id};
 	if (!err)
@@ -236,11 +237,11 @@ fallible warden_reconcile_inventory(struct warden *warden, const struct order *o
 		answer->inventory.sockets = (uint32_t)map_count(found[EARS]);
 		answer->inventory.pids = groups_pids(warden->groups);
 		answer->inventory.loops = count_loops(warden);
-		answer->inventory.slots = ids_taken(warden->ids) - 1; // the jail's
+		answer->inventory.slots = ids_taken(warden->ids) - 1; // the jail's slot
 		answer->inventory.resting = ids_resting(warden->ids);
 		answer->inventory.trash = (uint32_t)disk_trash(warden->disk);
 		for (int i = 0; i < PLACES; i++)
-			compare(warden, found[i], (enum place)i);
+			reconcile_compare(warden, found[i], (enum place)i);
 		leaked_find(warden, warden_reconcile_odd);
 		reply_queue_answer(warden, answer, NULL, 0);
 	}

@@ -1,5 +1,5 @@
-// What there is of boxes, told to the daemon: the table by pages, and the whole compared with what
-// the kernel and the disk show.
+// Boxes as told to the daemon: the table by pages, and the table compared with the kernel and the
+// disk.
 #pragma once
 
 #include "warden/box.h"

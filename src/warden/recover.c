@@ -1,19 +1,13 @@
-// docs/ISOLATION.md END-3, END-4. Four things can be known of a box: its note, its groups, its
-// process, its disk.
-//
-//	a note, and the process it names    the box lives: it is a cell again
-//	a note without a process            it was being built, and promised to nobody: buried, and
-//	                                    its disk unless that was there before
-//	a note, the process gone or other   the box has ended: its disk stays, unless it ends with
-//	                                    its run
-//	a note of another boot              the same, but what ends with its run the daemon knows
-//	none, or one that makes no sense    asked of the kernel: a pid 1 in the box's group is the
-//	                                    box's, and its id range is in its map
-//	a disk alone                        kept; the daemon has it buried if nobody wants it
-//
-// Nothing is signalled here. What is no cell is buried by its groups (warden/inventory.c). What
-// could not be looked at is neither a cell nor none: then there is no beginning, and the boxes run
-// on.
+// Rebuilds the table at start (docs/ISOLATION.md END-3, END-4) from state files, cgroups and disks:
+//  state file and its process           the box lives, and is in the table again
+//  state file without a pid             was being built for nobody: destroyed, with a new disk
+//  state file, process gone or another  the box has ended: its disk stays unless ephemeral
+//  state file of another boot           the same, but the daemon decides on ephemeral disks
+//  no or a bad state file               a pid 1 in the box's cgroup is the box's; its uid_map
+//                                       names the slot
+//  a disk alone                         kept; the daemon has it destroyed if not wanted
+// Nothing is signalled here: other cgroups are destroyed by inventory.c. A box that cannot be
+// examined is neither living nor gone: then the start fails, and the boxes run on.
 #include "warden/recover.h"
 
 #include <dirent.h>
@@ -37,14 +31,14 @@
 
 struct recover {
 	struct warden *warden;
-	struct map *lost;    // boxes whose disk goes
-	struct map *guessed; // cells without a note to be believed: their limits are not known
+	struct map *lost;    // boxes whose disk is removed
+	struct map *guessed; // boxes without a usable state file: their limits are unknown
 	struct err *err;     // the first one
 	size_t adopted;
 };
 
-// What cannot be looked at is not gone: without an answer there is no next life.
-static fallible unseen(const char *box_id)
+// A failure to look is not an absence: then the warden does not start.
+static fallible recover_unseen(const char *box_id)
 {
 	return err_hint(err_sys(errno, "look at the processes of %s", box_id),
 			"the boxes run on; look at the limit on open files");
@@ -57,22 +51,22 @@ static bool has_ended(int pidfd)
 	return poll(&one, 1, 0) > 0;
 }
 
-// By its pidfd; -1: there is none of that number. First the fd, then the questions: from here on
-// the number cannot come to mean another.
+// By its pidfd; -1: no such process. The fd is opened before the checks, so that the pid cannot be
+// reused meanwhile.
 static fallible open_process(const char *box_id, int pid, uint64_t *out_started, int *out)
 {
 	auto_fd fd = (int)syscall(SYS_pidfd_open, pid, 0);
 
 	if (fd < 0)
-		return errno == ESRCH || errno == EINVAL ? OK : unseen(box_id);
+		return errno == ESRCH || errno == EINVAL ? OK : recover_unseen(box_id);
 	*out_started = box_state_started(pid);
 	if (!*out_started)
-		return has_ended(fd) ? OK : unseen(box_id);
+		return has_ended(fd) ? OK : recover_unseen(box_id);
 	*out = take_fd(&fd);
 	return OK;
 }
 
-// The process that the note means, by its pidfd; -1: it is gone, or another has its number.
+// The process of the state file, by its pidfd; -1: gone, or another process has its pid.
 static fallible find_process(struct warden *warden, const char *box_id,
 			     const struct box_state *state_file, int *out)
 {
@@ -87,7 +81,7 @@ static fallible find_process(struct warden *warden, const char *box_id,
 		return OK;
 	first = group_first(warden->groups, box_id);
 	if (first < 0)
-		return unseen(box_id);
+		return recover_unseen(box_id);
 	if (first == state_file->pid)
 		*out = take_fd(&fd);
 	return OK;
@@ -99,7 +93,7 @@ static fallible recover_take_up(struct recover *recover, const char *box_id,
 	struct warden *warden = recover->warden;
 	struct warden_box *box = warden_box_new(box_id);
 
-	box->note = *state_file;
+	box->state_file = *state_file;
 	box->pid = state_file->pid;
 	box->pidfd = pidfd;
 	if (teardown_watch(warden, box)) {
@@ -115,7 +109,7 @@ static fallible recover_take_up(struct recover *recover, const char *box_id,
 	box->has_slot = ids_claim(warden->ids, state_file->slot);
 	if (!box->has_slot)
 		log_event(LOG_WARN, "box.no_slot", "sandbox", box_id, NULL);
-	// A kill that the last life had begun may have left a leaf frozen.
+	// An interrupted kill of the last warden may have left an exec cgroup frozen.
 	for (uint32_t exec_cgroup = 0; exec_cgroup < box->exec_cgroups; exec_cgroup++)
 		group_thaw(warden->groups, box_id, exec_cgroup);
 	map_put(warden->boxes, str_of(box->id), box);
@@ -127,8 +121,8 @@ static fallible recover_take_up(struct recover *recover, const char *box_id,
 static fallible too_new(const char *box_id)
 {
 	return err_hint(err_new(INVALID, "state_too_new",
-				"the note of %s was written by a newer cove", box_id),
-			"start that version again; it knows what is running");
+				"the state file of %s was written by a newer cove", box_id),
+			"start that version again; it can read it");
 }
 
 static fallible recover_state(struct recover *recover, const char *box_id)
@@ -137,19 +131,19 @@ static fallible recover_state(struct recover *recover, const char *box_id)
 	struct box_state state_file;
 	int pidfd = -1;
 
-	switch (box_state_read(warden->cells, box_id, &state_file)) {
+	switch (box_state_read(warden->state_dir, box_id, &state_file)) {
 	case BOX_STATE_TOO_NEW:
 		return too_new(box_id);
 	case BOX_STATE_GOOD:
 		break;
 	case BOX_STATE_UNREAD:
-		return unseen(box_id);
+		return recover_unseen(box_id);
 	default:
 		log_event(LOG_ERROR, "box_state.unreadable", "sandbox", box_id, NULL);
 		return OK; // the kernel is asked next
 	}
 	if (strcmp(state_file.boot, warden->boot) != 0) {
-		box_state_drop(warden->cells, box_id);
+		box_state_drop(warden->state_dir, box_id);
 		return OK;
 	}
 	TRY(find_process(warden, box_id, &state_file, &pidfd));
@@ -160,7 +154,7 @@ static fallible recover_state(struct recover *recover, const char *box_id)
 	return OK;
 }
 
-// The id range of a process, by the map of its user namespace: "0 BASE 65536".
+// The id range of a process, by its uid_map: "0 BASE 65536".
 static fallible find_slot(const char *box_id, int pid, uint32_t *out_slot, bool *out_has)
 {
 	char path[32], text[128], *end;
@@ -169,16 +163,16 @@ static fallible find_slot(const char *box_id, int pid, uint32_t *out_slot, bool 
 	*out_has = false;
 	snprintf(path, sizeof(path), "/proc/%d/uid_map", pid);
 	if (fd_get(AT_FDCWD, path, text, sizeof(text)) <= 0)
-		return errno == ENOENT || errno == ESRCH ? OK : unseen(box_id);
+		return errno == ENOENT || errno == ESRCH ? OK : recover_unseen(box_id);
 	inside = strtoul(text, &end, 10);
 	base = strtoul(end, &end, 10);
 	*out_has = *end == ' ' && inside == 0 && ids_slot((uint32_t)base, out_slot);
 	return OK;
 }
 
-// The pid 1 in a box's group, as a note would tell of it. -1: there is none that a box could have.
-static fallible guess(struct warden *warden, const char *box_id, struct box_state *out,
-		      int *out_pidfd)
+// The pid 1 in a box's cgroup, as a state file would describe it. -1: none that a box could have.
+static fallible recover_guess(struct warden *warden, const char *box_id, struct box_state *out,
+			      int *out_pidfd)
 {
 	auto_fd fd = -1;
 	bool has_slot = false;
@@ -186,7 +180,7 @@ static fallible guess(struct warden *warden, const char *box_id, struct box_stat
 
 	out->pid = group_first(warden->groups, box_id);
 	if (out->pid < 0)
-		return unseen(box_id);
+		return recover_unseen(box_id);
 	if (!out->pid)
 		return OK;
 	TRY(open_process(box_id, out->pid, &out->started, &fd));
@@ -195,13 +189,13 @@ static fallible guess(struct warden *warden, const char *box_id, struct box_stat
 	TRY(find_slot(box_id, out->pid, &out->slot, &has_slot));
 	again = group_first(warden->groups, box_id);
 	if (again < 0)
-		return unseen(box_id);
+		return recover_unseen(box_id);
 	if (has_slot && again == out->pid)
 		*out_pidfd = take_fd(&fd);
 	return OK;
 }
 
-// A group whose box no note has told of.
+// A cgroup whose box has no state file.
 static void recover_group(void *arg, const char *box_id)
 {
 	struct recover *recover = arg;
@@ -213,24 +207,25 @@ static void recover_group(void *arg, const char *box_id)
 
 	if (recover->err || !id_is_box(str_of(box_id)) || map_get(warden->boxes, str_of(box_id)))
 		return;
-	state = box_state_read(warden->cells, box_id, &known);
+	state = box_state_read(warden->state_dir, box_id, &known);
 	if (state == BOX_STATE_UNREAD)
-		recover->err = unseen(box_id);
+		recover->err = recover_unseen(box_id);
 	if (state == BOX_STATE_UNREAD || state == BOX_STATE_GOOD)
 		return;
-	recover->err = guess(warden, box_id, &state_file, &pidfd);
+	recover->err = recover_guess(warden, box_id, &state_file, &pidfd);
 	if (recover->err || pidfd < 0)
 		return;
 	memcpy(state_file.boot, warden->boot, sizeof(state_file.boot));
-	memset(state_file.killed, 0xff, sizeof(state_file.killed)); // any of them may have been
+	memset(state_file.killed, 0xff,
+	       sizeof(state_file.killed)); // any of them may have been killed
 	log_event(LOG_WARN, "box.recovered", "sandbox", box_id, NULL);
-	recover->err = box_state_write(warden->cells, box_id, &state_file);
+	recover->err = box_state_write(warden->state_dir, box_id, &state_file);
 	if (!recover->err)
 		recover->err = recover_take_up(recover, box_id, &state_file, take_fd(&pidfd));
 	map_put(recover->guessed, str_of(box_id), recover);
 }
 
-// Every name in a directory that can be a box's.
+// Calls `each` for every name in a directory that can be a box's.
 static fallible each_name(int dir, fallible (*each)(struct recover *recover, const char *name),
 			  struct recover *recover)
 {
@@ -240,7 +235,7 @@ static fallible each_name(int dir, fallible (*each)(struct recover *recover, con
 	struct err *err = OK;
 
 	if (!entries)
-		return err_sys(errno, "list what an earlier life left");
+		return err_sys(errno, "list the files of an earlier warden");
 	take_fd(&again);
 	while (!err && (entry = readdir(entries)))
 		if (id_is_box(str_of(entry->d_name)))
@@ -268,7 +263,7 @@ fallible recover_boxes(struct warden *warden, struct recover **out)
 	recover->warden = warden;
 	recover->lost = map_new();
 	recover->guessed = map_new();
-	TRY(each_name(warden->cells, recover_state, recover));
+	TRY(each_name(warden->state_dir, recover_state, recover));
 	groups_each(warden->groups, recover_group, recover);
 	if (recover->err)
 		return take_ptr(recover->err);
@@ -285,8 +280,8 @@ static void recover_disk(void *arg, const char *box_id)
 
 	if (box) {
 		box->has_disk = true;
-		limits.disk = box->note.disk;
-		limits.inodes = box->note.inodes;
+		limits.disk = box->state_file.disk;
+		limits.inodes = box->state_file.inodes;
 		if (box->state == WARDEN_BOX_ALIVE && !map_get(recover->guessed, str_of(box_id)))
 			disk_adopt(warden->disk, box_id, &limits);
 		return;
@@ -305,7 +300,7 @@ static fallible drop_stale_state(struct recover *recover, const char *box_id)
 	const struct warden_box *box = map_get(recover->warden->boxes, str_of(box_id));
 
 	if (!box || !box->has_state)
-		box_state_drop(recover->warden->cells, box_id);
+		box_state_drop(recover->warden->state_dir, box_id);
 	return OK;
 }
 
@@ -314,7 +309,7 @@ static fallible drop_stale_listener(struct recover *recover, const char *box_id)
 	const struct warden_box *box = map_get(recover->warden->boxes, str_of(box_id));
 
 	if (!box || !box->has_listener)
-		box_listener_drop(recover->warden->ears, box_id);
+		box_listener_drop(recover->warden->listeners, box_id);
 	return OK;
 }
 
@@ -332,9 +327,9 @@ static fallible recover_settle(struct recover *recover)
 		snprintf(box_id, sizeof(box_id), STR_FMT, STR_ARG(key));
 		TRY(disk_drop(warden->disk, box_id));
 	}
-	// The notes last: until here they say what was to be done.
-	TRY(each_name(warden->ears, drop_stale_listener, recover));
-	return each_name(warden->cells, drop_stale_state, recover);
+	// State files last: until here they say what remains to be done.
+	TRY(each_name(warden->listeners, drop_stale_listener, recover));
+	return each_name(warden->state_dir, drop_stale_state, recover);
 }
 
 fallible recover_disks(struct warden *warden, struct recover *recover)

@@ -1,5 +1,5 @@
-// The table of a warden that has only begun, from what an earlier life left: notes in RUN/cells,
-// cgroups, processes, disks. A note counts as far as the kernel agrees with it.
+// The table of a warden that has just started, from what an earlier one left: state files in
+// RUN/cells, cgroups, processes, disks. A state file is trusted as far as the kernel agrees.
 #pragma once
 
 #include "base/auto.h"
@@ -7,12 +7,13 @@
 
 struct recover;
 
-// Boxes that live become cells again. What runs and is no cell's then is to be buried, by its group
-// and never by a number; *out remembers what else goes with it. INVALID state_too_new when a newer
-// cove has written the notes.
+// Enters living boxes into the table. All other cgroups must then be destroyed, by cgroup and never
+// by pid; *out lists the disks that go with them. INVALID state_too_new if a newer cove wrote the
+// state files.
 fallible recover_boxes(struct warden *warden, struct recover **out);
-// Once that is buried and the disks are open: disks without a process become cells that are nothing
-// but a disk; those of boxes that were promised to nobody, or end with their run, go.
+// Call when those are destroyed and the disks are open. Disks without a process become boxes that
+// are nothing but a disk. Disks of ephemeral boxes, and of boxes promised to no client, are
+// removed.
 fallible recover_disks(struct warden *warden, struct recover *recover);
 void recover_drop(struct recover **held);
 #define auto_recover on_exit_call(recover_drop) struct recover *

@@ -1,3 +1,8 @@
+// Sends answers on the daemon's SOCK_SEQPACKET socket without blocking. An answer that the socket
+// does not take is queued with its fds, and later answers behind it, so the order is kept. The
+// queue is bounded: the connection is shut down beyond REPLIES_MAX, and on any error but EAGAIN,
+// ENOBUFS, ENOMEM.
+//
 // syscalls: sendmsg close shutdown
 #include "warden/reply_queue.h"
 
@@ -13,8 +18,8 @@
 #include "base/mem.h"
 #include "os/fd.h"
 
-#define REPLIES_MAX 4096 // a daemon that reads none of this many is gone
-#define MEMORY_US 5000	 // the kernel has no memory: a socket that is writable says nothing then
+#define REPLIES_MAX 4096 // a daemon that reads none of this many is disconnected
+#define MEMORY_US 5000	 // retry after ENOBUFS: epoll reports a writable socket even then
 
 struct reply {
 	struct link link;
@@ -33,17 +38,17 @@ static void drop_reply(struct warden *warden, struct reply *reply)
 	free(reply);
 }
 
-// After a failed sending: true when the answer must be kept and tried again. A link that fails in
-// any other way is shut down, for on it the daemon would wait for this answer for ever.
+// After a failed send: true if the answer must be queued. Any other error shuts the connection
+// down, because the daemon would wait for this answer for ever.
 static bool try_again(struct warden *warden)
 {
 	if (errno == EAGAIN)
 		return true;
 	if (errno == ENOBUFS || errno == ENOMEM) {
-		warden->post_us = clock_us() + MEMORY_US;
+		warden->reply_retry_us = clock_us() + MEMORY_US;
 		return true;
 	}
-	shutdown(warden->daemon, SHUT_RDWR); // its end is seen by the loop
+	shutdown(warden->daemon, SHUT_RDWR); // the loop sees EPOLLHUP
 	return false;
 }
 
@@ -56,9 +61,9 @@ static void reply_queue_keep(struct warden *warden, size_t len, const int *fds, 
 	memcpy(reply->bytes, warden->room, len);
 	if (count)
 		memcpy(reply->fds, fds, (size_t)count * sizeof(int));
-	link_add(&warden->letters, &reply->link);
+	link_add(&warden->replies, &reply->link);
 	if (++warden->reply_count > REPLIES_MAX)
-		shutdown(warden->daemon, SHUT_RDWR); // its end is seen by the loop
+		shutdown(warden->daemon, SHUT_RDWR); // the loop sees EPOLLHUP
 }
 
 void reply_queue_answer(struct warden *warden, const struct answer *answer, int *fds, int count)
@@ -68,7 +73,7 @@ void reply_queue_answer(struct warden *warden, const struct answer *answer, int 
 	if (len == 0)
 		log_event(LOG_ERROR, "answer.unfit", "operation", order_word(answer->to), NULL);
 	if (warden->daemon >= 0 && len > 0) {
-		bool later = !link_empty(&warden->letters);
+		bool later = !link_empty(&warden->replies);
 
 		kill_point("warden.answer_due", order_word(answer->to));
 		if (!later &&
@@ -115,8 +120,8 @@ void reply_queue_refusal(struct warden *warden, enum order_kind to, uint32_t id,
 
 void reply_queue_flush(struct warden *warden)
 {
-	while (!link_empty(&warden->letters)) {
-		struct reply *reply = link_of(warden->letters.next, struct reply, link);
+	while (!link_empty(&warden->replies)) {
+		struct reply *reply = link_of(warden->replies.next, struct reply, link);
 		ssize_t sent = fd_send(warden->daemon, reply->bytes, reply->len, reply->fds,
 				       reply->fd_count, MSG_DONTWAIT);
 
@@ -128,16 +133,16 @@ void reply_queue_flush(struct warden *warden)
 
 int64_t reply_queue_turn(struct warden *warden)
 {
-	if (warden->post_us && clock_us() >= warden->post_us) {
-		warden->post_us = 0;
+	if (warden->reply_retry_us && clock_us() >= warden->reply_retry_us) {
+		warden->reply_retry_us = 0;
 		reply_queue_flush(warden);
 	}
-	return warden->post_us ? warden->post_us : CLOCK_NEVER;
+	return warden->reply_retry_us ? warden->reply_retry_us : CLOCK_NEVER;
 }
 
 void reply_queue_forget(struct warden *warden)
 {
-	warden->post_us = 0;
-	while (!link_empty(&warden->letters))
-		drop_reply(warden, link_of(warden->letters.next, struct reply, link));
+	warden->reply_retry_us = 0;
+	while (!link_empty(&warden->replies))
+		drop_reply(warden, link_of(warden->replies.next, struct reply, link));
 }

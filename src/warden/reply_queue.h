@@ -1,9 +1,10 @@
-// Answers to the daemon. The socket does not block: what it cannot take waits here, in order.
+// Answers to the daemon. The socket does not block: answers that it does not take wait here, in
+// order.
 #pragma once
 
 #include "warden/box.h"
 
-// Encodes and sends `answer` with `fds`, which it takes and closes. Nobody to send to: dropped.
+// Encodes and sends `answer` with `fds`, which it takes over. Dropped if no daemon is connected.
 void reply_queue_answer(struct warden *warden, const struct answer *answer, int *fds, int count);
 void reply_queue_done(struct warden *warden, enum order_kind to, uint32_t id);
 // The refusal that `failure` describes. Takes the error; its trail goes to the log.
@@ -12,9 +13,8 @@ void reply_queue_refusal(struct warden *warden, enum order_kind to, uint32_t id,
 // Fills `out` with what the tenant may see of `err`, which stays the caller's.
 void reply_queue_describe(const struct err *err, enum order_kind to, uint32_t id,
 			  struct answer *out);
-// The socket takes more again; or it is gone.
+// The socket is writable again, or closed.
 void reply_queue_flush(struct warden *warden);
-// Tries again what the kernel had no memory for. Returns when to come again, as teardown_turn()
-// does.
+// Sends again after ENOBUFS. Returns when to call again, like teardown_turn().
 int64_t reply_queue_turn(struct warden *warden);
 void reply_queue_forget(struct warden *warden);

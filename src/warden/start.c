@@ -1,4 +1,6 @@
-// Nothing here but start_undo() runs under the filter that this file puts on at its end.
+// The start of the warden: options, privileges, host checks, recovery of boxes, cgroups, disks,
+// templates, zygote, socket, then its seccomp filter. Each step is undone by start_undo() on
+// failure. Only start_undo() runs under that filter.
 //
 // syscalls: close unlinkat
 #include "warden/start.h"
@@ -37,8 +39,8 @@
 #include "warden/listener.h"
 #include "warden/recover.h"
 
-#define FDS_APART 1024 // for other things than boxes
-#define FDS_A_BOX 3    // pidfd, a copy of its overlays, what steers its way out
+#define FDS_APART 1024 // for everything but boxes
+#define FDS_A_BOX 3    // pidfd, a copy of its overlays, the steering program
 #define SLOTS_MAX 65000
 #define SOCKET "warden.sock"
 
@@ -90,9 +92,8 @@ static fallible read_options(int argc, char **argv, struct options *out)
 	return OK;
 }
 
-// Our mounts are nobody else's, and our capabilities are those of docs/ISOLATION.md
-// CAP-4.
-static fallible retire(const struct options *options)
+// Makes our mounts private, and drops capabilities to those of docs/ISOLATION.md CAP-4.
+static fallible warden_drop_capabilities(const struct options *options)
 {
 	struct rlimit files;
 
@@ -111,7 +112,7 @@ static fallible retire(const struct options *options)
 	return caps_keep(caps_warden());
 }
 
-// The best that works, or the one that was asked for.
+// The best that works, or the requested one.
 static enum netout_by choose_net(const struct probe_row *rows, size_t count, const char *asked)
 {
 	static const struct {
@@ -170,15 +171,15 @@ static fallible destroy_rest(struct warden *warden)
 
 	if (!weak(INVENTORY))
 		TRY(inventory_destroy(warden->groups, warden->boxes, &destroyed),
-		    "bury an earlier life");
+		    "destroy the leftovers of an earlier warden");
 	snprintf(text, sizeof(text), "%d", destroyed);
 	if (destroyed)
 		log_event(LOG_WARN, "leftovers.destroyed", "boxes", text, NULL);
 	return OK;
 }
 
-// The host's own template now, so that no box has to wait for it. Without it other templates are
-// still of use; who asks for this one is told what is wrong.
+// Makes the host's own template now, so that no box waits for it. On failure other templates still
+// work; a create from this one reports the error.
 static void make_host_template(struct warden *warden)
 {
 	auto_fd root = -1;
@@ -196,8 +197,9 @@ static fallible open_run(struct warden *warden, const struct options *options)
 	if (run < 0)
 		return err_sys(errno, "open the run directory %s", options->run);
 	TRY(box_state_boot(warden->boot));
-	TRY(box_state_open_dir(run, &warden->cells));
-	return box_listener_open_dir(run, (uid_t)options->uid, (gid_t)options->gid, &warden->ears);
+	TRY(box_state_open_dir(run, &warden->state_dir));
+	return box_listener_open_dir(run, (uid_t)options->uid, (gid_t)options->gid,
+				     &warden->listeners);
 }
 
 static void open_ids(struct warden *warden)
@@ -231,7 +233,8 @@ static fallible open_door(struct warden *warden, const struct options *options)
 	if (run < 0 || fd < 0)
 		return err_sys(errno, "open the run directory %s", options->run);
 	unlinkat(run, SOCKET, 0);
-	// By way of the fd: a run directory of any length, and never another than the one opened.
+	// Bind by way of the fd: a run directory may be longer than sun_path, and must be the one
+	// opened.
 	snprintf(name.sun_path, sizeof(name.sun_path), "/proc/self/fd/%d/" SOCKET, run);
 	umask(0177);
 	if (bind(fd, (struct sockaddr *)&name, sizeof(name)) || listen(fd, 4))
@@ -252,7 +255,7 @@ static fallible warden_start_watch(struct warden *warden, int fd, enum warden_ta
 	return OK;
 }
 
-// Blocked from the start, so that none of them ends us between two steps; read once all is open.
+// Blocked from the start, so that no signal interrupts between two steps; read when all is open.
 static fallible block_signals(struct warden *warden)
 {
 	sigset_t mask;
@@ -267,8 +270,8 @@ static fallible block_signals(struct warden *warden)
 	return warden->signals < 0 ? err_sys(errno, "make a signalfd") : OK;
 }
 
-// SIGTERM during the start: there is nothing to serve, and boxes are left as they are. SIGINT waits
-// until the boxes are known that have to end.
+// SIGTERM during the start: exit at once, and leave boxes as they are. SIGINT waits until the boxes
+// that it ends are known.
 static bool is_told_to_leave(struct warden *warden)
 {
 	sigset_t pending;
@@ -298,9 +301,9 @@ static fallible warden_start_begin(struct warden *warden, const struct options *
 {
 	auto_recover recover = NULL;
 
-	assert(options->data && options->run); // read_options() saw to it
+	assert(options->data && options->run); // checked by read_options()
 	TRY(block_signals(warden));
-	TRY(retire(options));
+	TRY(warden_drop_capabilities(options));
 	ns_prepare();
 	if (options->holds != UINT64_MAX)
 		TRY(blocked_open(warden, (int)options->holds));
@@ -318,18 +321,18 @@ static fallible warden_start_begin(struct warden *warden, const struct options *
 	open_ids(warden);
 	if (is_told_to_leave(warden))
 		return OK;
-	TRY(recover_boxes(warden, &recover), "recall the boxes of an earlier life");
+	TRY(recover_boxes(warden, &recover), "recover the boxes of an earlier warden");
 	kill_point("warden.start", "recovered");
 	TRY(destroy_rest(warden));
 	kill_point("warden.start", "leaked_ended");
-	// Before the filter: boxes inherit what the zygote has.
+	// Before the filter: boxes inherit from the zygote.
 	TRY(zygote_start(groups_join_by_clone(warden->groups), &warden->zygote));
 	TRY(deferred_unmount_start(&warden->unmount));
 	if (is_told_to_leave(warden))
 		return OK;
 	TRY(disk_open(warden->data, options->disk, &options->pool, &warden->disk),
 	    "open the disks");
-	TRY(recover_disks(warden, recover), "recall the disks of an earlier life");
+	TRY(recover_disks(warden, recover), "recover the disks of an earlier warden");
 	TRY(templates_open(warden->data, &warden->templates), "open the templates");
 	if (is_told_to_leave(warden))
 		return OK;
@@ -341,7 +344,7 @@ static fallible warden_start_begin(struct warden *warden, const struct options *
 	TRY(open_loop(warden));
 	secret_random(&warden->epoch, sizeof(warden->epoch));
 	TRY(caps_no_new_privs());
-	if (weak(JAIL)) // who unpacks outside of it would be behind our filter
+	if (weak(JAIL)) // unpacking outside of the jail would run under this filter
 		return OK;
 	return seccomp_confine(SECCOMP_WARDEN, syscalls_warden);
 }
@@ -354,7 +357,7 @@ fallible start_warden(int argc, char **argv, struct warden **out)
 
 	warden->jail_door.into = -1;
 	warden->data = warden->epoll = warden->listener = warden->daemon = warden->signals = -1;
-	warden->cells = warden->ears = warden->netout.home = warden->brought = -1;
+	warden->state_dir = warden->listeners = warden->netout.home = warden->brought = -1;
 	warden->boxes = map_new();
 	warden->watched = map_new();
 	link_init(&warden->building);
@@ -362,7 +365,7 @@ fallible start_warden(int argc, char **argv, struct warden **out)
 	link_init(&warden->kill_retries);
 	link_init(&warden->repairs);
 	link_init(&warden->pauses);
-	link_init(&warden->letters);
+	link_init(&warden->replies);
 	if (!err)
 		err = warden_start_begin(warden, &options);
 	if (err || warden->stopping)
@@ -382,12 +385,12 @@ static void free_boxes(struct warden *warden)
 		struct warden_box *box = value;
 
 		fd_drop(&box->pidfd);
-		fd_drop(&box->mounts); // the box itself has them, too
+		fd_drop(&box->mounts); // the box keeps its own
 		fd_drop(&box->steer);
 		fd_drop(&box->netns);
 		for (int i = 0; i < ORDER_FDS_MAX; i++)
 			fd_drop(&box->fds[i]);
-		err_free(box->late);
+		err_free(box->build_err);
 		free(box->refusal);
 		free(box);
 	}
@@ -414,8 +417,8 @@ void start_undo(struct warden *warden)
 	fd_drop(&warden->listener);
 	fd_drop(&warden->signals);
 	fd_drop(&warden->data);
-	fd_drop(&warden->cells);
-	fd_drop(&warden->ears);
+	fd_drop(&warden->state_dir);
+	fd_drop(&warden->listeners);
 	map_free(warden->watched);
 	free(warden);
 }

@@ -1,14 +1,11 @@
-// The order is that of docs/ISOLATION.md END-1: lift the quota, kill pid 1 by its pidfd, thaw what
-// was frozen, wait for its end in the loop (the kernel has then emptied the whole pid namespace and
-// dropped the mounts), remove the groups, the disk, the id range; then whoever waits is told, and
-// last goes the note (that of one that was stopped before, for it may be built again). A group can
-// stay busy for a moment after its last process, so removing is tried again by the clock: first
-// soon, then more rarely, for ever.
-//
-// A stop is a burial that leaves the disk: the cell stays, as nothing but that.
-//
-// A box that an earlier life has built is not our child: its pidfd tells of its end all the same,
-// and whoever is its parent reaps it.
+// The order is that of docs/ISOLATION.md END-1: lift the CPU quota, kill pid 1 by its pidfd, thaw
+// frozen cgroups, wait for its exit in the loop (the kernel has then emptied the pid namespace and
+// dropped the mounts), remove cgroups, disk and id range, answer, and remove the state file last
+// (for a stop before the answer: the box may be built again). A cgroup can stay busy for a moment
+// after its last process, so removal is retried by the clock, first soon, then more rarely, for
+// ever. A stop is a teardown that keeps the disk: the box stays in the table as nothing but that. A
+// box of an earlier warden is not our child: its pidfd still reports its exit, and its parent reaps
+// it.
 //
 // syscalls: pidfd_send_signal waitid epoll_ctl close ppoll poll
 #include "warden/teardown.h"
@@ -36,7 +33,7 @@
 #define LAST_RETRY_US 20000
 #define STUCK_US 5000000
 
-// `kept`: the disk is still there. One who wanted it stopped is not told so when it is gone.
+// `kept`: the disk is still there. A STOP is not answered as success if the disk is gone.
 static void answer_all(struct warden *warden, struct warden_box *box, bool kept)
 {
 	for (int i = 0; i < box->waiter_count; i++) {
@@ -69,7 +66,7 @@ static void teardown_tell(const struct warden_box *box, const char *event)
 static void drop_state(struct warden *warden, struct warden_box *box)
 {
 	if (box->has_state)
-		box_state_drop(warden->cells, box->id);
+		box_state_drop(warden->state_dir, box->id);
 	box->has_state = false;
 }
 
@@ -79,7 +76,7 @@ static void drop_mount(struct warden *warden, struct warden_box *box)
 	fd_drop(&box->group_mount);
 }
 
-// Nobody need wait for what is left: a note of nothing, and a program that steers nobody.
+// Nothing waits for the rest: an empty state file, and a steering program without sockets.
 static void teardown_forget(struct warden *warden, struct warden_box *box)
 {
 	teardown_tell(box, "box.destroyed");
@@ -93,7 +90,7 @@ static void teardown_forget(struct warden *warden, struct warden_box *box)
 	drop_mount(warden, box);
 	if (warden->prebuilt == box)
 		warden->prebuilt = NULL;
-	err_free(box->late);
+	err_free(box->build_err);
 	free(box);
 }
 
@@ -106,7 +103,7 @@ static void teardown_keep(struct warden *warden, struct warden_box *box)
 	for (int i = 0; i < ORDER_FDS_MAX; i++)
 		fd_drop(&box->fds[i]);
 	drop_mount(warden, box);
-	err_free(take_ptr(box->late));
+	err_free(take_ptr(box->build_err));
 	box->awaits = false;
 	box->state = WARDEN_BOX_KEPT;
 	box->doomed = box->told_stuck = box->is_child = false;
@@ -117,13 +114,13 @@ static void teardown_keep(struct warden *warden, struct warden_box *box)
 	warden->kept++;
 }
 
-// True when the disk is gone, or was put down and stays.
+// True: the disk is gone, or was unmounted and stays.
 static bool sweep_disk(struct warden *warden, struct warden_box *box)
 {
 	if (!box->has_disk)
 		return true;
 	if (box->keeps)
-		return disk_rests(warden->disk, box->id);
+		return disk_is_unmounted(warden->disk, box->id);
 	auto_err err = disk_drop(warden->disk, box->id);
 
 	if (!err) {
@@ -137,7 +134,7 @@ static bool sweep_disk(struct warden *warden, struct warden_box *box)
 	return false;
 }
 
-// True when nothing of the box is left but its note and what is to be kept.
+// True: only the state file and what is to be kept are left.
 static bool teardown_sweep(struct warden *warden, struct warden_box *box)
 {
 	kill_point("warden.box_ended", NULL);
@@ -146,12 +143,13 @@ static bool teardown_sweep(struct warden *warden, struct warden_box *box)
 	kill_point("warden.groups_removed", NULL);
 	box->has_groups = false;
 	if (box->has_listener)
-		box_listener_drop(warden->ears, box->id);
+		box_listener_drop(warden->listeners, box->id);
 	box->has_listener = false;
 	if (!sweep_disk(warden, box))
 		return false;
 	if (box->has_slot)
-		ids_give(warden->ids, box->note.slot, box->keeps || disk_trash(warden->disk) == 0);
+		ids_give(warden->ids, box->state_file.slot,
+			 box->keeps || disk_trash(warden->disk) == 0);
 	box->has_slot = false;
 	return true;
 }
@@ -198,7 +196,7 @@ int teardown_watch(struct warden *warden, struct warden_box *box)
 	return 0;
 }
 
-// Closing alone would leave it in the epoll set while the zygote still has its copy.
+// close() alone would leave it in the epoll set while the zygote has a copy of it.
 static void unwatch(struct warden *warden, struct warden_box *box)
 {
 	if (box->pidfd < 0)
@@ -215,8 +213,8 @@ bool teardown_has_ended(const struct warden_box *box)
 	return box->pidfd < 0 || poll(&one, 1, 0) != 0;
 }
 
-// A box that was deleted has nothing to write out: its overlays end elsewhere. One that is stopped
-// has: its end waits for theirs.
+// A deleted box need not be written back: its overlays are unmounted by another process. A stop
+// waits for the unmount.
 static void teardown_let_go(struct warden *warden, struct warden_box *box)
 {
 	if (!box->keeps && warden->unmount && box->mounts >= 0)
@@ -228,7 +226,7 @@ static void teardown_let_go(struct warden *warden, struct warden_box *box)
 
 static void start_sweeping(struct warden *warden, struct warden_box *box)
 {
-	box->awaits = false; // what its pid 1 had sent was heard before its end was
+	box->awaits = false; // messages of its pid 1 were read before its exit
 	teardown_let_go(warden, box);
 	box->state = WARDEN_BOX_SWEEPING;
 	link_drop(&box->link);
@@ -242,7 +240,7 @@ static void saw_end(struct warden *warden, struct warden_box *box)
 
 	if (!teardown_has_ended(box))
 		return;
-	// Whoever reaps it first, the loop's SIGCHLD or this: both are well.
+	// The loop's SIGCHLD handler may have reaped it already.
 	if (box->is_child && box->pidfd >= 0)
 		waitid(P_PIDFD, (id_t)box->pidfd, &info, WEXITED | WNOHANG);
 	unwatch(warden, box);
@@ -252,16 +250,16 @@ static void saw_end(struct warden *warden, struct warden_box *box)
 	}
 	fd_drop(&box->steer);
 	if (box->state == WARDEN_BOX_PREBUILT) {
-		// With goods it may have ended of those, and its order will say.
+		// With rootfs mounts it may have failed on those, and its order will report it.
 		log_event(box->is_set_up ? LOG_INFO : LOG_WARN, "prebuilt.ended", "sandbox",
 			  box->id, NULL);
 		warden->next[0] = 0; // see warden/prebuilt.c
 		teardown_begin(warden, box);
 	}
-	// Else the daemon sees its socket close, and decides what becomes of it.
+	// Else the daemon sees its socket close, and decides.
 }
 
-void teardown_heard(struct warden *warden, uint64_t tag)
+void teardown_pid1_exited(struct warden *warden, uint64_t tag)
 {
 	uint64_t number = tag - TAG_COUNT;
 	struct warden_box *box = map_get(warden->watched, watch_key(&number));
@@ -292,7 +290,7 @@ void teardown_begin(struct warden *warden, struct warden_box *box)
 	if (!box->dying_us)
 		box->dying_us = clock_us();
 	if (box->state == WARDEN_BOX_BUILDING) {
-		box->doomed = true; // its pidfd is under way to us
+		box->doomed = true; // its pidfd is on its way from the zygote
 		return;
 	}
 	if (box->state == WARDEN_BOX_KEPT) {
@@ -306,7 +304,7 @@ void teardown_begin(struct warden *warden, struct warden_box *box)
 	if (box->keeps)
 		teardown_let_go(warden, box);
 	killed = kill_first(box);
-	// The frozen die only once they are thawed.
+	// A frozen process dies only after it is thawed.
 	if (box->has_groups)
 		group_pause(warden->groups, box->id, false);
 	for (uint32_t exec_cgroup = 0; box->has_groups && exec_cgroup < box->exec_cgroups;
@@ -331,13 +329,14 @@ int64_t teardown_turn(struct warden *warden)
 		else if (box->next_us < next)
 			next = box->next_us;
 	}
-	// Those that were tried just now wait at least this long.
+	// Boxes that were tried just now wait at least this long.
 	if (next == CLOCK_NEVER && !link_empty(&warden->teardowns))
 		next = now + FIRST_RETRY_US;
 	return next;
 }
 
-// Cells of the table as an array, the caller's: burying one takes it, and no other, out of it.
+// Boxes of the table as an array, owned by the caller: destroying a box removes it, and no other,
+// from the table.
 static struct warden_box **all_boxes(struct warden *warden, size_t *out_count)
 {
 	size_t count = 0, at = 0, room = map_count(warden->boxes);
@@ -360,7 +359,7 @@ void teardown_end_all(struct warden *warden)
 		if (box_list[i]->state == WARDEN_BOX_KEPT)
 			continue;
 		if (box_list[i]->state == WARDEN_BOX_ALIVE)
-			box_list[i]->keeps = !box_list[i]->note.ephemeral;
+			box_list[i]->keeps = !box_list[i]->state_file.ephemeral;
 		teardown_begin(warden, box_list[i]);
 	}
 }

@@ -1,11 +1,11 @@
 // Templates on disk. DATA/layers holds, for each, a directory NAME with `root` (its files, ids
-// unshifted) and `meta` (lines of key=value); beside them, under names that no template can have:
-//	.host-STAMP  the skeleton of the host, made anew when its packages change
-//	.new-N       what a child is filling; it gets its name when it is whole
-//	.gone-N      forgotten, but boxes that began with it may still read it
-//	.trash       being removed
-// A lower directory must not change under a mounted overlay, so what was forgotten waits until
-// every box that is older than its forgetting has ended; the warden says when.
+// unshifted) and `meta` (lines of key=value). Other names, which no template can have:
+//  .host-STAMP  the skeleton of the host, made anew when its packages change
+//  .new-N       being filled by a child; renamed when complete
+//  .gone-N      removed, but boxes that started from it may still read it
+//  .trash       being deleted
+// A lower directory must not change under a mounted overlay, so a removed template is kept until
+// every box that is older than its removal has ended.
 //
 // syscalls: openat close getdents64 newfstatat fcntl kill wait4
 #include "warden/template.h"
@@ -35,7 +35,7 @@ static fallible warden_template_destroy(struct templates *all, const char *name,
 	if (str_starts(str_of(name), ORDER_UNFINISHED))
 		return trash_put(all->trash, all->layers.dir, name);
 	if (str_starts(str_of(name), ".gone-"))
-		template_cache_is_gone(all, name); // boxes of an earlier life may still use it
+		template_cache_is_gone(all, name); // boxes of an earlier warden may still use it
 	return OK;
 }
 
@@ -156,7 +156,7 @@ static fallible warden_template_add_name(struct templates *all, const char *name
 	return OK;
 }
 
-static fallible none(struct templates *all, const char *name)
+static fallible template_none(struct templates *all, const char *name)
 {
 	auto_buf names = BUF_INIT(256);
 
@@ -172,10 +172,11 @@ fallible template_find(struct templates *all, const char *name, int *out_root, i
 	if (!strcmp(name, "host"))
 		return host_find(all, out_root, out_usr);
 	if (!id_is_template(str_of(name)))
-		return none(all, name);
+		return template_none(all, name);
 	root = template_cache_root(all, name);
 	if (root < 0)
-		return errno == ENOENT ? none(all, name) : err_sys(errno, "open '%s'", name);
+		return errno == ENOENT ? template_none(all, name)
+				       : err_sys(errno, "open '%s'", name);
 	*out_root = root;
 	*out_usr = -1;
 	return OK;
@@ -224,7 +225,7 @@ fallible template_forget(struct templates *all, const char *name)
 		return err_new(CONFLICT, "host_template", "the host's own template stays");
 	if (!id_is_template(str_of(name)) ||
 	    fstatat(all->layers.dir, name, &st, AT_SYMLINK_NOFOLLOW))
-		return none(all, name);
+		return template_none(all, name);
 	return template_cache_retire(all, name);
 }
 
@@ -233,7 +234,7 @@ struct page {
 	struct answer *out;
 };
 
-// Keeps the page sorted, and the first names behind `after` on it.
+// Keeps the page sorted, with the first names after `after`.
 static fallible add_entry(struct templates *all, const char *name, void *arg)
 {
 	struct page *page = arg;
@@ -265,7 +266,7 @@ static void warden_template_describe(struct templates *all, struct order_templat
 
 	entry->is_host = !strcmp(entry->name, "host");
 	snprintf(path, sizeof(path), "%s/meta", entry->name);
-	err_free(path_read(all->layers.dir, path, &text)); // the host's own has none
+	err_free(path_read(all->layers.dir, path, &text)); // absent for the host's own
 	rest = buf_view(&text);
 	while (str_cut(&rest, '\n', &line)) {
 		if (!str_cut(&line, '=', &key))

@@ -1,3 +1,7 @@
+// The directory DATA/layers: lookup, the cached host template, and removal. The host template is
+// made again when its stamp changes. A removed directory is renamed to .gone-N first, because boxes
+// may have it mounted. Every rename is RENAME_NOREPLACE.
+//
 // syscalls: openat close renameat2 getdents64 newfstatat fcntl fsync
 #include "warden/template_cache.h"
 
@@ -125,7 +129,7 @@ fallible template_cache_host(struct templates *all)
 
 void template_cache_job_drop(struct templates *all, struct template_cache_job *job)
 {
-	// Renamed when all went well: then nothing of that name is there.
+	// Renamed if the job succeeded: then the name is absent.
 	err_free(trash_put(all->trash, all->layers.dir, job->temp));
 	link_drop(&job->link);
 	all->job_count--;

@@ -1,5 +1,6 @@
-// Making templates: import and freeze. Both fill a directory under a name of ours in a child, which
-// tells how it went over a pipe; when the child is reaped the directory gets its name, or goes.
+// Makes templates: import and freeze. A child fills a directory with a temporary name and reports
+// over a pipe. When the child is reaped the directory is renamed to the template's name, or
+// removed.
 //
 // syscalls: openat close renameat2 newfstatat clone pipe2 fcntl prctl close_range setpriority
 // syscalls: exit_group read dup2 dup3 syncfs open_tree mount_setattr fsync renameat unlinkat fchmod write
@@ -171,9 +172,9 @@ static fallible template_make_freeze(struct templates *all, struct template_cach
 		setpriority(PRIO_PROCESS, 0, 10);
 		if (jail_keep(fds, 4))
 			_exit(1);
-		// Not among the arguments: `sum` is read after it.
+		// Not among the arguments: `sum` is read after the call.
 		outcome = freeze_copy(fds[1], fds[2], fds[3], &sum);
-		jail_tell(fds[0], outcome, sum.files, sum.bytes);
+		jail_report_write(fds[0], outcome, sum.files, sum.bytes);
 		_exit(0);
 	}
 	return OK;
@@ -199,7 +200,7 @@ static fallible template_make_publish(struct templates *all, const struct templa
 	auto_fd dir = -1;
 
 	TRY(path_dir(all->layers.dir, job->temp, 0755, &dir));
-	TRY(trash_put(all->trash, dir, "stage")); // what an image was unpacked to
+	TRY(trash_put(all->trash, dir, "stage")); // the unpacked image
 	buf_fmt(&meta, "kind=%s\ncreated=%lld\nbytes=%llu\nfiles=%llu\n",
 		job->kind == ORDER_FREEZE ? "host" : "import", (long long)clock_wall_ms(),
 		(unsigned long long)bytes, (unsigned long long)files);
@@ -235,7 +236,7 @@ bool template_reaped(struct templates *all, int pid, int status, struct answer *
 		trash_reaped(all->trash, pid);
 		return false;
 	}
-	auto_err err = jail_hear(job->report, status, &files, &bytes);
+	auto_err err = jail_report_read(job->report, status, &files, &bytes);
 
 	if (!err)
 		err = template_make_publish(all, job, files, bytes);

@@ -1,4 +1,5 @@
-// The calls of the programs themselves are named here too, for they inherit the warden's filter.
+// Runs the host's mkfs.btrfs, mke2fs and e2fsck with a fixed environment. They inherit the warden's
+// seccomp filter, so their system calls are listed here too. The child has only stdio and fd 3.
 //
 // syscalls: clone execve dup2 dup3 fcntl close_range wait4 pipe2 read close exit_group openat
 // syscalls: prctl rt_sigprocmask rt_sigaction
@@ -30,7 +31,7 @@
 
 static _Noreturn void tool_child(const char *const *argv, int file, int report)
 {
-	// No configuration of the host changes what we make.
+	// A configuration of the host must not change the result.
 	static char *const env[] = {(char *)"PATH=/usr/sbin:/usr/bin:/sbin:/bin",
 				    (char *)"LC_ALL=C", (char *)"MKE2FS_CONFIG=/dev/null", NULL};
 	static const char *const places[] = {"/usr/sbin", "/sbin", "/usr/bin", "/bin"};

@@ -1,6 +1,6 @@
-// One reaper at a time. It ends when it finds the directory empty; what came in the meantime starts
-// the next. A reaper that failed is not tried again before something new arrives, so a directory
-// that cannot be removed costs no endless row of children.
+// Deletes files in a child, one at a time. The child exits when the directory is empty; entries
+// that came meanwhile start the next. After a failure none is started before a new entry arrives,
+// so a directory that cannot be removed does not fork for ever.
 //
 // syscalls: renameat2 openat getdents64 close clone close_range dup2 dup3 prctl setpriority
 // syscalls: exit_group newfstatat fstat lseek fcntl getpid unlinkat set_robust_list
@@ -67,10 +67,10 @@ static _Noreturn void trash_reap(int dir)
 	bool failed = false, found = true;
 	DIR *entries;
 
-	// The reaper dies with the warden: the next life starts another.
+	// The reaper dies with the warden: the next warden starts another.
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	setpriority(PRIO_PROCESS, 0, 19);
-	// Nothing else of the warden's may live on in a child that takes its time.
+	// Close all other fds of the warden: this child runs long.
 	if (dup2(dir, 3) < 0 || close_range(4, ~0u, 0))
 		_exit(1);
 	dir = 3;
@@ -104,7 +104,7 @@ static void trash_start(struct trash *trash)
 	pid = fork();
 	if (pid == 0)
 		trash_reap(trash->dir);
-	// No process to be had: the next entry tries again.
+	// fork failed: the next entry tries again.
 	trash->reaper = pid > 0 ? pid : 0;
 }
 
@@ -117,7 +117,7 @@ fallible trash_open(int parent, const char *name, struct trash **out)
 	trash = mem_new_of(struct trash);
 	trash->dir = take_fd(&dir);
 	trash->count = warden_trash_count(trash->dir);
-	// Names of this life differ from those of earlier ones.
+	// Names differ from those of earlier wardens.
 	trash->number = (uint64_t)clock_wall_ms() << 10;
 	trash_start(trash);
 	*out = trash;
@@ -134,10 +134,10 @@ void trash_close(struct trash *trash)
 
 static fallible trash_move(struct trash *trash, int dir, const char *name)
 {
-	char grave[NAME_MAX + 1];
+	char target[NAME_MAX + 1];
 
-	snprintf(grave, sizeof(grave), "%.64s.%llx", name, (unsigned long long)trash->number++);
-	if (renameat2(dir, name, trash->dir, grave, RENAME_NOREPLACE) == 0) {
+	snprintf(target, sizeof(target), "%.64s.%llx", name, (unsigned long long)trash->number++);
+	if (renameat2(dir, name, trash->dir, target, RENAME_NOREPLACE) == 0) {
 		trash->count++;
 		kill_point("warden.disk_renamed", "trash");
 		return OK;
@@ -159,7 +159,7 @@ fallible trash_put_all(struct trash *trash, int dir, bool (*which)(const char *n
 	struct err *err = OK;
 
 	if (!entries)
-		return err_sys(errno, "list what is left over");
+		return err_sys(errno, "list leftovers");
 	while (!err && (entry = trash_next(entries)))
 		if (which(entry->d_name))
 			err = trash_move(trash, dir, entry->d_name);

@@ -1,4 +1,4 @@
-// What is to be removed goes out of sight by a rename, and is reaped by a child in its own time.
+// Deferred deletion: files are hidden by a rename, and deleted by a child in the background.
 #pragma once
 
 #include <stdbool.h>
@@ -8,14 +8,14 @@
 
 struct trash;
 
-// The directory `name` beneath `parent`. What an earlier life left in it is reaped.
+// The directory `name` beneath `parent`. Entries that an earlier warden left are deleted.
 fallible trash_open(int parent, const char *name, struct trash **out);
-void trash_close(struct trash *trash); // a child at work goes on; free(NULL) rules
+void trash_close(struct trash *trash); // a running child goes on; NULL is accepted
 
-// Moves `name` of `dir` into the trash; both lie on one mount. What is absent is gone already.
+// Moves `name` of `dir` into the trash; both are on one mount. OK if absent.
 fallible trash_put(struct trash *trash, int dir, const char *name);
-// Moves everything in `dir` there whose name `which` says yes to.
+// Moves every entry of `dir` for which `which` is true into the trash.
 fallible trash_put_all(struct trash *trash, int dir, bool (*which)(const char *name));
 uint64_t trash_count(const struct trash *trash); // entries not yet reaped
-// A child ended: true when it was the reaper.
+// A child ended: true if it was the reaper.
 bool trash_reaped(struct trash *trash, int pid);

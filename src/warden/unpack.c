@@ -1,6 +1,6 @@
-// libarchive reads, place.c writes. Device nodes, pipes and sockets are dropped; of extended
-// attributes only user.* is kept, and of that nothing that an overlay could take for its own. Sizes
-// that the archive claims decide nothing: bytes are counted as they are written.
+// libarchive reads, extract.c writes. Device nodes, pipes and sockets are dropped. Of extended
+// attributes only user.* is kept, without those that an overlay could interpret. Sizes that the
+// archive claims are ignored: bytes are counted as they are written.
 //
 // syscalls: read pwrite64 ftruncate fsetxattr close mmap munmap mremap brk madvise lseek
 #include "warden/unpack.h"
@@ -19,7 +19,7 @@
 #include "base/weak.h"
 
 #define INPUT_SIZE 65536
-#define FILE_SIZE_MAX (1ll << 40) // holes are free, but not endless
+#define FILE_SIZE_MAX (1ll << 40) // holes are free, but bounded
 #define BOMB_FREE (100ull << 20)
 #define BOMB_RATIO 200
 #define XATTR_MAX 65536
@@ -28,7 +28,7 @@
 struct input {
 	int fd;
 	uint64_t bytes;
-	char tail[TAIL]; // the last bytes that came
+	char tail[TAIL]; // the last bytes that were read
 	char room[INPUT_SIZE];
 };
 
@@ -43,12 +43,12 @@ struct reader {
 void unpack_begin(struct unpack *unpack, int root, uint64_t bytes_max)
 {
 	*unpack = (struct unpack){.bytes_max = bytes_max};
-	extract_init(&unpack->place, root);
+	extract_init(&unpack->extract, root);
 }
 
 void unpack_done(struct unpack *unpack)
 {
-	extract_done(&unpack->place);
+	extract_done(&unpack->extract);
 }
 
 static void keep_tail(struct input *input, const char *bytes, size_t len)
@@ -89,10 +89,10 @@ static fallible unpack_explain(struct archive *archive)
 			"give a tar, plain or packed by gzip, bzip2, xz or zstd");
 }
 
-static struct extract_dress attributes_of(struct archive_entry *entry)
+static struct extract_attrs attributes_of(struct archive_entry *entry)
 {
-	// Negative ids are as foreign to a box as those beyond its range.
-	return (struct extract_dress){
+	// Negative ids are as invalid in a box as those beyond its range.
+	return (struct extract_attrs){
 		.mode = archive_entry_perm(entry),
 		.uid = (uint64_t)archive_entry_uid(entry),
 		.gid = (uint64_t)archive_entry_gid(entry),
@@ -100,7 +100,7 @@ static struct extract_dress attributes_of(struct archive_entry *entry)
 	};
 }
 
-static fallible account(struct reader *reader, size_t len)
+static fallible unpack_account(struct reader *reader, size_t len)
 {
 	struct unpack *unpack = reader->unpack;
 
@@ -108,12 +108,12 @@ static fallible account(struct reader *reader, size_t len)
 	reader->bytes += len;
 	if (unpack->bytes > unpack->bytes_max)
 		return err_new(TOO_LARGE, "archive_too_large",
-			       "unpacked, it has more than %llu MiB",
+			       "the archive has more than %llu MiB when unpacked",
 			       (unsigned long long)(unpack->bytes_max >> 20));
 	if (!weak(RATIO) && reader->bytes > BOMB_FREE &&
 	    reader->bytes / BOMB_RATIO > reader->input->bytes)
-		return err_new(TOO_LARGE, "archive_bomb", "it grows to more than %d times its size",
-			       BOMB_RATIO);
+		return err_new(TOO_LARGE, "archive_bomb",
+			       "the archive expands to more than %d times its size", BOMB_RATIO);
 	return OK;
 }
 
@@ -126,7 +126,7 @@ static fallible write_at(int fd, const char *bytes, size_t len, off_t at, const 
 			continue;
 		if (put < 0 && (errno == ENOSPC || errno == EDQUOT))
 			return err_new(NO_SPACE, "disk_full", "the disk of the host is full");
-		if (put < 0 && errno == EFBIG) // the jail's own limit
+		if (put < 0 && errno == EFBIG) // RLIMIT_FSIZE of the jail
 			return err_new(TOO_LARGE, "archive_too_large", "'%.100s' is too large",
 				       path);
 		if (put < 0)
@@ -149,13 +149,13 @@ static fallible write_data(struct reader *reader, int fd)
 		if (at < 0 || at > FILE_SIZE_MAX || (uint64_t)at + len > FILE_SIZE_MAX)
 			return err_new(TOO_LARGE, "archive_too_large", "'%.100s' is too large",
 				       reader->path.at);
-		TRY(account(reader, len));
+		TRY(unpack_account(reader, len));
 		TRY(write_at(fd, bytes, len, at, reader->path.at));
 		end = at + (la_int64_t)len;
 	}
 	if (r != ARCHIVE_EOF)
 		return unpack_explain(reader->archive);
-	// A hole at its end shows only in where the end is said to lie.
+	// A hole at the end shows only in the claimed size.
 	if (at > end && at <= FILE_SIZE_MAX && ftruncate(fd, at))
 		return errno == EFBIG ? err_new(TOO_LARGE, "archive_too_large",
 						"'%.100s' is too large", reader->path.at)
@@ -173,31 +173,31 @@ static void put_xattrs(struct archive_entry *entry, int fd)
 	while (archive_entry_xattr_next(entry, &name, &value, &size) == ARCHIVE_OK)
 		if (name && str_starts(str_of(name), "user.") &&
 		    !str_starts(str_of(name), "user.overlay.") && size <= XATTR_MAX)
-			// What the file system has no room for is left out.
+			// Attributes that the file system has no room for are dropped.
 			(void)fsetxattr(fd, name, value, size, 0);
 }
 
 static fallible unpack_put_file(struct reader *reader, struct archive_entry *entry)
 {
-	struct extract_dress dress = attributes_of(entry);
+	struct extract_attrs attrs = attributes_of(entry);
 	auto_fd fd = -1;
 
-	TRY(extract_file(&reader->unpack->place, reader->path.at, &fd));
+	TRY(extract_file(&reader->unpack->extract, reader->path.at, &fd));
 	TRY(write_data(reader, fd));
 	put_xattrs(entry, fd);
-	return extract_attributes(fd, reader->path.at, &dress);
+	return extract_attributes(fd, reader->path.at, &attrs);
 }
 
 static fallible put_link(struct reader *reader, const char *target)
 {
 	TRY(extract_clean(target, &reader->target));
-	return extract_link(&reader->unpack->place, reader->path.at, reader->target.at);
+	return extract_link(&reader->unpack->extract, reader->path.at, reader->target.at);
 }
 
 static fallible unpack_put(struct reader *reader, struct archive_entry *entry)
 {
-	struct place *place = &reader->unpack->place;
-	struct extract_dress dress = attributes_of(entry);
+	struct extract *extract = &reader->unpack->extract;
+	struct extract_attrs attrs = attributes_of(entry);
 	const char *link = archive_entry_hardlink(entry);
 
 	if (link)
@@ -206,20 +206,20 @@ static fallible unpack_put(struct reader *reader, struct archive_entry *entry)
 	case AE_IFREG:
 		return unpack_put_file(reader, entry);
 	case AE_IFDIR:
-		return extract_dir(place, reader->path.at, &dress);
+		return extract_dir(extract, reader->path.at, &attrs);
 	case AE_IFLNK:
 		link = archive_entry_symlink(entry);
-		return extract_symlink(place, reader->path.at, link ? link : "", &dress);
+		return extract_symlink(extract, reader->path.at, link ? link : "", &attrs);
 	default:
-		if (weak(NODES) && !mknodat(place->root, reader->path.at, archive_entry_mode(entry),
-					    archive_entry_rdev(entry)))
+		if (weak(NODES) && !mknodat(extract->root, reader->path.at,
+					    archive_entry_mode(entry), archive_entry_rdev(entry)))
 			return OK;
-		reader->unpack->files--; // a node or a pipe: no box may have it
+		reader->unpack->files--; // a device node or pipe: not made
 		return OK;
 	}
 }
 
-static fallible one(struct reader *reader, struct archive_entry *entry, int layer)
+static fallible unpack_entry(struct reader *reader, struct archive_entry *entry, int layer)
 {
 	const char *name = archive_entry_pathname(entry);
 	bool done = false;
@@ -227,19 +227,19 @@ static fallible one(struct reader *reader, struct archive_entry *entry, int laye
 	if (!name)
 		return err_new(INVALID, "bad_archive", "an entry has no name");
 	if (++reader->unpack->entries > UNPACK_ENTRIES_MAX)
-		return err_new(TOO_LARGE, "archive_too_large", "it has more than %d entries",
-			       UNPACK_ENTRIES_MAX);
+		return err_new(TOO_LARGE, "archive_too_large",
+			       "the archive has more than %d entries", UNPACK_ENTRIES_MAX);
 	TRY(extract_clean(name, &reader->path));
 	if (layer >= 0)
-		TRY(extract_whiteout(&reader->unpack->place, reader->path.at, &done));
+		TRY(extract_whiteout(&reader->unpack->extract, reader->path.at, &done));
 	if (done)
 		return OK;
 	reader->unpack->files++;
 	return unpack_put(reader, entry);
 }
 
-// What follows the archive is read too, so that its writer sees no broken pipe. A plain tar has no
-// checksum that would betray a cut, but it ends with zeros.
+// Reads what follows the archive too, so that its writer gets no EPIPE. A plain tar has no
+// checksum, but ends with zeros: their absence reveals a truncated archive.
 static fallible unpack_finish(struct reader *reader)
 {
 	static const char zeros[TAIL];
@@ -249,16 +249,16 @@ static fallible unpack_finish(struct reader *reader)
 
 	while ((got = unpack_take(reader->archive, input, &bytes)) > 0)
 		if (input->bytes > UNPACK_BYTES_MAX)
-			return err_new(TOO_LARGE, "archive_too_large", "it does not end");
+			return err_new(TOO_LARGE, "archive_too_large", "the archive does not end");
 	if (got < 0)
 		return unpack_explain(reader->archive);
 	if (archive_filter_code(reader->archive, 0) == ARCHIVE_FILTER_NONE &&
 	    memcmp(input->tail, zeros, TAIL) != 0)
-		return err_new(INVALID, "bad_archive", "this archive was cut off");
+		return err_new(INVALID, "bad_archive", "the archive is truncated");
 	return OK;
 }
 
-static fallible all(struct reader *reader, int layer)
+static fallible unpack_entries(struct reader *reader, int layer)
 {
 	struct archive_entry *entry;
 	int r;
@@ -266,10 +266,10 @@ static fallible all(struct reader *reader, int layer)
 	if (archive_read_open(reader->archive, reader->input, NULL, unpack_take, NULL))
 		return unpack_explain(reader->archive);
 	while ((r = archive_read_next_header(reader->archive, &entry)) != ARCHIVE_EOF) {
-		// A warning is about a name that no character set explains: its bytes are taken.
+		// A warning concerns a name in an unknown character set: its bytes are used.
 		if (r != ARCHIVE_OK && r != ARCHIVE_WARN)
 			return unpack_explain(reader->archive);
-		TRY(one(reader, entry, layer));
+		TRY(unpack_entry(reader, entry, layer));
 	}
 	return unpack_finish(reader);
 }
@@ -285,7 +285,7 @@ fallible unpack_tar(struct unpack *unpack, int archive, int layer)
 
 	reader.input->fd = archive;
 	memset(reader.input->tail, 1, TAIL);
-	extract_layer(&unpack->place, layer > 0);
+	extract_layer(&unpack->extract, layer > 0);
 	if (!reader.archive || archive_read_support_format_tar(reader.archive) ||
 	    archive_read_support_filter_gzip(reader.archive) ||
 	    archive_read_support_filter_bzip2(reader.archive) ||
@@ -293,7 +293,7 @@ fallible unpack_tar(struct unpack *unpack, int archive, int layer)
 	    archive_read_support_filter_zstd(reader.archive))
 		err = err_sys(ENOMEM, "start libarchive");
 	else
-		err = all(&reader, layer);
+		err = unpack_entries(&reader, layer);
 	archive_read_free(reader.archive);
 	free(reader.input);
 	buf_done(&reader.path);

@@ -12,7 +12,7 @@
 #define UNPACK_BYTES_MAX (10ull << 30)
 
 struct unpack {
-	struct place place;
+	struct extract extract;
 	uint64_t bytes_max;    // over all archives that go into this root
 	uint64_t files, bytes; // so far
 	uint64_t entries;
@@ -21,7 +21,7 @@ struct unpack {
 void unpack_begin(struct unpack *unpack, int root, uint64_t bytes_max);
 void unpack_done(struct unpack *unpack);
 
-// One tar, plain or packed by gzip, bzip2, xz or zstd, read from `archive` to its end. `layer`: the
-// n-th of an image, whose whiteouts are obeyed; -1: no image, whiteouts are files like others.
+// One tar, plain or compressed by gzip, bzip2, xz or zstd, read from `archive` to its end. `layer`:
+// the n-th of an image, whose whiteouts are applied; -1: no image, whiteouts are ordinary files.
 // INVALID bad_archive; TOO_LARGE archive_too_large, archive_bomb; NO_SPACE disk_full.
 fallible unpack_tar(struct unpack *unpack, int archive, int layer);

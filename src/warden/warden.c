@@ -1,17 +1,13 @@
-// The privileged hands of cove: one thread, one loop, one daemon at a time. It starts bare: it
-// leaves the host's mount namespace, gives up the rights it does not need, asks the kernel what it
-// can do, takes up the boxes of an earlier life that live and buries the rest, lets the zygote be
-// born, and only then opens its door and puts its own filter on. From there on everything is an
-// event:
-//
-//	the daemon's socket   orders in, answers out (warden/orders)
-//	the zygote's socket   a clone was made (warden/build)
-//	a pidfd               a box has ended (warden/teardown)
-//	signals               a child of ours ended, or we shall; the daemon cannot (warden/blocked)
-//
-// Boxes outlive the daemon and us. When the daemon goes nothing changes, however long it is away:
-// the next one asks what there is. SIGTERM, which also comes when the supervisor dies, ends us and
-// leaves the boxes as they are; SIGINT ends the boxes first.
+// The privileged process: one thread, one loop, one daemon at a time. At start it leaves the host's
+// mount namespace, drops capabilities, probes the kernel, recovers living boxes and destroys the
+// rest, forks the zygote, opens its socket and installs its filter. From then on it serves events:
+//  the daemon's socket   orders in, answers out (warden/orders)
+//  the zygote's socket   a clone was made (warden/build)
+//  a pidfd               a box has ended (warden/teardown)
+//  signals               a child exited; exit request; the daemon cannot exit (warden/blocked)
+// Boxes outlive the daemon and the warden. A daemon that disconnects changes nothing: the next one
+// asks for the boxes. SIGTERM, also sent when the supervisor dies, leaves the boxes as they are;
+// SIGINT ends the boxes first.
 //
 // syscalls: epoll_ctl epoll_pwait epoll_pwait2 accept4 getsockopt close wait4 read write exit_group
 // syscalls: exit rt_sigaction rt_sigreturn rt_sigprocmask restart_syscall rseq set_robust_list
@@ -49,12 +45,12 @@
 #include "warden/teardown.h"
 
 #define EVENTS_A_TURN 64
-#define IDLE_US 3000	    // so long nobody wanted anything: time to prepare
-#define CALM_US 20000	    // what is not short yet waits for this: somebody uses the box just made
-#define BUSY_MAX_US 200000  // and after so much work without a pause, too
-#define IDLE_MAX_US 1000000 // what is in a hurry and gets nowhere is tried this rarely
-#define LEAVE_US 1000000    // at SIGTERM what was begun has this long to be done
-#define FAREWELL_US 20000000 // at SIGINT boxes have this long to be gone
+#define IDLE_US 3000	     // no event for so long: time for idle work
+#define CALM_US 20000	     // for work that is not urgent: a box just made is in use
+#define BUSY_MAX_US 200000   // and after so much work without a pause, too
+#define IDLE_MAX_US 1000000  // longest interval between tries of urgent work that makes no progress
+#define LEAVE_US 1000000     // at SIGTERM: time to finish what was begun
+#define FAREWELL_US 20000000 // at SIGINT: time for boxes to end
 
 static void warden_lose_daemon(struct warden *warden)
 {
@@ -91,7 +87,7 @@ static void admit_daemon(struct warden *warden)
 	log_event(LOG_INFO, "daemon.came", NULL);
 }
 
-// The daemon's orders wait while the zygote is behind; its answers wait while it does not read.
+// Orders wait while the zygote is behind; answers wait while the daemon does not read.
 static void watch_daemon(struct warden *warden)
 {
 	struct epoll_event event = {.data.u64 = TAG_DAEMON};
@@ -100,7 +96,7 @@ static void watch_daemon(struct warden *warden)
 		return;
 	if (warden->building_count < WARDEN_BUILDS_MAX)
 		event.events |= EPOLLIN;
-	if (!link_empty(&warden->letters) && !warden->post_us)
+	if (!link_empty(&warden->replies) && !warden->reply_retry_us)
 		event.events |= EPOLLOUT;
 	if (event.events == warden->daemon_events)
 		return;
@@ -108,17 +104,17 @@ static void watch_daemon(struct warden *warden)
 	epoll_ctl(warden->epoll, EPOLL_CTL_MOD, warden->daemon, &event);
 }
 
-static void hear_daemon(struct warden *warden, uint32_t events)
+static void daemon_event(struct warden *warden, uint32_t events)
 {
 	if (events & EPOLLOUT)
 		reply_queue_flush(warden);
-	// Its last orders are read to the end, unless the zygote is behind: they would be for
-	// nothing.
+	// The last orders are read to the end, unless the zygote is behind: nobody would use their
+	// results.
 	if (!orders_read(warden) || (events & (EPOLLHUP | EPOLLERR) && !(events & EPOLLIN)))
 		warden_lose_daemon(warden);
 }
 
-// Whoever was to be cloned was not. The next life of the warden has a zygote again.
+// Fails all pending clones. The next warden starts a new zygote.
 static void lose_zygote(struct warden *warden)
 {
 	const struct zygote_answer none = {.errnum = EPIPE, .pidfd = -1, .net = -1};
@@ -132,27 +128,27 @@ static void lose_zygote(struct warden *warden)
 	warden->stopping = warden->failed = true;
 }
 
-static void hear_zygote(struct warden *warden)
+static void zygote_event(struct warden *warden)
 {
-	if (!build_hear(warden))
+	if (!build_read_zygote(warden))
 		lose_zygote(warden);
 }
 
-// Its socket need not tell: a pid 1 that waits in its berth holds the same end.
+// Its socket may show no hangup: pid 1 of a prebuilt box holds the same end.
 static void destroy_zygote(struct warden *warden)
 {
-	hear_zygote(warden);
+	zygote_event(warden);
 	lose_zygote(warden);
 }
 
-// Boxes are children too, but their pidfds tell of them.
+// Boxes are children too, but their pidfds report their exits.
 static void warden_reap(struct warden *warden)
 {
 	int status, pid;
 
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
 		if (deferred_unmount_reaped(warden->unmount, pid))
-			continue; // its socket tells
+			continue; // its socket reports it
 		if (zygote_reaped(warden->zygote, pid))
 			destroy_zygote(warden);
 		else if (disk_reaped(warden->disk, pid)) {
@@ -168,7 +164,7 @@ static void warden_reap(struct warden *warden)
 		jail_close(warden->groups, &warden->jail_door);
 }
 
-static void hear_signal(struct warden *warden)
+static void signal_event(struct warden *warden)
 {
 	struct signalfd_siginfo info;
 
@@ -192,17 +188,17 @@ static void dispatch(struct warden *warden, const struct epoll_event *event)
 		break;
 	case TAG_DAEMON:
 		if (warden->daemon >= 0)
-			hear_daemon(warden, event->events);
+			daemon_event(warden, event->events);
 		break;
 	case TAG_SIGNALS:
-		hear_signal(warden);
+		signal_event(warden);
 		break;
 	case TAG_ZYGOTE:
-		hear_zygote(warden);
+		zygote_event(warden);
 		break;
 	default:
-		hear_zygote(warden); // what its pid 1 has sent comes before its end
-		teardown_heard(warden, event->data.u64);
+		zygote_event(warden); // messages that its pid 1 sent come before its exit
+		teardown_pid1_exited(warden, event->data.u64);
 		break;
 	}
 }
@@ -212,7 +208,7 @@ static int64_t sooner(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
-// One turn: what is due by the clock, then whatever happens until `until_us`. True: nothing did.
+// One turn: timers that are due, then events until `until_us`. True: no event came.
 static bool warden_turn(struct warden *warden, int64_t until_us)
 {
 	struct epoll_event events[EVENTS_A_TURN];
@@ -243,14 +239,13 @@ static int64_t oldest_start(const struct warden *warden)
 		const struct warden_box *box = value;
 
 		if (box->state != WARDEN_BOX_KEPT && (!box->ahead || box->is_set_up))
-			oldest = sooner(oldest, box->note.born_us);
+			oldest = sooner(oldest, box->state_file.born_us);
 	}
 	return oldest;
 }
 
-// What is done when nothing else is. Returns when to be called again, if nothing happens before.
-// `hurry`: how often in a row the disks wanted it at once. `since`: how long nobody wanted
-// anything.
+// Idle work. Returns when to be called again, if no event comes before. `hurry`: how often in a row
+// the disks asked for it at once. `since`: how long there was no event.
 static int64_t use_spare_time(struct warden *warden, int64_t since, int *hurry)
 {
 	int64_t least = IDLE_US << *hurry, now, next;
@@ -271,8 +266,8 @@ static int64_t use_spare_time(struct warden *warden, int64_t since, int *hurry)
 	return sooner(next, now + (disk_ms * 1000ll > least ? disk_ms * 1000ll : least));
 }
 
-// Spare time comes when nothing has happened for a moment. A warden that finds no such moment takes
-// it all the same: disks have to grow when there is much to do, above all.
+// Idle work is done when no event came for a moment. A warden that is always busy does it all the
+// same: disks have to grow above all when there is much to do.
 static void warden_serve(struct warden *warden)
 {
 	int64_t rest = clock_us(), busy_since = 0, quiet_since = rest;
@@ -301,8 +296,8 @@ static void warden_serve(struct warden *warden)
 	}
 }
 
-// What was begun is brought to its end, for a moment: clones get into their notes, the dead are
-// swept. What is not done by then the next life finds.
+// Finishes what was begun, for a short time: clones get into their state files, dead boxes are
+// removed. The next warden finds the rest.
 static void warden_leave(struct warden *warden)
 {
 	int64_t deadline = clock_us() + LEAVE_US;
@@ -351,7 +346,7 @@ int warden_main(int argc, char **argv)
 								       : err_exit(err);
 	}
 	if (!warden)
-		return 0; // told to leave before all was open
+		return 0; // SIGTERM came during the start
 	log_event(LOG_INFO, "warden.ready", "disk", disk_word(warden->disk), "cgroup",
 		  groups_word(warden->groups), NULL);
 	warden_serve(warden);

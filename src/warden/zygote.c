@@ -1,3 +1,8 @@
+// A small child of the warden that clones builders. It holds its own fds in a row above fd 16, with
+// 0, 1 and 3 to 9 on /dev/null, and unmaps libraries that a builder does not call: a clone copies
+// every mapping. Requests are answered in order; a lost answer would be taken for the next one's,
+// so the zygote exits on a failed send. Network namespaces are made ahead when it is idle.
+//
 // syscalls: sendmsg recvmsg kill wait4 close
 #include "warden/zygote.h"
 
@@ -30,16 +35,16 @@
 #include "warden/nets.h"
 
 #define QUEUE_BYTES (4 << 20)
-#define OWN_FDS 16    // the zygote's own stand here, in a row; what is received comes below
-#define IDLE_MS 2     // without an order: time to prepare, when few are left
-#define CALM_MS 20    // when there are enough: a box that is new has its first command by then
-#define SPARE_FDS 512 // out of the way of all that the warden holds at this time
+#define OWN_FDS 16    // the zygote's own fds start here; received ones are below
+#define IDLE_MS 2     // without a request: time to make namespaces if few are left
+#define CALM_MS 20    // if enough are left: a new box has run its first command by then
+#define SPARE_FDS 512 // above all fds that the warden holds at this time
 
 struct zygote {
 	int sock, pid;
 };
 
-// One message back: at birth (pid 0) whether it is ready, then one for each clone.
+// One message back: at start (pid 0) whether it is ready, then one for each clone.
 struct reply {
 	int errnum, pid;
 	char step[48];
@@ -48,8 +53,7 @@ struct reply {
 _Static_assert(sizeof(struct reply) != sizeof(struct rootfs_mounts_witness),
 	       "who speaks is told by the length");
 
-// An answer that is lost would be taken for the next one's: without it there is no going on, and
-// the warden's next life starts clean.
+// A lost answer would be taken for the next one's: exit, and the next warden starts a new zygote.
 static void reply_with(int sock, struct reply reply, const int *fds, int count)
 {
 	if (fd_send(sock, &reply, sizeof(reply), fds, count, 0) < 0)
@@ -65,9 +69,9 @@ static _Noreturn void fail_start(int sock, const char *step)
 	_exit(1);
 }
 
-// 0, 1 and 3 to 9 are /dev/null: a builder puts its own there, and nothing that comes by message
-// can land on them. 2 stays, for the C library's last words. All else of the warden's is closed.
-static int arrange(struct builder_init_config *init_config, int *sock)
+// 0, 1 and 3 to 9 are /dev/null: a builder puts its own fds there, and no received fd can get these
+// numbers. 2 stays, for error messages of the C library. All other fds of the warden are closed.
+static int zygote_arrange_fds(struct builder_init_config *init_config, int *sock)
 {
 	int *const own[] = {sock, &init_config->program, &init_config->init_config,
 			    &init_config->proc, &init_config->null};
@@ -94,7 +98,7 @@ static int arrange(struct builder_init_config *init_config, int *sock)
 	return close_range((unsigned)(OWN_FDS + count), ~0u, 0);
 }
 
-// The box is the warden's child, not ours: who waits for it is who buries it.
+// CLONE_PARENT: the box is the warden's child, because the warden waits for it and destroys it.
 static void clone_one(int sock, const struct builder_init_config *init_config,
 		      const struct builder_plan *plan, const struct builder_fds *fds)
 {
@@ -123,7 +127,7 @@ static void clone_one(int sock, const struct builder_init_config *init_config,
 	fd_drop(&pidfd);
 }
 
-// Nobody asks for anything: time to prepare. False: not now, or nothing to do.
+// Idle: makes a namespace. False: a request came, or nothing is missing.
 static bool zygote_prepare(int sock, const struct builder_init_config *init_config,
 			   struct nets *nets)
 {
@@ -151,8 +155,8 @@ static _Noreturn void zygote_serve(int sock, const struct builder_init_config *i
 		if (len <= 0)
 			_exit(0);
 		if (len == sizeof(plan) && builder_unpack(&plan, flat, count, &fds)) {
-			// Not by the clone: the warden must know it, and not meet the builder in
-			// the host's own.
+			// Not by the clone: the warden needs an fd of it, and must not find the
+			// builder in the host's.
 			fds.net = nets_take(&nets, init_config->proc, true);
 			clone_one(sock, init_config, &plan, &fds);
 			fd_drop(&fds.net);
@@ -172,7 +176,7 @@ static int leave_library(struct dl_phdr_info *info, size_t size, void *arg)
 	(void)size;
 	(void)arg;
 	if (!strstr(info->dlpi_name, ".so"))
-		return 0; // ourselves
+		return 0; // the program itself
 	for (size_t i = 0; i < sizeof(kept) / sizeof(*kept); i++)
 		if (strstr(info->dlpi_name, kept[i]))
 			return 0;
@@ -187,9 +191,9 @@ static int leave_library(struct dl_phdr_info *info, size_t size, void *arg)
 	return 0;
 }
 
-// A clone copies every mapping of ours, and the libraries make up most of them. A builder calls
-// none but the C library, so the others stay behind; unless names are still to be bound, for then
-// the loader would look for them everywhere.
+// A clone copies every mapping, and libraries are most of them. A builder calls only the C library,
+// so the others are unmapped; unless symbols are bound lazily, because the loader would search all
+// of them.
 static void leave_libraries(void)
 {
 	bool bound = false;
@@ -210,10 +214,10 @@ static _Noreturn void zygote_live(int parent, int sock, struct builder_init_conf
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
 	prctl(PR_SET_NAME, "cove-zygote", 0, 0, 0);
-	setsid(); // a signal to the terminal's processes is for the supervisor alone
+	setsid(); // signals of the terminal are for the supervisor alone
 	if (getppid() != parent)
 		_exit(1);
-	if (arrange(&init_config, &sock) || base_rootfs_build(&step))
+	if (zygote_arrange_fds(&init_config, &sock) || base_rootfs_build(&step))
 		fail_start(sock, step);
 	init_config.sock = sock;
 	leave_libraries();
@@ -230,7 +234,7 @@ static fallible wait_ready(struct zygote *zygote)
 	if (len == 0 || (len < 0 && errno == ECONNRESET))
 		return err_new(UNAVAILABLE, NS_HELPER_LOST, "the zygote was killed");
 	if (len != sizeof(reply))
-		return err_sys(errno, "hear from the zygote");
+		return err_sys(errno, "read from the zygote");
 	reply.step[sizeof(reply.step) - 1] = 0;
 	if (reply.errnum)
 		return err_sys(reply.errnum, "start the zygote: %s", reply.step);

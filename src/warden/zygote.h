@@ -1,5 +1,5 @@
-// The process that boxes are cloned from: small, with few fds, in a mount namespace that holds next
-// to nothing. Cloning the warden itself would copy its memory, its fd table and its mounts.
+// The process that boxes are cloned from: small, with few fds and few mounts. Cloning the warden
+// itself would copy its memory, its fd table and its mounts.
 #pragma once
 
 #include <stdbool.h>
@@ -10,25 +10,24 @@
 
 struct zygote;
 
-// Forks it and waits until it is ready. Call it before the warden confines itself: what the zygote
-// has, every box inherits.
+// Forks it and waits until it is ready. Call before the warden confines itself: every box inherits
+// from the zygote.
 fallible zygote_start(bool joins_by_clone, struct zygote **out);
 void zygote_stop(struct zygote *zygote);    // kills it and reaps it
 int zygote_fd(const struct zygote *zygote); // readable: zygote_take() has something
-// A child ended: true when it was the zygote.
+// A child ended: true if it was the zygote.
 bool zygote_reaped(struct zygote *zygote, int pid);
 
-// Orders one clone. The fds stay the caller's. UNAVAILABLE when its queue is full.
+// Requests one clone. The fds stay the caller's. UNAVAILABLE if its queue is full.
 fallible zygote_send(struct zygote *zygote, const struct builder_plan *plan,
 		     const struct builder_fds *fds);
 
-// An answer, in the order of the sending. Or the word of a pid 1, whenever it has come so far.
+// An answer, in the order of the requests; or the message of a pid 1, whenever it comes.
 struct zygote_answer {
-	int errnum; // 0: all is well
+	int errnum; // 0: success
 	int pid;
-	int pidfd; // the caller's; -1 on failure
-	int net;   // its network namespace, the caller's; -1: the plan does
-		   // not want it shown, or there was none
+	int pidfd; // owned by the caller; -1 on failure
+	int net; // its network namespace, owned by the caller; -1: not wanted by the plan, or none
 	struct rootfs_mounts_witness witness; // WITNESS, and its mounts, the caller's; -1: none
 	int mounts;
 };

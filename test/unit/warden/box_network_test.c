@@ -1,5 +1,5 @@
-// The way out of a box, asked of a real warden as a daemon would and tried from inside of the box's
-// network namespace; once with each way of steering.
+// The network of a box, ordered from a real warden as a daemon would and tried from inside of the
+// box's network namespace; once with sk_lookup, once with nft.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sched.h>
@@ -118,7 +118,7 @@ static bool open_net(const char *box, uint32_t pid, int *fds)
 	return false;
 }
 
-// Kills the warden; the next one recalls the boxes.
+// Kills the warden; the next one recovers the boxes.
 static bool next_warden(void)
 {
 	int status;
@@ -229,7 +229,7 @@ TEST(begin, "a warden that steers by sk_lookup starts, and says so")
 		begin_with("sk_lookup");
 }
 
-TEST(built, "a box is built with its way out, which is closed, opened and ends with its listener")
+TEST(built, "a box is built with its network, which is closed, opened and ends with its listener")
 {
 	if (!skipped())
 		build_and_close();
@@ -241,13 +241,13 @@ TEST(live, "N-12 a box that was offline gets a network while it runs")
 		off_then_on();
 }
 
-TEST(adopt, "the next daemon, and the next warden, open the way anew")
+TEST(adopt, "the next daemon, and the next warden, open the network again")
 {
 	if (!skipped())
 		adopted();
 }
 
-TEST(forged, "neither the host's own network nor what is no socket is taken for a box's")
+TEST(forged, "the host's own network and descriptors that are no socket are refused")
 {
 	struct order order = build_order();
 	int fds[ORDER_FDS_MAX], again[ORDER_FDS_MAX];
@@ -297,7 +297,7 @@ TEST(change, "a warden that steers by nft starts, and says so")
 	begin_with("nft");
 }
 
-TEST(built_nft, "by nft: a box is built with its way out")
+TEST(built_nft, "by nft: a box is built with its network")
 {
 	if (!skipped())
 		build_and_close();
@@ -309,7 +309,7 @@ TEST(live_nft, "by nft: a box that was offline gets a network while it runs")
 		off_then_on();
 }
 
-TEST(adopt_nft, "by nft: the next daemon, and the next warden, open the way anew")
+TEST(adopt_nft, "by nft: the next daemon, and the next warden, open the network again")
 {
 	if (!skipped())
 		adopted();

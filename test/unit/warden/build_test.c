@@ -1,4 +1,4 @@
-// Building and burying boxes, through the warden's own door.
+// Building and destroying boxes, through the warden's socket.
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -55,7 +55,7 @@ TEST(hello, "HELLO tells what this host can do")
 	printf("# cgroup %s, %u boxes\n", answer.host.cgroup, answer.host.boxes_max);
 }
 
-TEST(one, "a box is built, greets, and is buried without a trace")
+TEST(one, "a box is built, greets, and is destroyed without a trace")
 {
 	struct order order = build_order();
 	struct inventory before;
@@ -86,7 +86,7 @@ TEST(one, "a box is built, greets, and is buried without a trace")
 	CHECK(same(before));
 }
 
-TEST(twice, "an id is one box: a second of it is refused, burying it twice is no error")
+TEST(twice, "an id is one box: a second BUILD is refused, a second DESTROY is no error")
 {
 	struct order order = build_order();
 	int fds[ORDER_FDS_MAX];
@@ -118,7 +118,7 @@ TEST(unknown, "an unknown template is refused, and nothing stays")
 	CHECK(same(before));
 }
 
-// A process in the leaf that `joins` open: a directory on v2, `tasks` files on v1.
+// A process in the exec cgroup that `joins` open: a directory on v2, `tasks` files on v1.
 static pid_t sleeper(const int *joins, uint32_t count)
 {
 	pid_t pid = fork();
@@ -133,7 +133,7 @@ static pid_t sleeper(const int *joins, uint32_t count)
 		pause();
 }
 
-TEST(exec_cgroups, "leaves are numbered, metered, killed, and made anew under their number")
+TEST(exec_cgroups, "exec cgroups are numbered, metered, killed, and made again under their number")
 {
 	struct order order = build_order(), more = {.kind = ORDER_CGROUP},
 		     end = {.kind = ORDER_KILL};
@@ -195,7 +195,7 @@ TEST(marked, "a leaf with a mark shows it, is opened while something lives in it
 	more.exec_cgroup = 1;
 	CHECK(ask(&more, &answer, fds) && answer.kind == ANSWER_DONE && answer.marked);
 	drop_fds(fds);
-	// It dies as any other; empty, it goes when it is asked for, and its number is free.
+	// It is killed like any other. When empty it is removed on request, and its number is free.
 	end.exec_cgroup = 1;
 	CHECK(ask(&end, &answer, fds) && answer.kind == ANSWER_DONE);
 	CHECK(waitpid(pid, &status, 0) == pid && WIFSIGNALED(status));
@@ -207,7 +207,7 @@ TEST(marked, "a leaf with a mark shows it, is opened while something lives in it
 	plain.exec_cgroup = 1;
 	CHECK(ask(&plain, &answer, fds) && answer.kind == ANSWER_DONE && !answer.marked);
 	drop_fds(fds);
-	// A box is buried with one in it.
+	// A box is destroyed with one in it.
 	more.again = false;
 	CHECK(ask(&more, &answer, fds) && answer.kind == ANSWER_DONE && answer.exec_cgroup == 2);
 	drop_fds(fds);
@@ -230,7 +230,7 @@ static bool set_freezer(const char *box, const char *file, const char *text)
 	return fd_put(AT_FDCWD, path, text) == 0;
 }
 
-TEST(frozen, "a kill that does not succeed is refused, and a frozen box can be buried (v1)")
+TEST(frozen, "a kill that does not succeed is refused, and a frozen box can be destroyed (v1)")
 {
 	struct order order = build_order(), more = {.kind = ORDER_CGROUP},
 		     end = {.kind = ORDER_KILL};
@@ -255,13 +255,13 @@ TEST(frozen, "a kill that does not succeed is refused, and a frozen box can be b
 	usleep(20000);
 	drop_fds(fds);
 	end.exec_cgroup = answer.exec_cgroup;
-	// Thawing the leaf does not thaw its parent: what is killed in it does not end.
+	// Thawing the exec cgroup does not thaw its parent: a killed process in it does not exit.
 	CHECK(set_freezer(order.box, "freezer.state", "FROZEN"));
 	CHECK(ask(&end, &answer, fds) && answer.kind == ANSWER_REFUSED);
 	CHECK(answer.error == ERR_UNAVAILABLE);
 	CHECK(set_freezer(order.box, "freezer.state", "THAWED"));
 	CHECK(waitpid(pid, &status, 0) == pid);
-	// A leaf that a kill has left frozen, with pid 1 in it.
+	// An exec cgroup that a kill has left frozen, with pid 1 in it.
 	CHECK(count_processes("cgroup", order.box, &pid) >= 1);
 	snprintf(number, sizeof(number), "%d", pid);
 	CHECK(set_freezer(order.box, "x-0/tasks", number));
@@ -271,7 +271,7 @@ TEST(frozen, "a kill that does not succeed is refused, and a frozen box can be b
 	drop_fds(inside);
 }
 
-TEST(killed, "when a builder or pid 1 is killed its socket closes, and the burial is whole")
+TEST(killed, "when a builder or pid 1 is killed its socket closes, and the teardown is complete")
 {
 	struct inventory before;
 
@@ -287,7 +287,7 @@ TEST(killed, "when a builder or pid 1 is killed its socket closes, and the buria
 
 		CHECK(ask(&order, &answer, fds) && answer.kind == ANSWER_DONE);
 		usleep((useconds_t)(i * 150)); // at another step each time
-		// On v1 it joins by its own first step.
+		// On v1 the builder joins by itself, in its first step.
 		for (int tries = 0; tries < 1000 && pid < 0; tries++)
 			count_processes("cgroup", order.box, &pid);
 		CHECK(kill(pid, SIGKILL) == 0);
@@ -337,7 +337,7 @@ TEST(many, "fifty boxes at once, all greet, all go")
 	gone = clock_us();
 	for (int i = 0; i < MANY; i++)
 		fd_drop(&controls[i]);
-	printf("# %d built in %.1f ms, buried in %.1f ms\n", MANY, (double)(built - begun) / 1e3,
+	printf("# %d built in %.1f ms, destroyed in %.1f ms\n", MANY, (double)(built - begun) / 1e3,
 	       (double)(gone - built) / 1e3);
 	CHECK(same(before));
 }
@@ -381,11 +381,11 @@ TEST(speed, "a lone box is made and gone in milliseconds")
 	}
 	tell("answered", answered);
 	tell("greeted", ready);
-	tell("buried", gone);
+	tell("destroyed", gone);
 	CHECK(ready[LONE / 2] < 100000 && gone[LONE / 2] < 100000);
 }
 
-TEST(second, "a second daemon is turned away while the first is there")
+TEST(second, "a second daemon is refused while the first is connected")
 {
 	char byte;
 	int other;
@@ -399,7 +399,7 @@ TEST(second, "a second daemon is turned away while the first is there")
 	close(other);
 }
 
-TEST(import_gone, "when the daemon goes its import goes, though somebody still holds the pipe")
+TEST(import_gone, "an import ends with its daemon, though another process still holds the pipe")
 {
 	struct order hello = {.kind = ORDER_HELLO, .version = ORDER_VERSION};
 	struct order import = {.kind = ORDER_IMPORT, .name = "half"};

@@ -183,7 +183,7 @@ TEST(ids_dir, "directory: a box's root owns its disk, which stores ids unshifted
 	check_driver("directory", 100);
 }
 
-// Fills the box to its limit and finds its way back, as a tenant would.
+// Fills the box to its limit and frees space again, as a tenant would.
 static void check_full(struct disk *disk, bool overlay, uint64_t inodes)
 {
 	struct limits limits = {.disk = 64 * MIB, .inodes = inodes};
@@ -206,7 +206,7 @@ static void check_full(struct disk *disk, bool overlay, uint64_t inodes)
 		 "dd if=/dev/zero of=again bs=1M count=50 2>/dev/null && rm again",
 		 dir);
 	CHECK(in_box(command) == 0);
-	// Again, to the brim by small files, and with links and names.
+	// Again, to the limit by small files, and with links and names.
 	snprintf(command, sizeof(command),
 		 "cd %s && mkdir s && i=0; while echo 0123456789 > s/f$i; do i=$((i+1)); "
 		 "test $i -lt 3000 || break; done 2>/dev/null; "
@@ -305,7 +305,7 @@ TEST(ahead, "the pool starts small, grows ahead of fast writers, and gives back 
 	done_with(disk, "ahead");
 }
 
-TEST(stands, "where boxes are made one stands ready, with its quota, and the next life sweeps it")
+TEST(stands, "one subvolume is kept ready, with its quota, and the next warden removes it")
 {
 	auto_fd data = data_dir("stands");
 	struct limits limits = {.disk = 64 * MIB};
@@ -391,7 +391,7 @@ TEST(inodes, "a limit on inodes is exact, and selects the image")
 	done_with(disk, "inodes");
 }
 
-TEST(no_limit, "a directory takes no limit that it cannot keep")
+TEST(no_limit, "the directory driver refuses limits that it cannot enforce")
 {
 	auto_fd data = data_dir("nolimit");
 	struct limits limits = {.disk = MIB};
@@ -407,7 +407,7 @@ TEST(no_limit, "a directory takes no limit that it cannot keep")
 	CHECK_ERR(disk_open(data, "floppy", NULL, &disk), INVALID);
 }
 
-TEST(watermark, "a host whose disk is all but full gets no new box")
+TEST(watermark, "a host whose disk is nearly full gets no new box")
 {
 	struct limits limits = {0};
 	struct disk *disk = NULL;
@@ -479,14 +479,14 @@ static int at_death(const char *word, const char *name)
 			err = err_sys(errno, "leave something behind");
 		set_ids_files(0);
 	}
-	// As a life leaves it that was making one.
+	// As a warden leaves it that was making one.
 	mkdirat(data, "boxes/.making", 0755);
 	if (err)
 		printf("# %s\n", err_trail(err));
 	return err != NULL; // and nothing is closed
 }
 
-// Not put down in order, as after a power cut: the superblock says so.
+// Not unmounted cleanly, as after a power cut: the superblock says so.
 static void soil(int data, const char *box)
 {
 	char path[96];
@@ -532,9 +532,9 @@ static void check_death(const char *word)
 		auto_fd tree = -1;
 
 		snprintf(box, sizeof(box), "box-%048d", i);
-		for (int tries = 0; tries < 100 && !disk_rests(disk, box); tries++)
+		for (int tries = 0; tries < 100 && !disk_is_unmounted(disk, box); tries++)
 			pause_ms(10);
-		CHECK(disk_rests(disk, box));
+		CHECK(disk_is_unmounted(disk, box));
 		if (i == 1)
 			soil(data, box);
 		CHECK_OK(disk_repair(disk, box, &pid));
@@ -548,7 +548,7 @@ static void check_death(const char *word)
 		CHECK_OK(disk_again(disk, box, &limits, userns, &tree));
 		CHECK(fstatat(tree, "r/u/kept", &st, 0) == 0 && st.st_uid == BASE);
 		if (!strcmp(word, "ext4-image") && i == 2) {
-			CHECK(!disk_rests(disk, box));
+			CHECK(!disk_is_unmounted(disk, box));
 			CHECK_ERR(disk_again(disk, box, &limits, userns, &tree), UNAVAILABLE);
 		}
 		// As a power cut leaves a disk that was being made.
@@ -556,7 +556,7 @@ static void check_death(const char *word)
 		CHECK(i != 0 || unlinkat(tree, "usr/w", AT_REMOVEDIR) == 0);
 		set_ids_files(0);
 		close(take_fd(&tree));
-		for (int tries = 0; tries < 100 && !disk_rests(disk, box); tries++)
+		for (int tries = 0; tries < 100 && !disk_is_unmounted(disk, box); tries++)
 			pause_ms(10);
 		if (i == 2)
 			cut_short(data, box);
@@ -569,7 +569,7 @@ static void check_death(const char *word)
 	done_with(disk, name);
 }
 
-TEST(death, "END-7 disks outlive a life that ended without a word; what else it left is buried")
+TEST(death, "END-7 disks outlive a warden that was killed; its other leftovers are removed")
 {
 	CHECK(ready());
 	check_death("btrfs");
@@ -577,7 +577,7 @@ TEST(death, "END-7 disks outlive a life that ended without a word; what else it 
 	check_death("directory");
 }
 
-TEST(lost, "a pool that cannot be mounted is not made anew, and nothing stands in for it")
+TEST(lost, "a pool that cannot be mounted is not made again, and no other driver replaces it")
 {
 	auto_fd data = data_dir("lost");
 	struct disk *disk = NULL;

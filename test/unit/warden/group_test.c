@@ -1,4 +1,4 @@
-// Shares of a disk: which schedulers heed weights, and what is written for a box.
+// I/O weights: which schedulers support them, and the values that are written for a box.
 #include "warden/group.h"
 
 #include <string.h>
@@ -37,7 +37,7 @@ static struct groups groups_of(int version)
 	};
 }
 
-TEST(schedulers, "weights are heeded by bfq, and where the cost model of the disk is on")
+TEST(schedulers, "weights are supported by bfq, and where io.cost is on for the disk")
 {
 	dev_t disk = makedev(8, 16);
 
@@ -82,7 +82,7 @@ TEST(v1, "nothing is written to cgroup v1")
 	CHECK(file_says(scratch, BOX "/io.weight", ""));
 }
 
-TEST(handed_down, "the io controller is handed down when the cost model is on, and not otherwise")
+TEST(handed_down, "the io controller is enabled when io.cost is on, and not otherwise")
 {
 	struct groups groups = groups_of(2);
 	dev_t disk = makedev(4095, 1); // no disk of this host

@@ -1,4 +1,4 @@
-// How many network namespaces stand ready: as many as the last rush missed, and no more for long.
+// The stock of network namespaces: it grows by those that a burst missed, and shrinks again.
 #include "warden/nets.h"
 
 #include <fcntl.h>
@@ -36,7 +36,7 @@ static int take(bool must)
 	return got;
 }
 
-TEST(begin, "a few stand ready, and not more")
+TEST(begin, "a few are ready, and not more")
 {
 	if (skipped())
 		return;
@@ -49,7 +49,7 @@ TEST(begin, "a few stand ready, and not more")
 	CHECK(nets_refill(&nets, proc) == 0 && nets.count == NETS_LEAST);
 }
 
-TEST(rush, "each that a rush misses is there for the next one")
+TEST(rush, "each namespace that a burst misses is ready for the next burst")
 {
 	int got = 0;
 
@@ -66,7 +66,7 @@ TEST(rush, "each that a rush misses is there for the next one")
 	CHECK(got == RUSH);
 }
 
-TEST(must, "one that must be is made at once")
+TEST(must, "a namespace that is required is made at once")
 {
 	if (skipped())
 		return;
@@ -74,7 +74,7 @@ TEST(must, "one that must be is made at once")
 	CHECK(nets.count == 0 && take(false) == 0);
 }
 
-TEST(most, "no rush makes it more than it may be")
+TEST(most, "no burst makes the stock larger than its maximum")
 {
 	if (skipped())
 		return;
@@ -84,7 +84,7 @@ TEST(most, "no rush makes it more than it may be")
 	CHECK(nets.count == NETS_MOST);
 }
 
-TEST(calm, "when one after another would do, they become few again")
+TEST(calm, "the stock shrinks when boxes come one after another")
 {
 	if (skipped())
 		return;
@@ -100,7 +100,7 @@ TEST(calm, "when one after another would do, they become few again")
 	fd_drop(&proc);
 }
 
-TEST(homeless, "who may not come back makes none")
+TEST(homeless, "without an fd of its own namespace the zygote makes none")
 {
 	struct nets none;
 

@@ -1,4 +1,4 @@
-// What the warden lays ahead: the ground of a box that was only named.
+// The prebuilt box: the base of a box that was only named.
 #include <dirent.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -17,7 +17,7 @@ static bool greet_warden(void)
 	return greet_as(next, &answer);
 }
 
-// The process that stands in a box's group; 0: none does.
+// The process in a box's cgroup; 0: there is none.
 static pid_t first_of(const char *box)
 {
 	pid_t pid = 0;
@@ -79,11 +79,11 @@ TEST(begin, "a warden starts, and a daemon names its next box")
 {
 	if (skipped())
 		return;
-	CHECK(house_begin("berth"));
+	CHECK(house_begin("prebuilt"));
 	CHECK(greet_warden());
 }
 
-TEST(stands, "its berth stands, is counted, and is no cell of anybody's")
+TEST(stands, "the prebuilt box exists, is counted, and is in no list")
 {
 	struct order box_list = {.kind = ORDER_BOXES}, exec_cgroup = {.kind = ORDER_CGROUP};
 	int fds[ORDER_FDS_MAX];
@@ -98,7 +98,7 @@ TEST(stands, "its berth stands, is counted, and is no cell of anybody's")
 	CHECK_STR(answer.reason, "no_box");
 }
 
-TEST(taken, "a build takes it: the same process, now a box; and the next berth is laid")
+TEST(taken, "a build takes it: the same process, now a box; and the next one is prebuilt")
 {
 	struct order order;
 	struct inventory before;
@@ -138,7 +138,7 @@ static uint64_t watch_state_of(const char *box)
 	return fd_get(AT_FDCWD, path, text, sizeof(text)) > 0 ? strtoull(text, NULL, 10) : 0;
 }
 
-TEST(limits, "the limits are those of the order, be they higher or lower than the last one's")
+TEST(limits, "the limits are those of the order, higher or lower than the last box's")
 {
 	static const uint64_t memory[] = {64, 1024, 512, 2048, 2048, 96};
 	struct order order;
@@ -176,7 +176,7 @@ TEST(refused, "a build that fails on it undoes it all")
 	CHECK(same(before));
 }
 
-// The goods of the next build come ahead of it. Nothing is answered, which the next answer shows.
+// Sends the rootfs mounts of the next build ahead. There is no answer, which the next answer shows.
 static bool foretell(struct order *order)
 {
 	bool sent;
@@ -189,7 +189,7 @@ static bool foretell(struct order *order)
 	return sent;
 }
 
-// pid 1 has its goods, and goes on with them.
+// pid 1 has its rootfs mounts, and continues.
 static bool is_is_set_up(const char *box, pid_t pid)
 {
 	for (int i = 0; i < 1000; i++) {
@@ -205,8 +205,7 @@ static bool is_is_set_up(const char *box, pid_t pid)
 	return false;
 }
 
-TEST(foretold,
-     "goods that come ahead are brought, it stays a berth, and the build takes it as it is")
+TEST(foretold, "rootfs mounts sent ahead are mounted, the box stays hidden, and the build takes it")
 {
 	struct order box_list = {.kind = ORDER_BOXES}, order, other;
 	struct inventory before;
@@ -219,7 +218,8 @@ TEST(foretold,
 	before = settled();
 	CHECK(foretell(&order));
 	CHECK(is_is_set_up(order.box, pid));
-	// Another is built meanwhile, and names yet another: that clears away a berth that is bare.
+	// Another box is built meanwhile, and names yet another: that destroys a prebuilt box
+	// without mounts.
 	other = build_order();
 	memcpy(other.next, next, sizeof(next));
 	CHECK(ask(&other, &answer, fds) && answer.kind == ANSWER_DONE && greets(fds[0]));
@@ -236,7 +236,7 @@ TEST(foretold,
 	CHECK(same(before));
 }
 
-TEST(unasked, "one that was foretold and is buried instead leaves nothing")
+TEST(unasked, "a box set up ahead and destroyed without an order leaves nothing")
 {
 	struct inventory before;
 	struct order order, destroy = {0};
@@ -258,7 +258,8 @@ TEST(unasked, "one that was foretold and is buried instead leaves nothing")
 	CHECK(same(before));
 }
 
-TEST(otherwise, "a build that is not what was foretold is refused, and built when that is gone")
+TEST(otherwise,
+     "a build that differs from the set-up is refused, and built when the prebuilt box is gone")
 {
 	struct inventory before;
 	struct order order;
@@ -283,7 +284,7 @@ TEST(otherwise, "a build that is not what was foretold is refused, and built whe
 	CHECK(same(before));
 }
 
-TEST(absent, "what is wrong with foretold goods is said to the build, and nothing stays of them")
+TEST(absent, "an error in rootfs mounts sent ahead is reported to the build, and nothing is left")
 {
 	struct inventory before;
 	struct order order = build_order();
@@ -359,8 +360,7 @@ static bool import_small(const char *name)
 	return take_answer(&answer, fds) && answer.kind == ANSWER_DONE;
 }
 
-TEST(forgotten,
-     "the template of one that was foretold may be forgotten; its files stay for the box")
+TEST(forgotten, "the template of a box set up ahead may be removed; its files stay for the box")
 {
 	struct order order = build_order(), forget = {.kind = ORDER_FORGET, .name = "small"};
 	int fds[ORDER_FDS_MAX];
@@ -390,7 +390,7 @@ TEST(forgotten,
 	CHECK(await_prebuilt(next) > 0);
 }
 
-TEST(nowhere, "goods for a box that no berth stands for are nobody's")
+TEST(nowhere, "rootfs mounts for a box that is not prebuilt are ignored")
 {
 	struct order order = build_order();
 
@@ -404,7 +404,7 @@ TEST(nowhere, "goods for a box that no berth stands for are nobody's")
 	CHECK(!first_of(order.box));
 }
 
-TEST(deserted, "one that was foretold by a daemon that is gone is cleared away for the next")
+TEST(deserted, "a box set up by a daemon that is gone is destroyed for the next daemon")
 {
 	struct inventory before;
 	struct order order;
@@ -422,7 +422,7 @@ TEST(deserted, "one that was foretold by a daemon that is gone is cleared away f
 	CHECK(same(before));
 }
 
-TEST(other, "a build of another id leaves it, and then it is cleared away for the new name")
+TEST(other, "a build of another id leaves it, and then it is destroyed for the new name")
 {
 	struct order order = build_order();
 	char old[ID_BOX_LEN + 1];
@@ -442,7 +442,7 @@ TEST(other, "a build of another id leaves it, and then it is cleared away for th
 	CHECK(prebuilt() == 1);
 }
 
-TEST(killed, "one that is killed is cleared away, and not laid again before a build")
+TEST(killed, "a killed prebuilt box is removed, and not built again before an order")
 {
 	struct order order;
 	int fds[ORDER_FDS_MAX];
@@ -455,7 +455,7 @@ TEST(killed, "one that is killed is cleared away, and not laid again before a bu
 	for (int i = 0; i < 1000 && prebuilt() != 0; i++)
 		usleep(5000);
 	CHECK(prebuilt() == 0);
-	usleep(100000); // five times as long as it takes to lay one
+	usleep(100000); // five times as long as a prebuild takes
 	CHECK(prebuilt() == 0);
 	CHECK(build_next(&order, fds) && answer.kind == ANSWER_DONE && greets(fds[0]));
 	drop_fds(fds);
@@ -476,7 +476,7 @@ TEST(renamed, "the next daemon has names of its own")
 	CHECK(prebuilt() == 1);
 }
 
-TEST(rush, "many at once, the first on it, are all built; then there is one again")
+TEST(rush, "a burst of builds, the first on the prebuilt box, succeeds; then there is one again")
 {
 	static struct order orders[20];
 	struct inventory before;
@@ -507,7 +507,7 @@ static bool shoot_warden(void)
 	return waitpid(warden_pid, NULL, 0) == warden_pid;
 }
 
-TEST(shot, "a warden that is shot leaves one that ends, and its next life buries it")
+TEST(shot, "a killed warden leaves a prebuilt box that ends, and the next warden removes it")
 {
 	char old[ID_BOX_LEN + 1];
 
@@ -522,7 +522,7 @@ TEST(shot, "a warden that is shot leaves one that ends, and its next life buries
 	CHECK(prebuilt() == 1);
 }
 
-TEST(orphan, "one that was foretold waits for a daemon then, and the next life buries it as well")
+TEST(orphan, "a box set up ahead waits for a daemon then, and the next warden removes it as well")
 {
 	struct order order;
 	pid_t pid;
@@ -540,8 +540,8 @@ TEST(orphan, "one that was foretold waits for a daemon then, and the next life b
 	CHECK(prebuilt() == 1 && answer.inventory.disks == 0);
 }
 
-TEST(zygote,
-     "the end of the zygote is noticed though a berth stands: the warden asks for another start")
+TEST(zygote, "the end of the zygote is noticed though a prebuilt box exists: the warden asks for "
+	     "another start")
 {
 	pid_t zygote = 0;
 	int status = -1;
@@ -566,7 +566,7 @@ TEST(zygote,
 	CHECK(greet_warden());
 }
 
-TEST(end, "SIGTERM ends the warden with 0, and its berth with it")
+TEST(end, "SIGTERM ends the warden with 0, and its prebuilt box with it")
 {
 	int status = -1;
 

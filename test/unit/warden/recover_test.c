@@ -1,4 +1,4 @@
-// What outlives daemons and wardens, asked and shown through the warden's own door.
+// Boxes outlive daemons and wardens: shown through the warden's socket.
 #include <sys/prctl.h>
 
 #include "tap.h"
@@ -16,7 +16,7 @@ TEST(begin, "a warden starts on an empty data directory")
 	CHECK(sock >= 0);
 }
 
-// A page of cells behind `after`, in the last answer.
+// A page of boxes after `after`, in the last answer.
 static bool boxes_after(const char *after)
 {
 	struct order order = {.kind = ORDER_BOXES};
@@ -26,7 +26,7 @@ static bool boxes_after(const char *after)
 	return ask(&order, &answer, fds) && answer.kind == ANSWER_DONE;
 }
 
-// The state of one box; ORDER_BOX_STATE_COUNT: there is no cell of it.
+// The state of one box; ORDER_BOX_STATE_COUNT: there is no such box.
 static enum order_box_state state_of(const char *box, uint32_t *pid)
 {
 	char after[ID_BOX_LEN + 1] = "";
@@ -77,13 +77,13 @@ static bool inventory_is_even(void)
 	return answer.inventory.odd_count == 0;
 }
 
-// Connects and greets, as a daemon that has only begun.
+// Connects and sends HELLO, as a daemon that has just started.
 static bool greet_warden(void)
 {
 	struct order hello = {.kind = ORDER_HELLO, .version = ORDER_VERSION};
 	int fds[ORDER_FDS_MAX];
 
-	// A child that a dead warden had just cloned may hold its door open for a moment.
+	// A child that a dead warden had just cloned may hold its socket open for a moment.
 	for (int tries = 0; tries < 3; tries++) {
 		fd_drop(&sock);
 		sock = dial();
@@ -101,7 +101,7 @@ static bool is_alive(pid_t pid)
 	return kill(pid, 0) == 0;
 }
 
-TEST(greeted, "it is greeted")
+TEST(greeted, "the warden answers HELLO")
 {
 	if (!skipped())
 		CHECK(greet_warden());
@@ -216,7 +216,7 @@ static void kill_warden(void)
 	CHECK(waitpid(warden_pid, &status, 0) == warden_pid);
 }
 
-// A note that another hand has changed: the line that begins with `key` has another value.
+// Edits a state file: the line that begins with `key` gets another value.
 static bool forge_state(const char *box, const char *key, const char *value)
 {
 	char path[160], text[1024], forged[1024], *at, *rest;
@@ -230,7 +230,7 @@ static bool forge_state(const char *box, const char *key, const char *value)
 	return truncate(path, 0) == 0 && fd_put(AT_FDCWD, path, forged) == 0;
 }
 
-TEST(reborn, "END-4 after kill -9 the next warden has the same cells, and buries what is no box's")
+TEST(reborn, "END-4 after kill -9 the next warden has the same boxes, and destroys leftovers")
 {
 	enum { FIRST, FORGED, HALF, LOST, UNREAD, NONE, FROZEN, KEPT, BOXES };
 	static struct order orders[BOXES];
@@ -279,7 +279,7 @@ TEST(reborn, "END-4 after kill -9 the next warden has the same cells, and buries
 		      (alive[i] == FROZEN ? ORDER_BOX_FROZEN : ORDER_BOX_ALIVE));
 		CHECK(pid == pids[alive[i]] && is_alive((pid_t)pid));
 	}
-	// Mismatched or half known: no process of theirs is left; the disk of one that had been
+	// Mismatched or incomplete: no process is left; the disk of a box that had been
 	// told of stays.
 	CHECK(!is_alive((pid_t)pids[FORGED]) && !is_alive((pid_t)pids[HALF]));
 	CHECK(state_of(orders[FORGED].box, NULL) == ORDER_BOX_KEPT);
@@ -301,7 +301,7 @@ TEST(reborn, "END-4 after kill -9 the next warden has the same cells, and buries
 	drop_fds(fds);
 	CHECK(!simple(ORDER_ADOPT, orders[KEPT].box));
 	CHECK(simple(ORDER_THAW, orders[FROZEN].box));
-	// Boxes that are not its children are stopped, built again and buried all the same.
+	// Boxes that are not its children are stopped, built again and destroyed all the same.
 	CHECK(simple(ORDER_STOP, orders[FIRST].box));
 	CHECK(!is_alive((pid_t)pids[FIRST]));
 	orders[FIRST].again = true;
@@ -319,7 +319,7 @@ TEST(reborn, "END-4 after kill -9 the next warden has the same cells, and buries
 	CHECK(same(before));
 }
 
-TEST(renumbered, "a leaf that was made anew under its number is no killed one to the next warden")
+TEST(renumbered, "an exec cgroup that was made again under its number does not count as killed")
 {
 	struct order build = build_order(), more = {.kind = ORDER_CGROUP},
 		     end = {.kind = ORDER_KILL};
@@ -376,7 +376,7 @@ TEST(again_and_again, "END-7 boxes live through ten wardens, also when those are
 	CHECK(inventory_is_even() && answer.inventory.groups == 0);
 }
 
-TEST(too_new, "a note of a newer cove is not touched: the warden refuses to begin")
+TEST(too_new, "a state file of a newer cove is not touched: the warden refuses to start")
 {
 	struct order order = build_order();
 	int fds[ORDER_FDS_MAX], status = 0;
@@ -401,7 +401,7 @@ TEST(too_new, "a note of a newer cove is not touched: the warden refuses to begi
 	CHECK(destroy(order.box));
 }
 
-TEST(end, "SIGINT ends every box, keeps the disks that last, leaves no group, and ends with 0")
+TEST(end, "SIGINT ends every box, keeps the disks that last, leaves no cgroup, and exits with 0")
 {
 	struct order order = build_order(), lasting = build_order();
 	int fds[ORDER_FDS_MAX], status = -1;

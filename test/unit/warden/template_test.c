@@ -150,7 +150,7 @@ TEST(packed, "gzip, xz, bzip2 and zstd are unpacked")
 	}
 }
 
-TEST(no_archive, "what is no archive, or cut off, is refused and leaves nothing")
+TEST(no_archive, "a file that is no archive, or truncated, is refused and leaves nothing")
 {
 	static const char *const bad[] = {"empty", "noise", "nothing.tar", "cut.tar", "cut.tar.gz"};
 
@@ -159,7 +159,7 @@ TEST(no_archive, "what is no archive, or cut off, is refused and leaves nothing"
 		CHECK(refused(bad[i], ERR_INVALID, "bad_archive"));
 }
 
-TEST(ways_out, "no name and no link in an archive leads out (F-11)")
+TEST(ways_out, "no name and no link in an archive leads outside (F-11)")
 {
 	static const char *const bad[] = {"dotdot.tar",	 "dotdot2.tar",	     "hard-out.tar",
 					  "hard-up.tar", "through-file.tar", "deep.tar",
@@ -190,7 +190,7 @@ TEST(bombs, "a bomb is stopped by its ratio, and claims decide nothing (F-13)")
 	CHECK(refused("claims.tar", ERR_INVALID, "bad_archive"));
 }
 
-TEST(images, "an image's layers are applied in order, and whiteouts obeyed")
+TEST(images, "an image's layers are applied in order, with their whiteouts")
 {
 	static const char *const good[] = {"image.tar", "image-plain.tar", "image-platform.tar",
 					   "saved.tar"};
@@ -209,7 +209,7 @@ TEST(images, "an image's layers are applied in order, and whiteouts obeyed")
 	}
 }
 
-TEST(bad_images, "images that are not what they say are refused with the reason (G-03)")
+TEST(bad_images, "images that contradict their index are refused with the reason (G-03)")
 {
 	static const struct {
 		const char *archive, *reason;
@@ -339,7 +339,7 @@ TEST(list, "the list is sorted and paged")
 	CHECK_STR(page.templates[1].name, "links");
 }
 
-TEST(forget, "a forgotten template is out of sight, and removed when no older box lives")
+TEST(forget, "a removed template is hidden, and deleted when no older box lives")
 {
 	int root = -1, usr = -1;
 
