@@ -1,16 +1,11 @@
-// The keeper of a conversation is a task that turns: it takes the first thing that is to be done,
-// in an order that puts evidence before judgement, and sleeps when there is nothing.
+// The actor of an agent session: the one task that changes its lease, runs and record. Each turn
+// does the first due item, in an order that puts evidence before decisions: the result of a stop
+// attempt; client commands; messages of the runner, then the end of its connection; supervision
+// (pings, silence, grace); the lease's deadline; the steps of a deletion; queued runs. With nothing
+// due it waits for `wake`.
 //
-//	1. the result of a stop attempt
-//	2. what somebody asks for
-//	3. what the runner said; then that it closed
-//	4. supervision: pings, silence, grace
-//	5. the lease's own deadline
-//	6. the steps of a deletion
-//	7. queued work
-//
-// Each is the same three movements: hear (a pure function), commit, act. When the store does not
-// take a commit, nothing has changed, and the turn is tried again.
+// Each item is a transition: event (a pure function), commit, action. If the store refuses the
+// commit nothing has changed, and the turn is retried.
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -33,7 +28,7 @@ static struct loop *loop_of(const struct agent_session *agent)
 	return agent->agents->loop;
 }
 
-// ------------------------------------------------------------------------ what is to be done
+// ------------------------------------------------------------------------------ due items
 
 static fallible actor_take_result(struct agent_session *agent, bool *out_did)
 {
@@ -47,7 +42,7 @@ static fallible actor_take_result(struct agent_session *agent, bool *out_did)
 	if (!agent->stopped.there)
 		return OK;
 	*out_did = true;
-	TRY(keeper_hear(agent, &hearing));
+	TRY(transition_hear(agent, &hearing));
 	agent->stopped.there = false;
 	return OK;
 }
@@ -59,16 +54,17 @@ static fallible pass_time(struct agent_session *agent, bool *out_did)
 	if (!due || agents_now(agent->agents) < due)
 		return OK;
 	*out_did = true;
-	return keeper_tell(agent, LEASE_TIME, NULL);
+	return transition_tell(agent, LEASE_TIME, NULL);
 }
 
-// A user's new run makes a quarantined lease be looked at once more; then it is refused.
+// A user's new run has a quarantined lease checked once more; if it stays quarantined the run
+// fails.
 static fallible actor_force(struct agent_session *agent)
 {
 	struct run *run;
 
 	agent->force = false;
-	TRY(keeper_tell(agent, LEASE_FORCE, NULL));
+	TRY(transition_tell(agent, LEASE_FORCE, NULL));
 	if (agent->lease.state != LEASE_QUARANTINED)
 		return OK;
 	while ((run = agent_first(agent))) {
@@ -83,7 +79,7 @@ static fallible actor_force(struct agent_session *agent)
 			runs_undo(run, &before);
 			return err;
 		}
-		keeper_end_run(run);
+		transition_end_run(run);
 	}
 	condition_signal(&agent->changed);
 	return OK;
@@ -106,21 +102,21 @@ static fallible actor_want(struct agent_session *agent, bool *out_did)
 	}
 	if (state == LEASE_READY && agent->talk && agent->talk->greeted)
 		return handler_send_run(agent);
-	// Who is being talked to has his deadline to answer in, after a restart a ready one, too.
+	// A connected runner has until its deadline to answer; after a restart a ready one, too.
 	if (state == LEASE_ACTIVE || lease_is_fenced(&agent->lease) ||
 	    (state <= LEASE_READY && agent->talk) || loop_now(loop_of(agent)) < agent->launch_at)
 		return OK;
 	*out_did = true;
 	view = mem_new_of(struct backend_view);
 	attempt_look(agent, view);
-	if (agent->lease_version != version) // a decision that was made since comes first
+	if (agent->lease_version != version) // a newer decision takes precedence
 		return OK;
 	hearing.event.seen = backend_judge(view, &agent->lease);
 	hearing.event.error = view->failed ? view->why : NULL;
-	return keeper_hear(agent, &hearing);
+	return transition_hear(agent, &hearing);
 }
 
-// -------------------------------------------------------------------------------- turning
+// -------------------------------------------------------------------------------- the task
 
 static fallible actor_turn(struct agent_session *agent, bool *out_did)
 {
@@ -163,14 +159,14 @@ static int64_t actor_next_turn(const struct agent_session *agent)
 	return at;
 }
 
-static void turn_on(struct agent_session *agent)
+static void actor_step(struct agent_session *agent)
 {
 	int64_t until = CLOCK_NEVER;
 	auto_err err = OK;
 	bool did = false;
 
 	if (agent->retry_at > loop_now(loop_of(agent))) {
-		agent_command_grant(agent, &did); // whoever asks is told what is wrong
+		agent_command_grant(agent, &did); // a client gets the error at once
 		until = agent->retry_at;
 	} else {
 		agent->retry_at = 0;
@@ -190,14 +186,14 @@ static void turn_on(struct agent_session *agent)
 		err_free(condition_wait(&agent->wake, until));
 }
 
-static void actor_keep(void *arg)
+static void actor_run(void *arg)
 {
 	struct agent_session *agent = arg;
 
 	task_shield(true);
 	while (agent->listed && !agent->agents->closing)
-		turn_on(agent);
-	keeper_drop_talk(agent);
+		actor_step(agent);
+	transition_drop_talk(agent);
 	agent->actor = NULL;
 	agent_command_dismiss(agent);
 	condition_signal(&agent->changed);
@@ -209,5 +205,5 @@ void actor_start(struct agent_session *agent)
 {
 	agent_ref(agent);
 	agents_begin(agent->agents);
-	agent->actor = task_start(loop_of(agent), "keeper", actor_keep, agent);
+	agent->actor = task_start(loop_of(agent), "agent_session", actor_run, agent);
 }

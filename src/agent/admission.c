@@ -1,10 +1,10 @@
-// Fifty cold starts that see the same two free gigabytes must not all take them: starts in one
-// sandbox are measured one after another, and each that is accepted has the threshold of the host's
-// file system promised to it, in the same turn of the loop, until its first run is over or nobody
-// has used it for a while. By then what it took can be seen.
+// Admission of cold starts by free disk space. Fifty starts that see the same two free gigabytes
+// must not all take them: starts in one sandbox are measured one after another, and each admitted
+// start reserves the threshold on the host's file system, in the same turn of the loop, until its
+// first run is over or it was unused for a while. By then its real usage is visible in statfs.
 //
-// Nothing is destroyed for want of space. Only a sandbox whose own file system proves to be of no
-// use is rebuilt, and only if what lies below it is sound.
+// Lack of space destroys nothing. Only a sandbox whose own file system proves unusable is rebuilt,
+// and only if the file system below it is sound.
 #include "agent/admission.h"
 
 #include <errno.h>
@@ -45,7 +45,7 @@ int admission_proof(const struct err *err)
 	return strcmp(err_reason(err), "io_error") == 0 ? EIO : 0;
 }
 
-// Promises that nobody came for.
+// Drops reservations that were never used.
 static void forget_old(struct agent_sessions *agents)
 {
 	int64_t now = loop_now(agents->loop);
@@ -71,7 +71,7 @@ static fallible admission_measure(struct agent_session *agent, struct admission_
 	uint64_t promised;
 	struct err *err = backend->capacity(backend->arg, &local, &room);
 
-	// What lies below is measured first: of a host that was not, nothing is known to be sound.
+	// Measure the host first: an unmeasured host is not known to be sound.
 	facts->host_free = room.host_free;
 	facts->host_sound = room.host_free > facts->host_floor;
 	if (!err)
@@ -81,7 +81,7 @@ static fallible admission_measure(struct agent_session *agent, struct admission_
 		facts->errnum = ENOSPC;
 	if (err)
 		return err;
-	// After the wait: whoever was accepted meanwhile is counted in.
+	// After the wait: includes reservations made meanwhile.
 	promised = agent->agents->reserved - agent->reserved;
 	facts->measured = true;
 	facts->available = less(room.host_free, promised);
@@ -149,7 +149,7 @@ static bool is_sibling(const struct agent_session *agent, const struct agent_ses
 	return other != agent && strcmp(other->box, agent->box) == 0;
 }
 
-// Runs of others in it end first, each by its own keeper, and are told why.
+// Runs of other sessions in the sandbox end first, each by its own actor, with the reason.
 static void end_siblings(struct agent_session *agent)
 {
 	struct loop *loop = agent->agents->loop;
@@ -177,7 +177,7 @@ static void end_siblings(struct agent_session *agent)
 	}
 }
 
-// A sandbox that proves to be of no use is removed: whoever wants it next has a fresh one.
+// Removes an unusable sandbox: the next start creates a new one.
 static void admission_rebuild(struct agent_session *agent)
 {
 	const struct backend *backend = agent->agents->backend;
@@ -252,11 +252,12 @@ fallible admission_prepared(struct agent_session *agent, struct err *failed)
 	err_free(failed);
 	admission_rebuild(agent);
 	return err_new(UNAVAILABLE, "filesystem_unusable",
-		       "the file system of the sandbox could not be used, and was made anew");
+		       "the file system of the sandbox was unusable, and the sandbox was removed "
+		       "for a new one");
 }
 
-// Somebody else's cold start in the same sandbox is at it. Of different sandboxes each is measured
-// by itself, and what all of them take from the host is counted when each is decided.
+// True while another cold start is measured in the same sandbox. Different sandboxes are measured
+// in parallel; their reservations on the host are counted when each is decided.
 static bool is_measured(const struct agent_session *agent)
 {
 	list_each (at, &agent->agents->all) {

@@ -1,5 +1,6 @@
-// Is there room for a cold start? Measured before, with what dead siblings left cleaned up once if
-// there is too little, one at a time, and with what was promised to others counted in.
+// Is there disk space for a cold start? Measured before each start, one at a time per sandbox, with
+// reservations of other starts subtracted. If space is short, files of dead sibling sessions are
+// removed once.
 #pragma once
 
 #include "agent/private.h"
@@ -7,32 +8,33 @@
 #define ADMISSION_THRESHOLD (2048ull << 20)
 #define ADMISSION_INODES_PERCENT 5
 
-// What is known, as facts; what follows from them is a pure function. Errors are told by their
-// number, never by their text: a tool that prints "no space left" proves nothing.
+// The measurements; the decision is a pure function of them. Errors are classified by errno, never
+// by their text: a program that prints "no space left" proves nothing.
 struct admission_facts {
-	bool measured;	    // the numbers below are there
-	uint64_t available; // bytes for this start: of the sandbox and of the host, less promises
+	bool measured;	    // the numbers below are valid
+	uint64_t available; // bytes for this start: of the sandbox and of the host, less
+			    // reservations
 	uint64_t threshold;
-	uint64_t inodes_free, inodes; // 0, 0: there is no bound
+	uint64_t inodes_free, inodes; // 0, 0: no limit
 	uint64_t host_free, host_floor;
-	bool cleaned; // stale files were cleaned up already
-	// While probing, listing, removing or creating on the sandbox's own file system.
+	bool cleaned; // stale files were already removed
+	// From probing, listing, removing or creating on the sandbox's own file system.
 	int errnum;
-	bool host_sound; // what lies below is neither full nor failing
-	// Setup itself.
+	bool host_sound; // the file system below is neither full nor failing
+	// Errors of the setup itself.
 	bool no_workspace, control_broken, hung;
 };
 
 enum admission_verdict {
 	ADMISSION_ACCEPT,
-	ADMISSION_CLEAN,    // too little: clean up and measure again
+	ADMISSION_CLEAN,    // too little: remove stale files and measure again
 	ADMISSION_REJECTED, // capacity_rejected
 	ADMISSION_UNKNOWN,  // capacity_unknown
 	ADMISSION_UNUSABLE, // filesystem_unusable
 	ADMISSION_FAILED,   // setup_failed
 };
-// What an error proves of the sandbox's own file system: EROFS, EIO; else 0. Want of space is no
-// proof: it may be the tenant's own quota.
+// What an error proves about the sandbox's own file system: EROFS, EIO; else 0. ENOSPC proves
+// nothing: it may be the tenant's quota.
 int admission_proof(const struct err *err);
 
 struct admission_judgement {
@@ -41,11 +43,12 @@ struct admission_judgement {
 };
 struct admission_judgement admission_judge(const struct admission_facts *facts);
 
-// What became of making a workspace: passed on, or, if the error proves that the sandbox's own file
-// system is of no use, UNAVAILABLE filesystem_unusable after that sandbox was removed, so that the
-// next try has a fresh one. Takes the error over.
+// Handles the result of creating a workspace. Returns the error, or, if it proves that the
+// sandbox's own file system is unusable, UNAVAILABLE filesystem_unusable after removing that
+// sandbox, so that a retry gets a new one. Takes the error over.
 fallible admission_prepared(struct agent_session *agent, struct err *failed);
 
-// For one conversation. NO_SPACE capacity_rejected, filesystem_unusable; UNAVAILABLE
-// capacity_unknown. Changes no lease. What is accepted is promised until agent_unreserve().
+// Admission of one agent session. NO_SPACE capacity_rejected, filesystem_unusable; UNAVAILABLE
+// capacity_unknown. Changes no lease. An admitted start holds a reservation until
+// agent_unreserve().
 fallible admission_ask(struct agent_session *agent);

@@ -1,10 +1,9 @@
-// Looking and stopping. A look that fails, or takes too long, is never absence. One attempt to stop
-// is: look; the polite signal; three looks; the kill that cannot be outrun; a last look. Only
-// "nothing there" counts, and it is asked for the whole session.
+// Observing and stopping runners. A failed or slow observation never counts as absence. One stop
+// attempt: observe; SIGTERM; three observations; a kill of the whole cgroup; a last observation.
+// Only "no process of the session" counts as stopped.
 //
-// An attempt runs in a task of its own, for it may hang for longer than its lease waits. Before
-// each signal it asks whether the lease still says that this attempt is under way: one that comes
-// late hurts nobody.
+// An attempt runs in its own task, since it may hang longer than its lease waits. Before each
+// signal it checks that the lease still names this attempt: a late attempt signals nothing.
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -27,7 +26,7 @@ enum lease_seen backend_judge(const struct backend_view *view, const struct leas
 	if (view->count > 1 || !lease->instance[0] || !found->pid ||
 	    strcmp(found->instance, lease->instance) != 0 || found->generation != lease->generation)
 		return LEASE_SEES_OTHER;
-	// A number alone proves nothing, but where more is known it must agree.
+	// A pid alone proves nothing, but pid and start time must match where they are known.
 	if (place->pid && (place->pid != found->pid || place->start != found->start))
 		return LEASE_SEES_OTHER;
 	return LEASE_SEES_MATCH;
@@ -90,7 +89,7 @@ static void attempt_kill(struct attempt *attempt, bool force)
 		backend->end(backend->arg, &local, &agent->lease, &attempt->view, force);
 }
 
-// The looks after the polite signal come at 100, 500 and 1000 ms of its time.
+// The observations after SIGTERM come at 100, 500 and 1000 ms.
 static bool wait_gone(struct attempt *attempt)
 {
 	static const enum timer_name looks[] = {TIMER_OBSERVE_1, TIMER_OBSERVE_2, TIMER_OBSERVE_3};
@@ -141,8 +140,8 @@ static void attempt_run(void *arg)
 	err = attempt_stop(attempt);
 	if (err)
 		fail_view(&attempt->view, err_message(err));
-	// A late answer is told too: the lease does not know its number any more. But it never
-	// takes the place of one that counts.
+	// A late result is stored, too: the lease ignores its number. But it never replaces a
+	// current one.
 	if (!agent->stopped.there || is_current(attempt))
 		attempt_tell(attempt);
 	condition_signal(&agent->wake);

@@ -1,8 +1,8 @@
-// The physical seam: everything that conversations do to sandboxes and processes goes through this
-// table, so that a test or another kind of machine can stand behind it. Nothing above it kills,
-// scans or removes anything.
+// The backend interface: everything that agent sessions do to sandboxes and processes goes through
+// this table, so that a test or another kind of machine can implement it. No other file of agent/
+// kills, scans or removes anything.
 //
-// All of it runs in tasks and waits; every verb is bounded by its own timer (types/timers.h).
+// All functions run in tasks and wait; each is bounded by its own timer (types/timers.h).
 #pragma once
 
 #include "base/err.h"
@@ -10,14 +10,14 @@
 #include "types/lease.h"
 #include "types/owner.h"
 
-// Whose it is, and where. Borrowed for the call.
+// Whose session it is, and where. Borrowed for the call.
 struct backend_site {
 	const char *session;
-	const char *sandbox;   // its id in the fleet
+	const char *sandbox;   // the id of its sandbox
 	const char *tenant;    // "": the operator's own
-	const char *directory; // name of the session's directories there
+	const char *directory; // name of the session's directories in the sandbox
 	enum owner_class class;
-	bool isolated; // nobody else lives in that sandbox
+	bool isolated; // no other session is in that sandbox
 };
 
 struct backend_launch {
@@ -27,20 +27,20 @@ struct backend_launch {
 	uint64_t generation;
 };
 
-// One runner that was seen: its processes count as one.
+// One observed runner: all its processes count as one.
 struct backend_found {
-	char instance[LEASE_INSTANCE_LEN + 1]; // "": an older one, that tells none
+	char instance[LEASE_INSTANCE_LEN + 1]; // "": an older runner without one
 	uint64_t generation;
-	uint32_t exec_cgroup; // 1 + its number; 0: not known
-	int pid;	      // of its first process; 0: that one is gone, others are left
+	uint32_t exec_cgroup; // 1 + its number; 0: unknown
+	int pid;	      // of its first process; 0: that one has exited, others are left
 	uint64_t start;
 };
 #define BACKEND_FOUND_MAX 8
 
-// Absent is only what was looked at: a view that failed says nothing.
+// Absence must be observed: a failed view says nothing.
 struct backend_view {
 	bool failed;
-	size_t count; // of `found`; there may be more
+	size_t count; // of `found`; there may be more runners
 	struct backend_found found[BACKEND_FOUND_MAX];
 	char why[LEASE_ERROR_MAX];
 };
@@ -48,16 +48,16 @@ struct backend_view {
 struct backend_room {
 	uint64_t free, total; // bytes of the sandbox's own file system
 	uint64_t inodes_free, inodes;
-	uint64_t host_free; // bytes of what lies below
-	bool cold;	    // no sandbox runs yet: only the host was measured
+	uint64_t host_free; // bytes of the file system below
+	bool cold;	    // no sandbox is running yet: only the host was measured
 };
 
 enum backend_end {
-	BACKEND_END_SESSION, // the session's own directories, siblings live on
-	BACKEND_END_SANDBOX, // all of it
+	BACKEND_END_SESSION, // the session's directories; sibling sessions keep the sandbox
+	BACKEND_END_SANDBOX, // the whole sandbox
 };
 
-// What cleaning up did.
+// The result of removing stale files.
 struct backend_cleaned {
 	uint32_t cleaned, skipped;
 	int errnum; // ENOSPC, EIO, EROFS of the sandbox's own file system; else 0
@@ -65,46 +65,46 @@ struct backend_cleaned {
 
 struct backend {
 	void *arg;
-	// The sandbox runs, made or woken if need be. *out_cold: it was not there before.
+	// Makes the sandbox run, creating or waking it if needed. *out_cold: it did not exist
+	// before.
 	fallible (*provision)(void *arg, const struct backend_site *local, bool *out_cold);
-	// The session's directories are there. INTERNAL, NO_SPACE …
+	// Creates the session's directories. INTERNAL, NO_SPACE …
 	fallible (*prepare)(void *arg, const struct backend_site *local);
-	// Starts the leased instance. Returns once it runs; its dialogue is the caller's.
+	// Starts the leased instance. Returns once it runs; the caller owns its socket.
 	fallible (*launch)(void *arg, const struct backend_site *local,
 			   const struct backend_launch *what, struct lease_place *out_place,
 			   int *out_fd);
-	// The dialogue of the instance that runs, after a restart of ours. NOT_FOUND no_runner.
+	// The socket of the running instance, after a restart of the daemon. NOT_FOUND no_runner.
 	fallible (*attach)(void *arg, const struct backend_site *local, const struct lease *lease,
 			   int *out_fd);
-	// A connection to a runner that closed its dialogue and listens. BAD_PEER port_closed.
+	// Connects to a runner that closed its socket and listens. BAD_PEER port_closed.
 	fallible (*dial)(void *arg, const struct backend_site *local, uint16_t port, int *out_fd);
-	// Everything of the session that lives. Never wakes a sandbox: one that does not run proves
-	// absence.
+	// Observes every live process of the session. Never wakes a sandbox: one that is not
+	// running proves absence.
 	void (*look)(void *arg, const struct backend_site *local, const struct lease *lease,
 		     struct backend_view *out);
-	// To everything of the session: SIGTERM, or by force what cannot be outrun.
+	// Signals all processes of the session: SIGTERM, or by force a kill of the whole cgroup.
 	void (*end)(void *arg, const struct backend_site *local, const struct lease *lease,
 		    const struct backend_view *seen, bool force);
-	// Is its first process alive? Read-only, and quick.
+	// True if its first process lives. Read-only and quick.
 	bool (*lives)(void *arg, const struct backend_site *local, const struct lease *lease);
-	// The idle deadline of the sandbox is moved on.
+	// Extends the idle deadline of the sandbox.
 	void (*keep_alive)(void *arg, const struct backend_site *local);
 	fallible (*capacity)(void *arg, const struct backend_site *local, struct backend_room *out);
-	// Removes what dead siblings left: see agent/admission.h. `is_used` is asked by directory.
+	// Removes files of dead siblings: see agent/admission.h. `is_used` is called by directory.
 	void (*clean)(void *arg, const struct backend_site *local,
 		      bool (*is_used)(const char *directory, void *of), void *of,
 		      struct backend_cleaned *out);
-	// Files and sandbox of a session whose runner is verified gone.
+	// Removes files or sandbox of a session whose runner is verified gone.
 	fallible (*forget)(void *arg, const struct backend_site *local, enum backend_end end);
-	// Every session of which a runner is seen in any sandbox that runs, known or not. `each`
-	// gets whose it says it is, and where it was seen. UNAVAILABLE: ask again. NULL: nobody can
-	// tell.
+	// Calls `each` for every session that has a runner in any running sandbox, known or not,
+	// with its owner and place. UNAVAILABLE: ask again. NULL: not supported.
 	fallible (*sessions)(void *arg, void (*each)(const struct backend_site *at, void *of),
 			     void *of);
-	// Its log, as JSON members of an object that is being written. Best effort.
+	// Writes the runner's log as JSON members of an open object. Best effort.
 	void (*logs)(void *arg, const struct backend_site *local, const struct lease *lease,
 		     struct json_out *out);
 };
 
-// What a view means for a lease.
+// Classifies a view against a lease.
 enum lease_seen backend_judge(const struct backend_view *view, const struct lease *lease);

@@ -1,5 +1,6 @@
-// What people ask of a keeper, granted by it: an interrupt, an answer, a deletion, a stop, a place
-// to work in. Whoever asks waits until it is durable.
+// Client commands to an actor: interrupt, answer, delete, stop, enter. The client's task queues a
+// command on its stack and waits, shielded; the actor executes it. The result is durable before the
+// client is told.
 #include <stdio.h>
 
 #include "agent/link.h"
@@ -14,7 +15,7 @@ static fallible agent_command_answer(struct agent_session *agent, struct command
 	struct run *run = agent_running(agent);
 	struct run_before before;
 	struct err *err;
-	auto_buf words = BUF_INIT(AGENT_INPUT_MAX + 4096);
+	auto_buf message = BUF_INIT(AGENT_INPUT_MAX + 4096);
 	char question[sizeof(run->question)];
 
 	if (!run || !run->question[0] ||
@@ -32,8 +33,8 @@ static fallible agent_command_answer(struct agent_session *agent, struct command
 		memcpy(run->question, question, sizeof(question));
 		return err;
 	}
-	runner_answer(&words, run, str_of(question), command->answer);
-	link_say(agent->talk, &words);
+	runner_answer(&message, run, str_of(question), command->answer);
+	link_say(agent->talk, &message);
 	runs_log(run, "answer", (struct str){0});
 	agent->output_at = loop_now(agent->agents->loop);
 	return OK;
@@ -50,18 +51,18 @@ static fallible agent_command_interrupt(struct agent_session *agent)
 	if (!first)
 		return err_new(CONFLICT, "nothing_runs", "no run is under way");
 	if (agent->talk && running) {
-		auto_buf words = BUF_INIT(4096);
+		auto_buf message = BUF_INIT(4096);
 
-		runner_interrupt(&words, running);
-		link_say(agent->talk, &words);
+		runner_interrupt(&message, running);
+		link_say(agent->talk, &message);
 	}
-	// One that has not begun ends with the request; those behind it wait on.
+	// A queued run ends with the request; the runs behind it stay queued.
 	if (!running) {
 		hearing.run = first;
 		hearing.before = runs_mark(first);
 		runs_set_end(first, &hearing.lost);
 	}
-	return keeper_hear(agent, &hearing);
+	return transition_hear(agent, &hearing);
 }
 
 static fallible intend_deletion(struct agent_session *agent)
@@ -87,11 +88,11 @@ static fallible stop_for(struct agent_session *agent, enum lease_reason reason)
 		.lost = {RUN_FAILED, "session_stopped", "its runner was stopped"},
 	};
 
-	return agent->lease.state == LEASE_NONE ? OK : keeper_hear(agent, &hearing);
+	return agent->lease.state == LEASE_NONE ? OK : transition_hear(agent, &hearing);
 }
 
-// Not while something of the session is being ended, nor once its own end was asked for: what the
-// deletion has removed must not be made again.
+// Refused while the session's runner is being stopped, and after a delete was requested:
+// directories that the deletion has removed must not be created again.
 static fallible agent_command_enter(struct agent_session *agent)
 {
 	if (agent->deleting)
@@ -103,7 +104,7 @@ static fallible agent_command_enter(struct agent_session *agent)
 			       "an earlier runner could not be removed");
 	if (lease_is_fenced(&agent->lease))
 		return err_new(UNAVAILABLE, "runner_stopping", "its runner is being stopped");
-	TRY(keeper_settle(agent, NULL));
+	TRY(transition_settle(agent, NULL));
 	agent->used_ms = agents_now(agent->agents);
 	return persist_agent_commit(agent, &(struct persist_agent_change){.session = true});
 }
@@ -138,7 +139,7 @@ void agent_command_grant(struct agent_session *agent, bool *out_did)
 	condition_signal(&command->granted);
 }
 
-// Why nobody grants it: the session is gone, or its keeper is, or has not come yet.
+// Why no actor will execute the command: the session or its actor is gone, or has not started.
 static fallible ungranted(const struct agent_session *agent, const struct command *command)
 {
 	if (agent->agents->closing)
@@ -148,7 +149,7 @@ static fallible ungranted(const struct agent_session *agent, const struct comman
 	return command->kind == COMMAND_DELETE ? OK : agent_absent(str_of(agent->id));
 }
 
-// Nobody is left waiting for a keeper that has gone.
+// Fails all queued commands when the actor ends.
 void agent_command_dismiss(struct agent_session *agent)
 {
 	list_each (at, &agent->commands) {

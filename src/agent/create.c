@@ -1,6 +1,6 @@
-// From an owner to a conversation. The id of its sandbox is derived here, once, and is durable with
-// the record before anything is provisioned. Names are reserved before the first wait, so that two
-// who ask for one alias at the same time get the same conversation.
+// Creates an agent session. The id of its sandbox is derived from the owner, once, and is durable
+// with the record before anything is provisioned. Names are reserved before the first wait, so that
+// two concurrent creates of one alias get the same session.
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -19,7 +19,7 @@ static char *copy(struct str text)
 	return text.at ? mem_dup(text.at, text.len) : NULL;
 }
 
-// Owners of different tenants never share a sandbox, whatever they call themselves.
+// Owners of different tenants never share a sandbox, whatever their names are.
 static void full_tag(const struct agent_sessions *agents, const char *tenant, struct buf *out)
 {
 	if (tenant[0])
@@ -27,7 +27,8 @@ static void full_tag(const struct agent_sessions *agents, const char *tenant, st
 	buf_text(out, agents->tag);
 }
 
-// What is a session's alone is named after its key: another tenant's of the same id has its own.
+// Resources of one session are named after its key: a session of another tenant with the same id
+// has its own.
 static void route(struct agent_session *agent, struct owner *owner, bool isolated)
 {
 	auto_buf tag = BUF_INIT(OWNER_LABEL_MAX);
@@ -73,7 +74,7 @@ static struct agent_session *draft(struct agent_sessions *agents, const struct w
 		env_map_set(&agent->env, str_of(spec->env->at[i].name),
 			    str_of(spec->env->at[i].value));
 	agent->created_ms = agent->used_ms = agents_now(agents);
-	agent->reconciled = true; // nothing of it can live yet
+	agent->reconciled = true; // it cannot have a runner yet
 	return agent;
 }
 
@@ -84,7 +85,7 @@ static fallible ask_class(const struct agent_session *agent)
 
 	if (!max)
 		return OK;
-	// Sandboxes, not sessions: those of one owner count once.
+	// Counts sandboxes, not sessions: sessions of one owner share one.
 	list_each (at, &agents->all) {
 		const struct agent_session *other = link_of(at, struct agent_session, link);
 		bool first = other->class == agent->class;
@@ -101,7 +102,7 @@ static fallible ask_class(const struct agent_session *agent)
 		return OK;
 	return err_hint(err_new(EXHAUSTED, "class_full", "class %s is full",
 				owner_class_word(agent->class)),
-			"delete sessions that nobody needs");
+			"delete sessions that are not needed");
 }
 
 static fallible make_durable(struct agent_session *agent)
@@ -111,14 +112,14 @@ static fallible make_durable(struct agent_session *agent)
 	TRY(store_ready(agent->agents->store));
 	TRY(admission_ask(agent));
 	TRY(persist_agent_commit(agent, &change));
-	agent->agents->refusal = agent->room; // others may have asked meanwhile
+	agent->agents->refusal = agent->room; // other creates may have been refused meanwhile
 	return OK;
 }
 
 static fallible taken(void)
 {
 	return err_hint(err_new(CONFLICT, "session_taken", "this session id was used before"),
-			"leave it out, and one is made");
+			"omit it to get a new one");
 }
 
 static fallible agent_create_make(struct agent_sessions *agents, const struct who *who,
@@ -140,7 +141,7 @@ static fallible agent_create_make(struct agent_sessions *agents, const struct wh
 		agent_unlist(agent);
 		return err;
 	}
-	agent->born = true;
+	agent->durable = true;
 	log_event(LOG_INFO, "agent_session.created", "session", agent->id, "sandbox", agent->box,
 		  "tenant", agent->tenant, NULL);
 	condition_signal(&agent->changed);
@@ -158,7 +159,7 @@ static struct agent_session *find_alias(struct agent_sessions *agents, const str
 	return map_get(agents->by_alias, buf_view(&key));
 }
 
-// The conversation of the aliases, once it is settled whether there will be one; NULL: none.
+// The session of the aliases, once it is known whether it will exist; NULL: none.
 static fallible agent_create_resume(struct agent_sessions *agents, const struct who *who,
 				    const struct agent_spec *spec, const struct owner *owner,
 				    struct agent_session **out)
@@ -176,7 +177,7 @@ static fallible agent_create_resume(struct agent_sessions *agents, const struct 
 					       "the aliases name different sessions");
 			found = agent ? agent : found;
 		}
-		if (found && (!found->born || found->deleting)) {
+		if (found && (!found->durable || found->deleting)) {
 			struct err *err;
 
 			if (found->deleting)
@@ -187,12 +188,13 @@ static fallible agent_create_resume(struct agent_sessions *agents, const struct 
 			agent_unref(found);
 			TRY(err);
 		}
-	} while (found && !found->born);
+	} while (found && !found->durable);
 	*out = found;
 	return OK;
 }
 
-// "tenant-acme:x" is how the organisation x of the tenant acme is called when its sandbox is named.
+// "tenant-acme:x" is the derived name of organisation x of tenant acme: no organisation may have
+// it.
 static fallible agent_create_check_shadow(const struct who *who, struct str org)
 {
 	if (who->tenant[0] || !org.at || !str_starts(org, "tenant-") ||

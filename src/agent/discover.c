@@ -1,9 +1,9 @@
-// A hand reads the sandbox's /proc for us. Processes come and go meanwhile: one that is gone when
-// it is looked at does not count, every other failure fails the whole look.
+// Finds runners by reading the sandbox's /proc through a file worker. A process that exits during
+// the scan does not count; any other failure fails the whole scan.
 //
-// One runner is all processes that carry its marks, and all without other marks that live in its
-// cgroup. A process that carries the session's mark but another instance's, or none, is another
-// runner. Zombies hold nothing and are passed over.
+// One runner is all processes that carry its marks in their environment, and all without other
+// marks in its cgroup. A process with the session's mark but another instance's, or none, is
+// another runner. Zombies are skipped.
 #include "agent/discover.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@
 
 #define PROCESSES_MAX 32768
 #define READ_MAX (160 * 1024)
-// Titles of a preforked worker: today's, and that of a pid 1 before 0.2.
+// Titles of a preforked worker: the current one, and that of a pid 1 before 0.2.
 static const char *const prefork_titles[] = {"(cove-prefork", "(cove-spare"};
 
 struct seen {
@@ -23,7 +23,7 @@ struct seen {
 	uint64_t start;
 	uint32_t exec_cgroup;		   // 1 + its number; 0: none
 	char mark[LEASE_INSTANCE_LEN + 1]; // of that cgroup; "": none
-	bool is_spare;			   // a child of pid 1 that waits for the next command
+	bool is_spare; // a preforked child of pid 1 that waits for the next command
 	char session[OWNER_PART_MAX + 1];
 	char directory[ID_BOX_LEN + 1];
 	char instance[LEASE_INSTANCE_LEN + 1];
@@ -53,7 +53,7 @@ static struct look discover_look_at(const struct box_ref *ref)
 	};
 }
 
-// *out is NULL when the process has gone, or does not let itself be looked at.
+// *out is NULL when the process has exited or cannot be read.
 static fallible discover_read_file(struct look *look, int pid, const char *name, struct str *out)
 {
 	struct fileop_stat stat;
@@ -70,7 +70,7 @@ static fallible discover_read_file(struct look *look, int pid, const char *name,
 		closer_drop(&fd);
 		return OK;
 	}
-	// ESRCH comes as an error of the file system.
+	// ESRCH is reported as an error of the file system.
 	if (err_kind(err) == ERR_NOT_FOUND || err_kind(err) == ERR_FORBIDDEN ||
 	    strcmp(err_reason(err), "fs_error") == 0) {
 		err_free(err);
@@ -79,7 +79,7 @@ static fallible discover_read_file(struct look *look, int pid, const char *name,
 	return err;
 }
 
-// The value of a variable; at == NULL: it is not there.
+// The value of a variable; at == NULL: absent.
 static struct str variable(struct str env, const char *name)
 {
 	size_t len = strlen(name);
@@ -122,7 +122,7 @@ static void read_cgroup(struct str groups, struct seen *out)
 		copy((struct str){end + 1, strcspn(end + 1, "\n")}, out->mark, sizeof(out->mark));
 }
 
-// Fields behind the name, which may hold anything, at the last bracket.
+// Parses the fields after the process name, which may contain anything, at the last bracket.
 static bool read_stat(struct str stat, struct seen *out)
 {
 	const char *end = stat.len ? memrchr(stat.at, ')', stat.len) : NULL;
@@ -163,12 +163,13 @@ static fallible discover_read_process(struct look *look, int pid, struct seen *o
 	TRY(discover_read_file(look, pid, "environ", &text));
 	if (text.at)
 		read_marks(text, out);
-	// It shares pid 1's memory, which nobody may read: whoever only bears its name is no spare.
+	// A preforked worker shares pid 1's memory, which no process in the box can read: one with
+	// only the title is none.
 	out->is_spare &= !text.at && out->parent == 1;
 	return OK;
 }
 
-// All pids but pid 1, which is ours. The caller frees *out.
+// All pids except pid 1, which is cove's. The caller frees *out.
 static fallible list_pids(struct look *look, int **out, size_t *out_count)
 {
 	auto_free int *pids = NULL;
@@ -190,7 +191,7 @@ static fallible list_pids(struct look *look, int **out, size_t *out_count)
 			continue;
 		if (count >= PROCESSES_MAX) {
 			files_drop(walk);
-			return err_new(EXHAUSTED, "too_many", "too many processes to look at");
+			return err_new(EXHAUSTED, "too_many", "too many processes to scan");
 		}
 		if (count % 64 == 0)
 			pids = mem_grow(pids, count + 64, sizeof(*pids));
@@ -249,8 +250,8 @@ static struct backend_found *group_of(struct backend_view *view, const char *ins
 	return found;
 }
 
-// The first process is the one that the lease names; where that is not known, the one that pid 1
-// started, or the oldest.
+// The first process is the one that the lease names; if unknown, the one that pid 1 started, or the
+// oldest.
 static bool discover_is_first(const struct grouping *grouping, const struct backend_found *found,
 			      const struct seen *seen)
 {
@@ -270,7 +271,7 @@ static void group(const struct seen *seen, void *of)
 		      (seen->mark[0] && strcmp(seen->mark, lease->instance) == 0);
 	struct backend_found *found;
 
-	// In the leased cgroup it is the leased runner's, unless it says that it is another.
+	// A process in the leased cgroup is the leased runner's, unless it carries another mark.
 	if (marked)
 		found = group_of(grouping->out, seen->instance, seen->generation);
 	else if (inside)
@@ -278,7 +279,7 @@ static void group(const struct seen *seen, void *of)
 	else
 		return;
 	if (!found)
-		return; // there are several, which is all that counts
+		return; // several runners: their number does not matter
 	if (discover_is_first(grouping, found, seen)) {
 		found->pid = seen->pid;
 		found->start = seen->start;

@@ -1,7 +1,7 @@
-// What is kept of a route is how often it timed out and, from the second look on, since when
-// somebody looks: so a crash between the second time-out and its publication is made good by the
-// next life, which sees that the look took too long. A publication that fails is tried again after
-// 2, 4 and 8 s, and by whoever looks next.
+// Stores per sandbox how many observations in a row timed out and, from the second on, when the
+// current one began: after a crash between the second time-out and its commit, the next daemon sees
+// that the observation took too long. A failed commit is retried after 2, 4 and 8 s, and by the
+// next observation.
 #include "agent/fallback_box.h"
 
 #include <stdio.h>
@@ -19,7 +19,7 @@
 struct wedge {
 	char box[ID_BOX_LEN + 1];
 	uint32_t timeouts;
-	int64_t since_ms; // a look is under way; 0: none
+	int64_t since_ms; // start of the current observation; 0: none
 	bool publishing;
 	struct agent_sessions *agents;
 };
@@ -101,7 +101,7 @@ void fallback_looked(struct agent_session *agent, bool timed_out)
 	if (wedge->timeouts >= TIMEOUTS_MAX)
 		return;
 	wedge->since_ms = 0;
-	// Only time-outs in a row tell of a wedged sandbox.
+	// Only consecutive time-outs indicate a wedged sandbox.
 	if (!timed_out && wedge->timeouts)
 		wedge->timeouts = 0;
 	else if (timed_out)

@@ -1,5 +1,5 @@
-// One list for the process. In a daemon without --dev it is never opened, stays empty, and a point
-// costs one comparison.
+// Fault injection: one list for the process. Without --dev it stays empty, and a fault point costs
+// one comparison.
 #include "agent/faults.h"
 
 #include <errno.h>
@@ -18,8 +18,8 @@ struct fault {
 	enum fault_mode mode;
 	char *session; // NULL: any
 	uint64_t left;
-	uint32_t hanging; // tasks that wait for its end
-	bool over;	  // it is in no list; the last who hangs frees it
+	uint32_t hanging; // tasks that hang at it
+	bool over;	  // removed from the list; the last hanging task frees it
 };
 
 static struct {
@@ -86,7 +86,7 @@ static fallible find_word(struct str word, const char *what, const char *const *
 			return OK;
 		}
 	}
-	return err_new(INVALID, "bad_field", "'%s' is not one that is known", what);
+	return err_new(INVALID, "bad_field", "'%s' has an unknown value", what);
 }
 
 static bool is_for(const struct fault *fault, enum fault_point point, const char *session)
@@ -121,7 +121,7 @@ fallible faults_set(const struct json *object)
 	fault->mode = (enum fault_mode)how;
 	fault->left = count;
 	fault->session = session.at ? mem_dup(session.at, session.len) : NULL;
-	// A new one replaces what was set for the same point and session.
+	// A new fault replaces an old one for the same point and session.
 	list_each (old_at, &faults.all) {
 		struct fault *old = link_of(old_at, struct fault, link);
 
@@ -156,7 +156,7 @@ void faults_write(struct json_out *out)
 	json_end(out, ']');
 }
 
-// Takes one off the first fault that is meant.
+// Counts down the first matching fault.
 static struct fault *faults_take(enum fault_point point, const char *session)
 {
 	if (!faults.open)
@@ -174,7 +174,7 @@ static struct fault *faults_take(enum fault_point point, const char *session)
 	return NULL;
 }
 
-// Whoever hangs goes on when this fault is cleared or replaced; others do not concern him.
+// A hanging task continues when this fault is cleared or replaced.
 static fallible hang(struct fault *fault, int64_t deadline)
 {
 	struct err *err = OK;

@@ -1,5 +1,5 @@
-// Faults on demand, for tests: refused without --dev. A fault waits at a point for a session (or
-// for any), so many times.
+// Fault injection for tests: refused without --dev. A fault is set for a point and a session (or
+// any), a number of times.
 #pragma once
 
 #include "base/err.h"
@@ -26,15 +26,15 @@ enum fault_mode {
 		FAULT_MODE_COUNT
 };
 
-void faults_open(struct loop *loop); // they may be set from now on
+void faults_open(struct loop *loop); // faults can be set from now on
 bool faults_are_open(void);
 // {point, session?, mode, count?}; count 0 clears. INVALID bad_field.
 fallible faults_set(const struct json *object);
-void faults_write(struct json_out *out); // those that wait, as an array
-void faults_clear(void);		 // and whoever hangs goes on
+void faults_write(struct json_out *out); // pending faults, as an array
+void faults_clear(void);		 // hanging tasks continue
 
-// At a point: passes, or fails with what was set. A hang lasts until it is cleared, or the task is
-// cancelled. INTERNAL fault, NO_SPACE no_space.
+// A fault point: returns OK, or the fault that was set. A hang lasts until it is cleared or the
+// task is cancelled. INTERNAL fault, NO_SPACE no_space.
 fallible faults_meet(enum fault_point point, const char *session);
-// The same with a bound: TIMEOUT.
+// The same with a deadline: TIMEOUT.
 fallible faults_meet_until(enum fault_point point, const char *session, int64_t deadline);

@@ -1,8 +1,8 @@
-// What a runner says, held against the fence: the run, its generation, the connection. A word that
-// carries an old triple changes nothing, whoever sends it.
+// Handles the messages of a runner. Each is checked against the fence: run, run generation,
+// connection. A message with a stale triple changes nothing, whoever sends it.
 //
-// An output is on the log before it is acknowledged, a question and a result are committed before;
-// what is not acknowledged is said again over the next connection, and known by its number.
+// An output is in the log before it is acknowledged; a question and a result are committed before.
+// The runner repeats unacknowledged messages on the next connection; they are recognised by number.
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -15,11 +15,11 @@
 
 #define KEEP_ALIVE_MS 5000
 
-static void stale(const struct agent_session *agent, const struct runner *words)
+static void stale(const struct agent_session *agent, const struct runner *message)
 {
 	char connection[24];
 
-	snprintf(connection, sizeof(connection), "%llu", (unsigned long long)words->connection);
+	snprintf(connection, sizeof(connection), "%llu", (unsigned long long)message->connection);
 	log_event(LOG_WARN, "runner.stale_message", "session", agent->id, "connection", connection,
 		  NULL);
 }
@@ -34,25 +34,25 @@ static void handler_acknowledge(struct agent_session *agent, const struct run *r
 	link_say(agent->talk, &out);
 }
 
-// The last words of a runner that is gone came over the connection that the lease knows.
-static bool is_current(const struct agent_session *agent, const struct runner *words)
+// The last messages of an exited runner came over the connection that the lease names.
+static bool is_current(const struct agent_session *agent, const struct runner *message)
 {
 	const struct link_to *talk = agent->talk;
 
-	return words->connection == talk->connection ||
-	       (!talk->greeted && talk->closed && words->connection == agent->lease.connection);
+	return message->connection == talk->connection ||
+	       (!talk->greeted && talk->closed && message->connection == agent->lease.connection);
 }
 
 static bool is_fenced_in(const struct agent_session *agent, const struct run *run,
-			 const struct runner *words)
+			 const struct runner *message)
 {
-	return run && is_current(agent, words) && str_is(words->run, run->id) &&
-	       words->run_generation == run->run_generation;
+	return run && is_current(agent, message) && str_is(message->run, run->id) &&
+	       message->run_generation == run->run_generation;
 }
 
 // -------------------------------------------------------------------------------- hello
 
-// An older runner tells no identity: it is known by its marks, if it is alone.
+// An older runner sends no identity: it is accepted by its marks, if it is the only one.
 static bool is_known_by_marks(struct agent_session *agent)
 {
 	auto_free struct backend_view *view = mem_new_of(struct backend_view);
@@ -61,17 +61,17 @@ static bool is_known_by_marks(struct agent_session *agent)
 	return backend_judge(view, &agent->lease) == LEASE_SEES_MATCH;
 }
 
-static const char *wrong_with(struct agent_session *agent, const struct runner *words)
+static const char *wrong_with(struct agent_session *agent, const struct runner *message)
 {
 	const struct lease *lease = &agent->lease;
 
-	if (words->protocol != RUNNER_PROTOCOL)
+	if (message->protocol != RUNNER_PROTOCOL)
 		return "the runner speaks another version of the protocol";
-	if (words->session.at && !str_is(words->session, agent->id))
+	if (message->session.at && !str_is(message->session, agent->id))
 		return "the runner is another session's";
-	if (!words->instance.at && !words->generation)
+	if (!message->instance.at && !message->generation)
 		return is_known_by_marks(agent) ? NULL : "the runner tells no identity";
-	if (!str_is(words->instance, lease->instance) || words->generation != lease->generation)
+	if (!str_is(message->instance, lease->instance) || message->generation != lease->generation)
 		return "the runner is not the leased one";
 	return NULL;
 }
@@ -87,24 +87,24 @@ static fallible handler_take_run(struct agent_session *agent, struct run *run)
 	};
 
 	runs_set_taken(run);
-	TRY(keeper_hear(agent, &hearing));
+	TRY(transition_hear(agent, &hearing));
 	runs_log_state(run);
 	agent_note_alive(agent);
 	return OK;
 }
 
-// It is back: what it works on is under way again.
-static fallible handler_resume(struct agent_session *agent, const struct runner *words)
+// The runner is connected again: its run continues.
+static fallible handler_resume(struct agent_session *agent, const struct runner *message)
 {
 	struct run *run = agent_running(agent);
 
-	if (!run || !str_is(words->run, run->id)) {
+	if (!run || !str_is(message->run, run->id)) {
 		struct hearing hearing = {
 			.event = {.kind = LEASE_RUN_FAILED, .error = "the runner lost its run"},
 			.lost = {RUN_FAILED, "runner_lost_run", "the runner does not know the run"},
 		};
 
-		return keeper_hear(agent, &hearing);
+		return transition_hear(agent, &hearing);
 	}
 	if (run->grace_ms) {
 		run->grace_ms = 0;
@@ -116,7 +116,7 @@ static fallible handler_resume(struct agent_session *agent, const struct runner 
 	return OK;
 }
 
-static fallible handler_hello(struct agent_session *agent, const struct runner *words)
+static fallible handler_hello(struct agent_session *agent, const struct runner *message)
 {
 	struct link_to *talk = agent->talk;
 	struct run *first = agent_first(agent);
@@ -124,26 +124,26 @@ static fallible handler_hello(struct agent_session *agent, const struct runner *
 		.event = {.kind = LEASE_HEALTHY, .connection = talk->connection},
 	};
 	const char *wrong;
-	bool has_taken = first && first->state == RUN_QUEUED && str_is(words->run, first->id);
+	bool has_taken = first && first->state == RUN_QUEUED && str_is(message->run, first->id);
 
-	if (words->connection != talk->connection) {
-		stale(agent, words);
+	if (message->connection != talk->connection) {
+		stale(agent, message);
 		return OK;
 	}
-	wrong = wrong_with(agent, words);
+	wrong = wrong_with(agent, message);
 	if (wrong) {
 		talk->closed = talk->broken = true;
 		snprintf(talk->why, sizeof(talk->why), "%s", wrong);
 		return OK;
 	}
-	agent->port = words->port;
+	agent->port = message->port;
 	if (agent->lease.state == LEASE_STARTING)
-		TRY(keeper_hear(agent, &hearing));
-	if (agent->talk != talk) // it came too late: the dialogue is gone, and its words with it
+		TRY(transition_hear(agent, &hearing));
+	if (agent->talk != talk) // too late: the connection is closed and its messages freed
 		return OK;
 	talk->greeted = true;
 	if (agent->lease.state == LEASE_ACTIVE)
-		return handler_resume(agent, words);
+		return handler_resume(agent, message);
 	if (agent->lease.state == LEASE_READY && has_taken) {
 		first->run_generation = agent->lease.run_generation;
 		return handler_take_run(agent, first);
@@ -153,26 +153,26 @@ static fallible handler_hello(struct agent_session *agent, const struct runner *
 
 // --------------------------------------------------------------------------------- runs
 
-static fallible handler_accepted(struct agent_session *agent, const struct runner *words)
+static fallible handler_accepted(struct agent_session *agent, const struct runner *message)
 {
 	struct run *run = agent_first(agent);
 
 	if (!run || run->state != RUN_QUEUED || agent->lease.state != LEASE_READY ||
-	    !is_fenced_in(agent, run, words)) {
-		stale(agent, words);
+	    !is_fenced_in(agent, run, message)) {
+		stale(agent, message);
 		return OK;
 	}
 	return handler_take_run(agent, run);
 }
 
-static fallible handler_refused(struct agent_session *agent, const struct runner *words)
+static fallible handler_refused(struct agent_session *agent, const struct runner *message)
 {
 	struct run *run = agent_first(agent);
 	struct run_before before;
 	struct err *err;
 
-	if (!run || run->state != RUN_QUEUED || !is_fenced_in(agent, run, words)) {
-		stale(agent, words);
+	if (!run || run->state != RUN_QUEUED || !is_fenced_in(agent, run, message)) {
+		stale(agent, message);
 		return OK;
 	}
 	before = runs_mark(run);
@@ -191,10 +191,10 @@ static fallible handler_refused(struct agent_session *agent, const struct runner
 	return OK;
 }
 
-// Copies a member of the word, if it has it.
-static void handler_copy(struct json_out *out, const struct runner *words, const char *key)
+// Copies a member of the message, if it is there.
+static void handler_copy(struct json_out *out, const struct runner *message, const char *key)
 {
-	const struct json *value = json_get(words->tree, key);
+	const struct json *value = json_get(message->tree, key);
 
 	if (!value)
 		return;
@@ -202,22 +202,22 @@ static void handler_copy(struct json_out *out, const struct runner *words, const
 	json_add_value(out, value);
 }
 
-// What cannot be kept now is not acknowledged: it is heard again, until it can.
+// An output that cannot be stored now is not acknowledged: the runner repeats it.
 static fallible handler_output(struct agent_session *agent, struct run *run,
-			       const struct runner *words)
+			       const struct runner *message)
 {
 	const struct backend *backend = agent->agents->backend;
 	auto_buf more = BUF_INIT(RUNNER_LINE_MAX * 2);
 	struct json_out out = json_to(&more);
 	int64_t now = loop_now(agent->agents->loop);
 
-	json_put_int(&out, "seq", (int64_t)words->seq);
-	handler_copy(&out, words, "stream");
-	handler_copy(&out, words, "data");
+	json_put_int(&out, "seq", (int64_t)message->seq);
+	handler_copy(&out, message, "stream");
+	handler_copy(&out, message, "data");
 	TRY(runs_log_line(run, "output", buf_view(&more)), "keep an output");
-	run->seq = words->seq;
+	run->seq = message->seq;
 	run->active = true;
-	handler_acknowledge(agent, run, words->seq);
+	handler_acknowledge(agent, run, message->seq);
 	if (now - agent->alive_at >= KEEP_ALIVE_MS) {
 		struct backend_site local = agent_local(agent);
 
@@ -228,20 +228,20 @@ static fallible handler_output(struct agent_session *agent, struct run *run,
 }
 
 static fallible handler_question(struct agent_session *agent, struct run *run,
-				 const struct runner *words)
+				 const struct runner *message)
 {
 	auto_buf asked = BUF_INIT(RUNNER_LINE_MAX * 2), more = BUF_INIT(RUNNER_LINE_MAX * 2);
 	struct json_out out = json_to(&asked);
 	struct err *err;
 
 	json_begin(&out, '{');
-	json_put_str(&out, "id", words->question);
-	handler_copy(&out, words, "text");
-	handler_copy(&out, words, "data");
+	json_put_str(&out, "id", message->question);
+	handler_copy(&out, message, "text");
+	handler_copy(&out, message, "data");
 	json_end(&out, '}');
 	if (!buf_ok(&asked))
 		return OK;
-	snprintf(run->question, sizeof(run->question), STR_FMT, STR_ARG(words->question));
+	snprintf(run->question, sizeof(run->question), STR_FMT, STR_ARG(message->question));
 	free(run->asked);
 	run->asked = buf_take(&asked);
 	err = persist_agent_commit(agent,
@@ -250,15 +250,16 @@ static fallible handler_question(struct agent_session *agent, struct run *run,
 		run->question[0] = '\0';
 		return err;
 	}
-	buf_fmt(&more, "\"seq\":%llu,\"question\":%s", (unsigned long long)words->seq, run->asked);
+	buf_fmt(&more, "\"seq\":%llu,\"question\":%s", (unsigned long long)message->seq,
+		run->asked);
 	runs_log(run, "question", buf_view(&more));
-	run->seq = words->seq;
-	handler_acknowledge(agent, run, words->seq);
+	run->seq = message->seq;
+	handler_acknowledge(agent, run, message->seq);
 	condition_signal(&agent->changed);
 	return OK;
 }
 
-// The runner's own word for a failure, if it is one that a program can read.
+// The runner's error code, if it is a machine-readable word.
 static void take_code(const struct json *error, char *room, size_t size)
 {
 	struct str code = {0};
@@ -273,31 +274,31 @@ static void take_code(const struct json *error, char *room, size_t size)
 	room[code.len] = '\0';
 }
 
-static void handler_take_result(struct run *run, const struct runner *words)
+static void handler_take_result(struct run *run, const struct runner *message)
 {
-	const struct json *error = json_get(words->tree, "error");
+	const struct json *error = json_get(message->tree, "error");
 	struct run_end end = {RUN_COMPLETED, NULL, NULL};
-	char code[40] = "runner_failed", message[LEASE_ERROR_MAX] = "the run failed";
+	char code[40] = "runner_failed", shown[LEASE_ERROR_MAX] = "the run failed";
 	struct str text = {0};
 	auto_buf result = BUF_INIT(AGENT_INPUT_MAX * 2);
 	struct json_out out = json_to(&result);
 
 	json_begin(&out, '{');
-	json_put_str(&out, "status", words->status);
-	handler_copy(&out, words, "output");
-	handler_copy(&out, words, "error");
+	json_put_str(&out, "status", message->status);
+	handler_copy(&out, message, "output");
+	handler_copy(&out, message, "error");
 	json_end(&out, '}');
-	if (!str_is(words->status, "completed")) {
-		bool cut = str_is(words->status, "interrupted");
+	if (!str_is(message->status, "completed")) {
+		bool cut = str_is(message->status, "interrupted");
 
 		if (error && json_type(error) == JSON_OBJECT) {
 			take_code(error, code, sizeof(code));
 			err_free(json_str(json_get(error, "message"), "message", &text));
 		}
 		if (text.at)
-			snprintf(message, sizeof(message), STR_FMT, STR_ARG(text));
+			snprintf(shown, sizeof(shown), STR_FMT, STR_ARG(text));
 		end = (struct run_end){cut ? RUN_INTERRUPTED : RUN_FAILED,
-				       cut ? "runner_interrupted" : code, message};
+				       cut ? "runner_interrupted" : code, shown};
 	}
 	free((char *)run->result.at);
 	run->result = (struct str){0};
@@ -309,7 +310,7 @@ static void handler_take_result(struct run *run, const struct runner *words)
 }
 
 static fallible handler_result(struct agent_session *agent, struct run *run,
-			       const struct runner *words)
+			       const struct runner *message)
 {
 	struct hearing hearing = {
 		.event = {.kind = LEASE_COMPLETED},
@@ -318,23 +319,23 @@ static fallible handler_result(struct agent_session *agent, struct run *run,
 	};
 	auto_buf out = BUF_INIT(512);
 
-	if (str_is(words->status, "failed"))
+	if (str_is(message->status, "failed"))
 		hearing.event.kind = LEASE_RUN_FAILED;
-	else if (!str_is(words->status, "completed"))
+	else if (!str_is(message->status, "completed"))
 		hearing.event.kind = LEASE_RUN_CUT;
-	handler_take_result(run, words);
+	handler_take_result(run, message);
 	hearing.event.error = run->message;
-	runner_ack(&out, run, words->seq);
+	runner_ack(&out, run, message->seq);
 	agent->used_ms = agents_now(agent->agents);
-	TRY(keeper_hear(agent, &hearing));
+	TRY(transition_hear(agent, &hearing));
 	if (agent->talk && !agent->talk->closed)
 		link_say(agent->talk, &out);
 	agent->sent_on = 0;
 	return OK;
 }
 
-// Of a run whose end is settled. One that waits may have been taken already, by a runner whose
-// answer died with an earlier daemon: what it says of that run is needed, and said again.
+// True for a run whose end is committed. A queued run may already be with a runner whose acceptance
+// was lost with an earlier daemon: its messages are needed, and repeated.
 static bool is_past(const struct agent_session *agent, struct str id)
 {
 	list_each (at, &agent->runs)
@@ -343,66 +344,66 @@ static bool is_past(const struct agent_session *agent, struct str id)
 	return id.len == LEASE_RUN_LEN;
 }
 
-static fallible handler_of_run(struct agent_session *agent, const struct runner *words)
+static fallible handler_of_run(struct agent_session *agent, const struct runner *message)
 {
 	struct run *run = agent_running(agent);
 
-	if (!is_fenced_in(agent, run, words)) {
+	if (!is_fenced_in(agent, run, message)) {
 		struct run past = {0};
 
-		stale(agent, words);
-		if (is_past(agent, words->run)) { // then it need not be said again
-			memcpy(past.id, words->run.at, LEASE_RUN_LEN);
-			handler_acknowledge(agent, &past, words->seq);
+		stale(agent, message);
+		if (is_past(agent, message->run)) { // acknowledged, so that it is not repeated
+			memcpy(past.id, message->run.at, LEASE_RUN_LEN);
+			handler_acknowledge(agent, &past, message->seq);
 		}
 		return OK;
 	}
 	agent->output_at = loop_now(agent->agents->loop);
-	if (words->seq <= run->seq) {
-		handler_acknowledge(agent, run, words->seq);
+	if (message->seq <= run->seq) {
+		handler_acknowledge(agent, run, message->seq);
 		return OK;
 	}
-	if (words->kind == WORDS_OUTPUT)
-		return handler_output(agent, run, words);
-	return words->kind == WORDS_QUESTION ? handler_question(agent, run, words)
-					     : handler_result(agent, run, words);
+	if (message->kind == WORDS_OUTPUT)
+		return handler_output(agent, run, message);
+	return message->kind == WORDS_QUESTION ? handler_question(agent, run, message)
+					       : handler_result(agent, run, message);
 }
 
-static fallible handler_handle(struct agent_session *agent, const struct runner *words)
+static fallible handler_handle(struct agent_session *agent, const struct runner *message)
 {
 	agent->heard_at = loop_now(agent->agents->loop);
-	switch (words->kind) {
+	switch (message->kind) {
 	case WORDS_HELLO:
-		return handler_hello(agent, words);
+		return handler_hello(agent, message);
 	case WORDS_ACCEPTED:
-		return handler_accepted(agent, words);
+		return handler_accepted(agent, message);
 	case WORDS_REFUSED:
-		return handler_refused(agent, words);
+		return handler_refused(agent, message);
 	case WORDS_PONG:
-		if (words->number == agent->pings)
+		if (message->number == agent->pings)
 			agent->pinged_at = 0;
 		return OK;
 	case WORDS_HEARTBEAT:
-		if (words->connection && !is_current(agent, words))
-			stale(agent, words);
+		if (message->connection && !is_current(agent, message))
+			stale(agent, message);
 		else
 			agent->beat_at = agent->heard_at;
 		return OK;
 	default:
-		return handler_of_run(agent, words);
+		return handler_of_run(agent, message);
 	}
 }
 
 fallible handler_word(struct agent_session *agent, bool *out_did)
 {
 	struct link_to *talk = agent->talk;
-	struct runner *words = talk ? link_heard(talk) : NULL;
+	struct runner *message = talk ? link_heard(talk) : NULL;
 
-	if (!words)
+	if (!message)
 		return OK;
 	*out_did = true;
-	TRY(handler_handle(agent, words), "hear a runner");
-	if (agent->talk == talk) // else it went with its words
+	TRY(handler_handle(agent, message), "hear a runner");
+	if (agent->talk == talk) // otherwise it was freed with the connection
 		link_done(talk);
 	return OK;
 }
@@ -410,14 +411,14 @@ fallible handler_word(struct agent_session *agent, bool *out_did)
 fallible handler_send_run(struct agent_session *agent)
 {
 	struct run *run = agent_first(agent);
-	auto_buf words = BUF_INIT(RUNNER_LINE_MAX * 2);
+	auto_buf message = BUF_INIT(RUNNER_LINE_MAX * 2);
 
 	if (agent->sent_on == agent->talk->connection)
 		return OK;
 	agent->sent_on = agent->talk->connection;
 	run->run_generation = agent->lease.run_generation;
-	runner_run(&words, run, agent->talk->connection);
-	if (buf_ok(&words))
-		link_say(agent->talk, &words);
+	runner_run(&message, run, agent->talk->connection);
+	if (buf_ok(&message))
+		link_say(agent->talk, &message);
 	return OK;
 }

@@ -1,6 +1,6 @@
-// A line that is no word breaks the dialogue once the runner has greeted; before that it is passed
-// over: after a restart the socket may hold the rest of what was meant for the daemon before us,
-// and the runner says again what was not acknowledged.
+// The connection to a runner. A malformed line ends the connection once the runner has said hello;
+// before that it is skipped: after a restart the socket may hold the rest of a line that was meant
+// for the previous daemon, and the runner repeats unacknowledged messages.
 #include "agent/link.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "base/mem.h"
 
 #define READ_SIZE 3072
-#define SILENCE_MS (24ll * 3600 * 1000) // a stopped runner is found out by pings, not by this
+#define SILENCE_MS (24ll * 3600 * 1000) // a stopped runner is detected by pings, not by this
 
 static void free_words(struct link_to *link)
 {
@@ -44,25 +44,25 @@ static void link_shut(struct link_to *link, bool broken, const char *why)
 		condition_signal(&link->agent->wake);
 }
 
-static void link_put(struct link_to *link, struct runner *words)
+static void link_put(struct link_to *link, struct runner *message)
 {
-	link_add(&link->heard, &words->link);
+	link_add(&link->heard, &message->link);
 	link->heard_count++;
-	link->heard_bytes += words->bytes;
+	link->heard_bytes += message->bytes;
 	condition_signal(&link->agent->wake);
 }
 
-// Takes one line off the front. False: the dialogue is over.
-static bool hear_line(struct link_to *link, struct str line)
+// Parses one line. False: the connection is over.
+static bool link_take_line(struct link_to *link, struct str line)
 {
-	struct runner *words = NULL;
+	struct runner *message = NULL;
 	auto_err err = OK;
 
 	if (!line.len)
 		return true;
-	err = runner_read(line, &words);
+	err = runner_read(line, &message);
 	if (!err) {
-		link_put(link, words);
+		link_put(link, message);
 		return true;
 	}
 	if (!link->greeted)
@@ -93,7 +93,7 @@ static bool take_lines(struct link_to *link)
 			if (err || link->dropped)
 				return false;
 		}
-		if (!hear_line(link, (struct str){link->in.at, len}))
+		if (!link_take_line(link, (struct str){link->in.at, len}))
 			return false;
 		buf_drop_front(&link->in, len + 1);
 	}
@@ -129,16 +129,16 @@ static void write_on(void *arg)
 	struct link_to *link = arg;
 
 	while (!link->dropped && !link->closed) {
-		auto_buf words = link->out;
+		auto_buf message = link->out;
 		auto_err err = OK;
 
 		link->out = BUF_INIT(LINK_OUT_MAX);
-		if (words.len)
-			err = stream_write(&link->stream, words.at, words.len, SILENCE_MS);
+		if (message.len)
+			err = stream_write(&link->stream, message.at, message.len, SILENCE_MS);
 		else
 			err = condition_wait(&link->more, CLOCK_NEVER);
 		if (err) {
-			link_shut(link, false, "the runner takes no more words");
+			link_shut(link, false, "the runner takes no more message");
 			break;
 		}
 	}
@@ -173,17 +173,17 @@ void link_greet(struct link_to *link)
 {
 	struct agent_session *agent = link->agent;
 	struct run *run = agent_running(agent);
-	auto_buf words = BUF_INIT(4096);
+	auto_buf message = BUF_INIT(4096);
 
 	link->connection = ++agent->agents->connections;
 	link->greeted = false;
-	runner_attach(&words, agent, link->connection, run ? run->seq : 0);
-	link_say(link, &words);
+	runner_attach(&message, agent, link->connection, run ? run->seq : 0);
+	link_say(link, &message);
 }
 
-void link_say(struct link_to *link, const struct buf *words)
+void link_say(struct link_to *link, const struct buf *message)
 {
-	buf_str(&link->out, buf_view(words));
+	buf_str(&link->out, buf_view(message));
 	if (!buf_ok(&link->out))
 		link_shut(link, false, "the runner reads nothing");
 	condition_signal(&link->more);
@@ -198,14 +198,14 @@ struct runner *link_heard(struct link_to *link)
 
 void link_done(struct link_to *link)
 {
-	struct runner *words = link_heard(link);
+	struct runner *message = link_heard(link);
 
-	if (!words)
+	if (!message)
 		return;
-	link_drop(&words->link);
+	link_drop(&message->link);
 	link->heard_count--;
-	link->heard_bytes -= words->bytes;
-	runner_free(words);
+	link->heard_bytes -= message->bytes;
+	runner_free(message);
 	condition_signal(&link->room);
 }
 

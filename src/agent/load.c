@@ -1,6 +1,6 @@
-// What was stored becomes what is: sessions with their leases and open runs. Whatever does not
-// parse is kept apart from what is absent: a lease that cannot be read is quarantined, a lease
-// whose session is missing is kept until its runner is gone.
+// Loads sessions with their leases and open runs from the store, and starts, maintains and stops
+// all agent sessions. Unreadable is never treated as absent: an unreadable lease is quarantined, a
+// lease without a session is kept until its runner is gone.
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -25,8 +25,8 @@ static void alert(const struct agent_session *agent, const char *what)
 		  "sandbox", agent->box, NULL);
 }
 
-// The id is the stored one. A record without one, written by an older version, gets what its own
-// owner gives, and keeps it.
+// The stored sandbox id. A record of an older version has none: it is derived from the owner, and
+// then stored.
 static bool load_place(struct agent_session *agent, const char *box)
 {
 	enum owner_kind kind;
@@ -75,12 +75,12 @@ static fallible load_sessions(struct agent_sessions *agents)
 
 		name(agent, &rows[i]);
 		agent->version = rows[i].version;
-		agent->born = true;
-		agent->lone = !whole; // nothing is launched for what cannot be read
+		agent->durable = true;
+		agent->lone = !whole; // never launch a runner for an unreadable record
 		if (!whole)
 			owner_directory(str_of(agent->key), agent->directory);
 		agent->derived = load_place(agent, rows[i].box);
-		// Without a row of its own a lease is not "none": what was there is not known.
+		// A missing lease row is not "no lease": the previous state is unknown.
 		agent->lease.next_generation = (uint64_t)agents_now(agents);
 		if (agent_list(agent))
 			logs_open(agent);
@@ -96,8 +96,8 @@ static struct agent_session *orphan(struct agent_sessions *agents, const struct 
 	struct agent_session *agent = agent_new(agents);
 
 	name(agent, row);
-	agent->born = agent->lone = agent->deleting = true;
-	agent->route.kind = OWNER_LEGACY; // whatever it is, its sandbox is not destroyed for it
+	agent->durable = agent->lone = agent->deleting = true;
+	agent->route.kind = OWNER_LEGACY; // its sandbox is never destroyed for it
 	owner_directory(str_of(agent->key), agent->directory);
 	load_place(agent, row->box);
 	if (agent_list(agent))
@@ -168,12 +168,12 @@ static int by_age(const void *a, const void *b)
 {
 	const struct run *one = *(struct run *const *)a, *two = *(struct run *const *)b;
 
-	if (one->state != two->state) // the one that runs is first
+	if (one->state != two->state) // the running one first
 		return one->state > two->state ? -1 : 1;
 	return one->created_ms < two->created_ms ? -1 : one->created_ms > two->created_ms;
 }
 
-// Rows come by id; runs go by age.
+// Rows are sorted by id, runs by age.
 static void sort_runs(struct agent_session *agent)
 {
 	auto_free struct run **all = mem_new((agent->run_count + 1) * sizeof(void *));
@@ -230,7 +230,7 @@ fallible agents_open(const struct agents_options *options, struct agent_sessions
 	condition_init(&agents->idle);
 	agents->wall_base = clock_steady_ms();
 	agents->mono_base = clock_ms();
-	// Numbers of connections are never given twice, not even by another life.
+	// Connection numbers are never reused, not even by the next daemon.
 	agents->connections = (uint64_t)agents->wall_base;
 	err = load_load(agents);
 	if (err) {
@@ -247,7 +247,7 @@ static bool is_forgotten(const struct agent_session *agent)
 {
 	int64_t age = agents_now(agent->agents) - agent->used_ms;
 
-	return agent->born && !agent->deleting && !agent->run_count &&
+	return agent->durable && !agent->deleting && !agent->run_count &&
 	       age >= timer_ms(TIMER_RETENTION);
 }
 
@@ -300,7 +300,7 @@ static void maintain(void *arg)
 	agents_end(agents);
 }
 
-// A record that had no id keeps the one that it got.
+// Stores the derived sandbox id.
 static void keep_derived(struct agent_session *agent)
 {
 	auto_err err = OK;
@@ -311,7 +311,7 @@ static void keep_derived(struct agent_session *agent)
 	agent->derived = err != NULL;
 }
 
-// A runner that nothing is written down about gets a lease, which finds it and has it stopped.
+// A runner without any record gets a lease, which finds it and has it stopped.
 static void load_take_in(const struct backend_site *at, void *of)
 {
 	struct agent_sessions *agents = of;
@@ -353,7 +353,7 @@ static void load_begin(void *arg)
 	list_each (at, &agents->all) {
 		struct agent_session *agent = link_of(at, struct agent_session, link);
 
-		if (agent->born && !agent->actor)
+		if (agent->durable && !agent->actor)
 			actor_start(agent);
 	}
 	agents->started = true;
@@ -365,14 +365,14 @@ void agents_start(struct agent_sessions *agents)
 {
 	agents_begin(agents);
 	agents_begin(agents);
-	task_start(agents->loop, "convs.start", load_begin, agents);
-	agents->maintainer = task_start(agents->loop, "convs.maintain", maintain, agents);
+	task_start(agents->loop, "agents.start", load_begin, agents);
+	agents->maintainer = task_start(agents->loop, "agents.maintain", maintain, agents);
 }
 
 void agents_stop(struct agent_sessions *agents)
 {
 	agents->closing = true;
-	faults_clear(); // nobody hangs for longer than cove serves
+	faults_clear(); // release hanging tasks at shutdown
 	if (agents->maintainer)
 		task_cancel(agents->maintainer);
 	list_each (at, &agents->all)

@@ -1,7 +1,7 @@
-// What is asked of a sandbox is asked through the fleet, in the tenant's name and with all rights
-// of one: whatever id a session was given, no other tenant's sandbox is there for it. Looking never
-// wakes: a sandbox that does not run proves absence, one that is frozen, or is on its way from one
-// state to another, proves nothing.
+// The backend on this host's sandboxes. Every call to the manager uses the identity of the
+// session's tenant, with all rights of one: whatever sandbox id a session has, it never reaches
+// another tenant's sandbox. Observing never wakes: a sandbox that is not running proves absence; a
+// frozen one, or one that is changing its state, proves nothing.
 //
 // syscalls: fcntl close
 #include <signal.h>
@@ -36,7 +36,7 @@ static fallible make_box(const struct local *local, const struct backend_site *a
 	return create_box(local->options.manager, &who, &spec, CREATE_NEW, &record, &made);
 }
 
-// Two conversations of one owner may want it at the same time: the other's making is waited for.
+// Two sessions of one owner may start at the same time: wait for the other's create.
 static fallible agent_local_settle(const struct local *local, const struct backend_site *at)
 {
 	struct loop *loop = local->options.manager->loop;
@@ -75,13 +75,13 @@ static fallible provision(void *arg, const struct backend_site *at, bool *out_co
 	if (!entry) {
 		struct err *err = make_box(local, at);
 
-		if (err && err_kind(err) == ERR_CONFLICT) { // somebody was faster
+		if (err && err_kind(err) == ERR_CONFLICT) { // another create was faster
 			err_free(err);
 			err = agent_local_settle(local, at);
 		}
 		TRY(err);
 	}
-	return local_box_ref(local, at, &box_ref_); // which wakes it
+	return local_box_ref(local, at, &box_ref_); // wakes it
 }
 
 static fallible make_directory(const struct files *files, const char *above, const char *name)
@@ -103,7 +103,7 @@ static fallible agent_local_prepare(void *arg, const struct backend_site *at)
 	return make_directory(&files, HOMES, at->directory);
 }
 
-// What people work with there beside the runner ends with the session.
+// Terminals of the session end with the session.
 static fallible agent_local_end_terminal(const struct box_ref *ref, const char *id,
 					 int64_t deadline)
 {
@@ -134,7 +134,7 @@ static fallible agent_local_forget(void *arg, const struct backend_site *at, enu
 		err = life_delete(local->options.manager, &who, str_of(at->sandbox), true);
 	else
 		err = local_box_ref(local, at, &box_ref_);
-	// What is not there need not be removed; what has failed is somebody else's to remove.
+	// An absent sandbox needs no removal; a failed one is removed by its owner.
 	if (err && (err_kind(err) == ERR_NOT_FOUND || err_kind(err) == ERR_GONE)) {
 		err_free(err);
 		return OK;
@@ -200,11 +200,12 @@ static fallible agent_local_start(const struct box_ref *ref, const struct backen
 	exec_env_make(ref, &run, &exec_env);
 	exec_env.spec.dialogue = true;
 	exec_env.spec.mark = what->instance;
-	exec_env.spec.wall_ms = exec_env.spec.cpu_ms = 0; // a runner is no single command
+	exec_env.spec.wall_ms = exec_env.spec.cpu_ms =
+		0; // limits of a single command do not apply to a runner
 	return box_ref_explain(procs_start(ref->box, &proc, out));
 }
 
-// A fingerprint of the program: another file of that name is another version.
+// Fingerprint of the program: another file of that name is another version.
 static uint64_t program_of(const struct box_ref *ref, const char *path)
 {
 	struct files files = local_files(ref, TIMER_INSPECTION);
@@ -235,11 +236,11 @@ static fallible agent_local_launch(void *arg, const struct backend_site *at,
 	place.pid = proc_look(proc).pid;
 	err = discover_start(&box_ref_, place.pid, &place.start);
 	if (err)
-		place.pid = 0; // its marks tell it
+		place.pid = 0; // found by its marks instead
 	place.program = program_of(&box_ref_, what->argv[0]);
 	fd = proc_dialogue(proc);
 	if (fd < 0)
-		return err_new(UNAVAILABLE, "no_dialogue", "the runner ended at once");
+		return err_new(UNAVAILABLE, "no_dialogue", "the runner exited at once");
 	*out_place = place;
 	*out_fd = fd;
 	return OK;
@@ -286,7 +287,7 @@ static void unknown(struct backend_view *out, const char *why)
 	snprintf(out->why, sizeof(out->why), "%s", why);
 }
 
-// Of a sandbox that stands still: what is known of the process without asking inside.
+// For a frozen sandbox: what the daemon knows of the process without asking inside.
 static void look_from_outside(const struct local *local, const struct backend_site *at,
 			      const struct lease *lease, struct backend_view *out)
 {
@@ -308,7 +309,7 @@ static void look_from_outside(const struct local *local, const struct backend_si
 	memcpy(out->found[0].instance, lease->instance, sizeof(lease->instance));
 }
 
-static void let_words_go(const struct box_ref *ref, const struct lease *lease)
+static void let_messages_go(const struct box_ref *ref, const struct lease *lease)
 {
 	auto_proc proc = local_proc(ref, lease);
 
@@ -316,7 +317,7 @@ static void let_words_go(const struct box_ref *ref, const struct lease *lease)
 		proc_close_dialogue(proc);
 }
 
-// A warm runner whose program was replaced is not the one that is wanted now.
+// A warm runner whose program file was replaced is outdated.
 static void check_program(const struct box_ref *ref, const struct lease *lease,
 			  struct backend_view *out)
 {
@@ -330,7 +331,7 @@ static void check_program(const struct box_ref *ref, const struct lease *lease,
 		out->found[0].generation = 0;
 }
 
-// The leased cgroup, while it is the runner's: later commands may get it, too.
+// The leased cgroup while only the runner uses it: later commands may share it.
 static uint32_t own_cgroup(const struct box_ref *ref, const struct lease *lease)
 {
 	auto_proc proc = local_proc(ref, lease);
@@ -355,7 +356,7 @@ static void look_inside(const struct local *local, const struct backend_site *at
 	if (out->failed)
 		return;
 	if (!out->count) {
-		let_words_go(&box_ref_, lease);
+		let_messages_go(&box_ref_, lease);
 		procs_cgroup_spend(box_ref_.box, lease->place.exec_cgroup);
 	}
 	check_program(&box_ref_, lease, out);
@@ -375,7 +376,7 @@ static void agent_local_look(void *arg, const struct backend_site *at, const str
 	}
 	if (!entry)
 		return;
-	if (entry->unreadable) { // it was left alone, with whatever runs in it
+	if (entry->unreadable) { // not adopted: its processes may be alive
 		unknown(out, "the sandbox's record cannot be read");
 		return;
 	}
@@ -386,7 +387,7 @@ static void agent_local_look(void *arg, const struct backend_site *at, const str
 	switch (entry->record.state) {
 	case STATE_STOPPED:
 	case STATE_ARCHIVED:
-	case STATE_FAILED: // what ran in it was ended, verified (manager/life)
+	case STATE_FAILED: // its processes are verified gone (manager/life)
 		return;
 	case STATE_RUNNING:
 		look_inside(local, at, lease, out);
@@ -409,8 +410,8 @@ static void agent_local_sweep(const struct box_ref *ref, uint32_t leaf, int sign
 		err_free(files_sweep_cgroup(&files, leaf - 1, 0, 0, signal, &count));
 }
 
-// By the sandbox's own process for the whole cgroup, by its cgroup for the kernel's kill: nothing
-// that forks outruns that.
+// By pid 1 for the whole cgroup, by cgroup.kill for the forced kill, which a forking process cannot
+// outrun.
 static void agent_local_end(void *arg, const struct backend_site *at, const struct lease *lease,
 			    const struct backend_view *seen, bool force)
 {

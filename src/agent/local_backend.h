@@ -1,5 +1,5 @@
-// The seam over this host's fleet: a conversation's sandbox is a box whose id was derived, a runner
-// is a process of it with a dialogue.
+// The backend interface on this host: a session's sandbox is a box with a derived id, a runner is a
+// process in it with a socket to the daemon.
 #pragma once
 
 #include "agent/backend.h"
@@ -12,16 +12,16 @@ struct local_options {
 	int data;			      // a directory of the host's file system; borrowed
 	struct limits classes[OWNER_CLASSES]; // of each size class
 	char template[TEMPLATE_NAME_MAX];     // "": the default
-	char boot[LEASE_BOOT_LEN + 1];	      // "": not known
+	char boot[LEASE_BOOT_LEN + 1];	      // "": unknown
 };
 
 struct local;
 struct local *local_new(const struct local_options *options);
 void local_free(struct local *local);
-// For sandboxes that are made from now on.
+// For sandboxes created from now on.
 void local_set_classes(struct local *local, const struct limits classes[OWNER_CLASSES]);
 const struct backend *local_backend(const struct local *local); // borrowed
 
-// "cpus=4 memory=12G disk=20G max=100": what a class gives; what is absent stays. INVALID
-// bad_config.
+// "cpus=4 memory=12G disk=20G max=100": the limits of a class; absent ones keep their value.
+// INVALID bad_config.
 fallible local_read_class(struct str text, struct limits *limits, uint64_t *max);

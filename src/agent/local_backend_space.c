@@ -1,7 +1,6 @@
-// How much room there is for a session in its sandbox, how more is made, and what its runner wrote.
-//
-// Stale is only what is known to be: a directory whose name is a session's, that is old enough, of
-// which no process bears the mark and which no conversation uses. Unknown counts as in use.
+// Disk space of the local backend: how much a session's sandbox has, removal of stale files, and
+// the runner's log. A directory is stale only if its name is a session's, it is old enough, no
+// process carries its mark, and no session uses it. Unknown counts as in use.
 //
 // syscalls: fstatfs statfs
 #include <errno.h>
@@ -42,8 +41,8 @@ static bool local_has_pool(const struct local *local)
 	return host && !strcmp(host->disk, "btrfs");
 }
 
-// What the pool has preallocated and nobody uses is free. A running sandbox of the same tenant
-// shows it; of a pool that no such sandbox shows nothing is counted.
+// Preallocated but unused space of the pool is free. A running sandbox of the same tenant shows it;
+// without one, the pool counts as zero.
 static uint64_t local_pool_free(const struct local *local, const struct backend_site *at)
 {
 	struct manager *manager = local->options.manager;
@@ -97,8 +96,8 @@ fallible local_capacity(void *arg, const struct backend_site *at, struct backend
 	TRY(local_box_ref(local, at, &box_ref_));
 	files = local_files(&box_ref_, TIMER_CAPACITY);
 	TRY(files_space(&files, WORKSPACE, &space));
-	// A pool that many share shows what is left of its present size, and grows into what the
-	// host has free.
+	// A shared pool reports what is left of its present size, and grows into the host's free
+	// space.
 	out->free = space.free;
 	if (local_has_pool(local)) {
 		out->free += out->host_free;
@@ -143,7 +142,7 @@ static fallible find_stale(const struct files *files, struct cleaning *cleaning,
 			   struct backend_cleaned *out)
 {
 	int64_t now_ms = clock_wall_ms(), steady_ms = clock_steady_ms();
-	// Of a clock that was set: what a file says of its age may be true by either.
+	// The clock may have been set: use the earlier of the two times.
 	int64_t now_us = (now_ms < steady_ms ? now_ms : steady_ms) * 1000;
 	struct files_walk *walk = NULL;
 	struct fileop_entry entry;
@@ -249,7 +248,7 @@ static fallible look_through(const struct local *local, const struct entry *entr
 	return discover_sessions(&box_ref_, tell_session, telling);
 }
 
-// What runs is looked at, one after another; the list may change meanwhile, so it is of ids.
+// Scans the running sandboxes one after another, by id: the table may change meanwhile.
 fallible local_sessions(void *arg, void (*each)(const struct backend_site *at, void *of), void *of)
 {
 	const struct local *local = arg;
@@ -259,7 +258,8 @@ fallible local_sessions(void *arg, void (*each)(const struct backend_site *at, v
 	enum owner_kind kind;
 
 	if (!manager->settled || manager->unknown)
-		return err_new(UNAVAILABLE, "starting", "cove is still finding out what there is");
+		return err_new(UNAVAILABLE, "starting",
+			       "cove is starting and adopting its sandboxes");
 	list_each (at, &manager->entries) {
 		const struct entry *entry = link_of(at, struct entry, link);
 

@@ -1,6 +1,6 @@
-// The log of a run stays when the run has ended, as a file in the folder of its agent session. The
-// files are counted once, when the daemon starts, and in memory from then on. A log that finds no
-// room has the oldest ended log of its session removed, by the time of its last line.
+// Disk usage of run logs. The log of an ended run stays as a file in its session's directory. Files
+// are counted once when the daemon starts, and in memory from then on. A log that finds no space
+// has the oldest ended log of its session removed, by the time of its last line.
 //
 // syscalls: openat getdents64 newfstatat unlinkat close fcntl fstat lseek
 #include "agent/logs.h"
@@ -33,13 +33,13 @@ static DIR *folder_open(int dir, const char *name)
 	return list;
 }
 
-// The oldest log of a folder but for those of runs that have not ended.
+// The oldest log of a directory, except those of runs that have not ended.
 struct eviction {
 	int dir;
 	const char *folder;
 	char (*running)[LEASE_RUN_LEN + 1];
 	size_t running_count;
-	char name[LEASE_RUN_LEN + 1]; // ""; there is none
+	char name[LEASE_RUN_LEN + 1]; // "": none
 	uint64_t bytes;
 };
 
@@ -77,7 +77,7 @@ static void eviction_run(void *arg)
 		closedir(list);
 }
 
-// No room: one ended log goes. Waits for the disk.
+// No space: removes one ended log. Waits for the disk.
 static bool logs_evict(void *arg)
 {
 	struct agent_session *agent = arg;
@@ -168,7 +168,7 @@ static void count_run(void *arg)
 		closedir(list);
 }
 
-// What was written since the daemon started is among it, and counted already.
+// Includes the bytes written since the daemon started, which are already counted.
 static void count_charge(struct agent_session *agent, uint64_t bytes)
 {
 	uint64_t counted = tape_budget_used(agent->logs);

@@ -1,5 +1,5 @@
-// The runs of a conversation, the newest first. Rows are read a few at a time, since each may be as
-// large as what it was given and found; those that have not ended are told as they stand.
+// Lists the runs of a session, newest first. Rows are read a few at a time, since each may hold a
+// large input and result; runs that have not ended are shown from memory.
 #include "agent/persist.h"
 #include "agent/private.h"
 #include "agent/runs.h"

@@ -1,5 +1,6 @@
-// Bodies are JSON with a version. The columns beside them are for looking by; where a body repeats
-// one, the column wins, so that a record without its sandbox can be told and cured.
+// Rows of agent sessions: JSON bodies with a version, written and read. The columns beside a body
+// are for lookups; where both have a value the column wins, so that a record without its sandbox
+// can be detected and repaired.
 #include "agent/persist.h"
 
 #include <stdio.h>
@@ -112,7 +113,7 @@ static bool flag(const struct json *object, const char *key, bool *out)
 	return !err;
 }
 
-// A text of its own; absent: NULL.
+// An owned copy of a text; absent: NULL.
 static bool text(const struct json *object, const char *key, char **out)
 {
 	struct str got = {0};
@@ -186,7 +187,7 @@ static bool persist_agent_read_owner(const struct json *object, struct agent_ses
 	       text_into(object, "tag", out->route.tag, sizeof(out->route.tag));
 }
 
-// Absent: written by an older version, which named it after the id alone.
+// Absent in records of an older version, which used the id.
 static bool read_directory(const struct json *object, const struct store_agent *row,
 			   char out[ID_BOX_LEN + 1])
 {
@@ -226,13 +227,13 @@ bool persist_agent_read_lease(const struct store_agent *row, struct lease *out)
 
 	if (row->unreadable)
 		*out = (struct lease){0};
-	// The column survives a body that does not.
+	// The column survives an unreadable body.
 	if (row->generation > out->next_generation)
 		out->next_generation = row->generation;
 	return whole;
 }
 
-// A part of a body as it was written: found by writing it anew, since trees are not kept.
+// Part of a body as text: serialised again, since trees are not kept.
 static struct str persist_agent_raw(const struct json *value)
 {
 	auto_buf buf = BUF_INIT(AGENT_INPUT_MAX * 2);
@@ -372,7 +373,7 @@ static fallible agent_persist_agent_commit(struct agent_session *agent, struct d
 
 	for (size_t i = 0; i < draft->count; i++)
 		if (!buf_ok(&draft->bodies[i]))
-			return err_new(TOO_LARGE, "run_too_large", "the run is too large to keep");
+			return err_new(TOO_LARGE, "run_too_large", "the run is too large to store");
 	TRY(faults_meet(FAULT_PERSIST, agent->id));
 	return store_agent_commit(agent->agents->store, rows, draft->count);
 }

@@ -1,12 +1,12 @@
-// What is stored of conversations: rows of store/agent.h with bodies that only this room reads.
+// Storage of agent sessions: rows of store/agent.h with bodies that only agent/ reads.
 #pragma once
 
 #include "agent/private.h"
 #include "store/agent.h"
 
 // Commits, all or nothing, durable on return: the session's row, a new state of its lease (NULL:
-// that stays), and up to PERSIST_AGENT_RUNS_MAX runs as they stand. Only then conv->lease is the
-// new one. Versions count on. UNAVAILABLE state_unwritable, state_corrupt; CONFLICT state_stale.
+// unchanged), and up to PERSIST_AGENT_RUNS_MAX runs. agent->lease changes only on success. Versions
+// are incremented. UNAVAILABLE state_unwritable, state_corrupt; CONFLICT state_stale.
 #define PERSIST_AGENT_RUNS_MAX 8
 struct persist_agent_change {
 	bool session;
@@ -16,10 +16,10 @@ struct persist_agent_change {
 };
 fallible persist_agent_commit(struct agent_session *agent,
 			      const struct persist_agent_change *change);
-// The session and its lease are no more; their runs go with them.
+// Removes the session, its lease and its runs.
 fallible persist_agent_drop(struct agent_session *agent);
 
-// From the store. A body that does not parse is told by the result, never by an absence.
+// Parse rows of the store. False: the body is malformed, which is not the same as absent.
 bool persist_agent_read_session(const struct store_agent *row, struct agent_session *out);
 bool persist_agent_read_lease(const struct store_agent *row, struct lease *out);
 bool persist_agent_read_run(const struct store_agent *row, struct run *out);

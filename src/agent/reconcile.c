@@ -1,29 +1,29 @@
-// After a restart: what the lease says is held against what lives, before anything is launched. A
-// runner that matches is talked to again; its run has a grace in which it must be heard of.
+// After a restart of the daemon: compares the lease with the observed processes before anything is
+// launched. A matching runner is connected again; its run has a grace period to send a message.
 #include "agent/link.h"
 #include "agent/private.h"
 #include "agent/runs.h"
 #include "base/mem.h"
 #include "types/timers.h"
 
-#define DRAIN_WORDS_MS 10000 // for the end of the dialogue, which another process may hold open
+#define DRAIN_MS 10000 // for the end of the stream: another process may hold the socket open
 
-// The runner is gone, but its last words may lie in its dialogue: evidence comes before judgement.
-// A word that cannot be kept now is heard at the next try: it stays where it is until then.
-static fallible hear_out(struct agent_session *agent)
+// The runner has exited, but its last messages may be in the socket: handle them before deciding. A
+// message that cannot be stored stays queued for the next try.
+static fallible reconcile_drain(struct agent_session *agent)
 {
 	const struct backend *backend = agent->agents->backend;
 	struct backend_site local = agent_local(agent);
-	int64_t until = loop_now(agent->agents->loop) + DRAIN_WORDS_MS;
+	int64_t until = loop_now(agent->agents->loop) + DRAIN_MS;
 	int fd = -1;
 
 	if (!agent->talk) {
 		auto_err err = backend->attach(backend->arg, &local, &agent->lease, &fd);
 
 		if (!err)
-			err = keeper_talk(agent, fd);
+			err = transition_talk(agent, fd);
 		if (err)
-			return OK; // it has left none
+			return OK; // there is no socket
 	}
 	while (agent->talk && !(agent->talk->closed && !link_heard(agent->talk)) &&
 	       loop_now(agent->agents->loop) < until) {
@@ -36,8 +36,8 @@ static fallible hear_out(struct agent_session *agent)
 	return OK;
 }
 
-// What the runner took while nobody could write it down, it tells in its first words: it has the
-// grace of a lost connection to say them, whatever time has passed while no daemon lived.
+// A run that the runner accepted while the daemon was away is reported in its first messages: it
+// gets the grace period of a lost connection for that.
 static void give_grace(struct agent_session *agent)
 {
 	int64_t until = agents_now(agent->agents) + timer_ms(TIMER_GRACE);
@@ -58,19 +58,19 @@ fallible reconcile(struct agent_session *agent)
 	if (run)
 		TRY(runs_log_resume(run));
 	if (agent->lease.state == LEASE_ACTIVE && hearing.event.seen == LEASE_SEES_NOTHING)
-		TRY(hear_out(agent));
+		TRY(reconcile_drain(agent));
 	run = agent_running(agent);
 	if (run) {
 		hearing.lost = (struct run_end){RUN_FAILED,
 						run->seq ? "runner_error_after_activity"
 							 : "runner_error_before_activity",
 						"its runner was gone when cove came back"};
-		// The connection is lost with the daemon that had it.
+		// The connection ended with the previous daemon.
 		run->grace_ms = agents_now(agent->agents) + timer_ms(TIMER_GRACE);
 	}
-	TRY(keeper_hear(agent, &hearing));
+	TRY(transition_hear(agent, &hearing));
 	give_grace(agent);
-	// What could not be looked at is looked at again.
+	// A failed observation is repeated.
 	agent->reconciled = !view->failed || lease_is_fenced(&agent->lease) ||
 			    agent->lease.state == LEASE_NONE;
 	if (!agent->reconciled)

@@ -1,8 +1,8 @@
-// The end of a conversation. The intent was committed before; now its lease is brought to none by
-// its own rules and its own deadlines, and only then anything is removed: the files, then the
-// records. A crash at any point is gone on from by the next life, which reads the intent.
+// Deletion of an agent session. The delete is already committed; now its lease is brought to none
+// by its own rules and deadlines, and only then files and records are removed, in this order. After
+// a crash at any point the next daemon continues from the committed delete.
 //
-// A quarantined lease does not block it for ever: where nobody else lives in the sandbox, that is
+// A quarantined lease does not block the deletion for ever: a sandbox without other sessions is
 // removed as a whole, once; a shared one never is.
 #include "agent/persist.h"
 #include "agent/private.h"
@@ -16,10 +16,10 @@ static fallible remove_begin_stop(struct agent_session *agent)
 		.lost = {RUN_FAILED, "session_deleted", "the session was deleted"},
 	};
 
-	return keeper_hear(agent, &hearing);
+	return transition_hear(agent, &hearing);
 }
 
-// Tried once, whatever comes of it: the outcome is written down before the try.
+// Tried once: the attempt is committed before it is made.
 static fallible remove_force(struct agent_session *agent)
 {
 	const struct backend *backend = agent->agents->backend;
@@ -35,7 +35,7 @@ static fallible remove_force(struct agent_session *agent)
 	err = backend->forget(backend->arg, &local, BACKEND_END_SANDBOX);
 	log_event(err ? LOG_ERROR : LOG_WARN, "agent_session.sandbox_removed", "session", agent->id,
 		  "sandbox", agent->box, "trail", err ? err_trail(err) : NULL, NULL);
-	return keeper_tell(agent, LEASE_FORCE, NULL);
+	return transition_tell(agent, LEASE_FORCE, NULL);
 }
 
 static bool is_alone(const struct agent_session *agent)
@@ -66,7 +66,7 @@ fallible remove_step(struct agent_session *agent, bool *out_did)
 	switch (agent->lease.state) {
 	case LEASE_STOP_NEEDED:
 	case LEASE_STOPPING:
-		return OK; // in its own time
+		return OK; // by its own deadline
 	case LEASE_QUARANTINED:
 		if (agent->forced || !is_alone(agent))
 			return OK;
@@ -74,7 +74,7 @@ fallible remove_step(struct agent_session *agent, bool *out_did)
 		return remove_force(agent);
 	case LEASE_NONE:
 		*out_did = true;
-		// What nothing was ever launched for has nothing that could be left.
+		// A session that never launched a runner has none.
 		return agent->swept || agent->lease.next_generation == 1 ? purge(agent)
 									 : remove_begin_stop(agent);
 	default:

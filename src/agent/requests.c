@@ -1,6 +1,6 @@
-// What clients ask of a conversation: show it, list those they may see, run, interrupt, answer,
-// enter, delete. A verb that changes a conversation leaves a wish for its keeper and waits; only a
-// new run is committed here, for it touches nothing that the keeper decides on.
+// Client requests: show and list sessions, run, interrupt, answer, enter, delete. A request that
+// changes a session queues a command for its actor and waits; only a new run is committed here,
+// since the actor decides nothing by it.
 #include <stdlib.h>
 
 #include "agent/admission.h"
@@ -84,7 +84,7 @@ void agents_write_page(struct agent_sessions *agents, const struct who *who, str
 	struct agent_session *start = after.len ? agents_named(agents, who, after) : NULL;
 	bool begun = !after.len;
 
-	// Another's is not there.
+	// A session that the caller may not see is absent.
 	if (start && !access_sees(who, start->tenant, ""))
 		start = NULL;
 	size_t count = 0;
@@ -96,7 +96,8 @@ void agents_write_page(struct agent_sessions *agents, const struct who *who, str
 	list_each (at, &agents->all) {
 		struct agent_session *agent = link_of(at, struct agent_session, link);
 
-		if (begun && agent->born && !agent->lone && access_sees(who, agent->tenant, "")) {
+		if (begun && agent->durable && !agent->lone &&
+		    access_sees(who, agent->tenant, "")) {
 			if (count++ == max) {
 				json_end(out, ']');
 				json_put_text(out, "cursor", last);
@@ -157,12 +158,12 @@ fallible agent_run(struct agent_session *agent, const struct who *who,
 	if (agent->agents->closing || agent->agents->draining)
 		return agent_draining();
 	if (agent->run_count >= AGENT_QUEUE_MAX)
-		return err_hint(err_new(EXHAUSTED, "too_many_runs", "%d runs wait already",
+		return err_hint(err_new(EXHAUSTED, "too_many_runs", "%d runs are already queued",
 					AGENT_QUEUE_MAX),
 				"wait for some of them to end");
 	if (agent->share->bytes + spec->input.len > agent->agents->input_share)
 		return err_hint(err_new(EXHAUSTED, "too_much_input",
-					"the runs that wait have too much input already"),
+					"the queued runs already have too much input"),
 				"wait for some of them to end");
 	if (!agent->prepared && agent->lease.state == LEASE_NONE)
 		TRY(admission_ask(agent));

@@ -1,21 +1,21 @@
-// One run in memory: counted in its tenant's share from runs_weigh() on, listed in its conversation
-// as long as it has not ended, freed with its log closed.
+// One run in memory: counted in its tenant's share from runs_weigh() on, listed in its session
+// until it ends. runs_free() closes its log.
 #include <stdlib.h>
 
 #include "agent/runs.h"
 #include "base/mem.h"
 
-#define RUN_COST 1024 // bytes beside its input
+#define RUN_COST 1024 // bytes besides its input
 
 const char *runs_state_word(enum run_state state)
 {
-	static const char *const words[] = {
+	static const char *const message[] = {
 #define X(name, word) [RUN_##name] = word,
 		RUN_STATES(X)
 #undef X
 	};
 
-	return words[state];
+	return message[state];
 }
 
 void runs_weigh(struct run *run)

@@ -1,3 +1,5 @@
+// Parser and writer of the runner protocol: one JSON object per line. The parser does no I/O and
+// bounds every field; a message that lacks a required field is INVALID as a whole.
 #include "agent/runner_protocol.h"
 
 #include <stdlib.h>
@@ -12,12 +14,12 @@ static const char *const kinds[] = {
 #undef X
 };
 
-void runner_free(struct runner *words)
+void runner_free(struct runner *message)
 {
-	if (!words)
+	if (!message)
 		return;
-	json_free(words->tree);
-	free(words);
+	json_free(message->tree);
+	free(message);
 }
 
 static fallible find_kind(const struct json *tree, enum runner_kind *out)
@@ -31,14 +33,14 @@ static fallible find_kind(const struct json *tree, enum runner_kind *out)
 			return OK;
 		}
 	}
-	return err_new(INVALID, "bad_words", "a runner said something that is not in the protocol");
+	return err_new(INVALID, "bad_message", "the runner sent an unknown message type");
 }
 
 static fallible want(struct str text, const char *what, size_t max)
 {
 	if (text.at && text.len && text.len <= max)
 		return OK;
-	return err_new(INVALID, "bad_words", "a runner's word lacks '%s'", what);
+	return err_new(INVALID, "bad_message", "a message of the runner lacks '%s'", what);
 }
 
 static fallible read_hello(const struct json *tree, struct runner *out)
@@ -69,10 +71,10 @@ static fallible agent_runner_read_run(const struct json *tree, struct runner *ou
 		TRY(json_str(json_get(tree, "status"), "status", &out->status));
 		if (!str_is(out->status, "completed") && !str_is(out->status, "failed") &&
 		    !str_is(out->status, "interrupted"))
-			return err_new(INVALID, "bad_words", "a result has no known status");
+			return err_new(INVALID, "bad_message", "a result has no known status");
 	}
 	if (out->kind >= WORDS_OUTPUT && out->kind <= WORDS_RESULT && !out->seq)
-		return err_new(INVALID, "bad_words", "a runner's word lacks 'seq'");
+		return err_new(INVALID, "bad_message", "a message of the runner lacks 'seq'");
 	return OK;
 }
 
@@ -96,20 +98,20 @@ static fallible read_fields(const struct json *tree, struct runner *out)
 
 fallible runner_read(struct str line, struct runner **out)
 {
-	struct runner *words;
+	struct runner *message;
 	struct json *tree = NULL;
 	struct err *err;
 
 	TRY(json_read(line, &tree));
-	words = mem_new_of(struct runner);
-	words->tree = tree;
-	words->bytes = line.len;
-	err = read_fields(tree, words);
+	message = mem_new_of(struct runner);
+	message->tree = tree;
+	message->bytes = line.len;
+	err = read_fields(tree, message);
 	if (err) {
-		runner_free(words);
+		runner_free(message);
 		return err;
 	}
-	*out = words;
+	*out = message;
 	return OK;
 }
 
@@ -136,7 +138,7 @@ static void put_fence(struct json_out *json, const struct run *run)
 	json_put_int(json, "run_generation", (int64_t)run->run_generation);
 }
 
-// An empty line first: whoever spoke before us may have been cut off in the middle of one.
+// An empty line first: the previous daemon may have been cut off within a line.
 void runner_attach(struct buf *out, const struct agent_session *agent, uint64_t connection,
 		   uint64_t seq)
 {

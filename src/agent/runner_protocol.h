@@ -1,6 +1,6 @@
-// The words between daemon and runner: one JSON object a line, both ways (docs/RUNNER.md). What a
-// runner says is hostile: it is bounded and checked here, and held against the fence by whoever
-// hears it.
+// Messages between daemon and runner: one JSON object per line, both ways (docs/RUNNER.md). Input
+// from a runner is hostile: bounded and checked here, then checked against the fence by
+// agent/handler.
 #pragma once
 
 #include "agent/private.h"
@@ -30,7 +30,7 @@ struct runner {
 	struct str session, instance, version;
 	uint64_t generation, protocol;
 	uint16_t port;
-	// all but PONG and HEARTBEAT
+	// All kinds except PONG and HEARTBEAT.
 	uint64_t connection;
 	struct str run; // at == NULL: none
 	uint64_t run_generation;
@@ -42,11 +42,11 @@ struct runner {
 	struct link link;
 };
 
-// INVALID bad_words, bad_json, bad_field. The caller frees *out by runner_free().
+// INVALID bad_message, bad_json, bad_field. The caller frees *out by runner_free().
 fallible runner_read(struct str line, struct runner **out);
-void runner_free(struct runner *words);
+void runner_free(struct runner *message);
 
-// What the daemon says; each adds one line.
+// Messages of the daemon; each adds one line.
 void runner_attach(struct buf *out, const struct agent_session *agent, uint64_t connection,
 		   uint64_t seq);
 void runner_run(struct buf *out, const struct run *run, uint64_t connection);

@@ -1,10 +1,11 @@
-// A run is committed before anybody is told of it, and so is its end. The log is for readers: one
-// line of JSON an event, on a tape of its own, by byte offset; the line of type "end" is the last.
-// A crash between the commit of an end and its line is made good by whoever opens the log next.
+// Runs and their logs. A run is committed before a client is told, and so is its end. The log is
+// for readers: one line of JSON per event, on its own tape, by byte offset; the line of type "end"
+// is the last. A crash between the commit of an end and its line is repaired when the log is next
+// opened.
 //
-// A line that finds no room goes to the readers that are attached, and the run goes on. The next
-// line that is kept stands behind one of type "truncated". The end of the file may be half of a
-// long line then: "truncated" begins with a newline, and agent_log_line_is_whole() tells the half.
+// A line that finds no space still goes to attached readers, and the run goes on. The next stored
+// line is preceded by one of type "truncated". The file may then end in half of a long line:
+// "truncated" begins with a newline, and agent_log_line_is_whole() detects the half.
 #include "agent/runs.h"
 
 #include <stdio.h>
@@ -62,7 +63,7 @@ void runs_undo(struct run *run, const struct run_before *before)
 	run->active = before->active;
 }
 
-// Nobody is told of a state before it is durable.
+// A state is not shown before it is durable.
 static void doubt(struct run *run)
 {
 	if (!run->unsure)
@@ -192,8 +193,8 @@ static void open_log(struct run *run)
 	logs_bind(run->agent, run->log);
 }
 
-// The last lines of a log. What is left of one that began before them is passed over: only at its
-// beginning does a line say what is ours; the rest of it the runner says, and may look the same.
+// The last lines of a log. A line that began before them is skipped: only the beginning of a line
+// is written by cove; the rest is the runner's, and may imitate it.
 static void read_tail(struct tape *tape, struct buf *out)
 {
 	uint64_t kept = tape_kept(tape), at = kept > TAIL ? kept - TAIL : 0;
@@ -216,7 +217,7 @@ static void read_tail(struct tape *tape, struct buf *out)
 	}
 }
 
-// {"type":"…","time":…,"run":"…","seq":…: 0 when it has none.
+// {"type":"…","time":…,"run":"…","seq":…: 0 without a seq.
 static uint64_t seq_of(struct str line)
 {
 	static const char run[] = ",\"run\":\"", seq[] = "\",\"seq\":";
@@ -257,7 +258,7 @@ static bool has_end(struct tape *tape)
 	return false;
 }
 
-// A log that cannot be read now is not an empty one: nothing is begun in its place.
+// An unreadable log is not an empty one: it is not started again.
 static fallible take_up_log(struct run *run)
 {
 	struct agent_session *agent = run->agent;
@@ -283,7 +284,7 @@ static fallible take_up_log(struct run *run)
 	return take_ptr(err);
 }
 
-// Only the session's keeper may wait for another who opens it: nobody else keeps the run alive.
+// Only the actor may wait for another opener: no other task keeps the run alive.
 fallible runs_log_resume(struct run *run)
 {
 	while (run->opening)
@@ -295,7 +296,7 @@ fallible runs_log_resume(struct run *run)
 	return OK;
 }
 
-// False: half of a line, whose rest was not kept. The half consists of whole frames of the tape.
+// False: half of a line, whose rest was not stored. The half consists of whole frames of the tape.
 bool agent_log_line_is_whole(struct str line)
 {
 	auto_json json = NULL;
@@ -307,7 +308,7 @@ bool agent_log_line_is_whole(struct str line)
 	return !err;
 }
 
-// Live readers had the lines; whoever reads later is told that some are missing.
+// Attached readers had the lines; later readers are told that some are missing.
 static fallible mark_cut(struct run *run, struct tape *log)
 {
 	char text[128];
@@ -333,12 +334,12 @@ static fallible runs_put_line(struct run *run, struct tape *log, const struct bu
 	return OK;
 }
 
-// A log that could not be written is closed: whoever reads it comes again, and the next line opens
-// it anew behind its last whole one.
+// A log with a write error is closed: readers reconnect, and the next line opens it again after its
+// last complete line.
 static fallible runs_add_line(struct run *run, const struct buf *line)
 {
 	struct err *err = OK;
-	auto_tape log = NULL; // another's failure may close it meanwhile
+	auto_tape log = NULL; // a failure elsewhere may close it meanwhile
 
 	err = runs_log_resume(run);
 	if (!err) {
@@ -413,14 +414,14 @@ void runs_log_end(struct run *run)
 	json_put_text(&out, "message", run->message);
 	runs_log(run, "end", buf_view(&more));
 	if (!run->log)
-		return; // whoever opens it next writes its end
+		return; // the next opener writes the end
 	tape_end(run->log);
 	if (run->unkept)
 		return; // likewise
 	err_free(tape_seal(run->log, &(struct tape_ending){.ended_ms = run->ended_ms}));
 }
 
-// A run that has ended, whose log was cut off before its last line.
+// Writes the last line of an ended run's log that was cut off before it.
 static fallible finish_log(struct agent_session *agent, const char *id, struct tape *tape)
 {
 	auto_arena arena = arena_new();

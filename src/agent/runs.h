@@ -1,39 +1,40 @@
-// Runs of a conversation: what they were told, what became of them, and their logs.
+// Runs of an agent session: input, state, result, and their logs.
 #pragma once
 
 #include "agent/private.h"
 
-#define RUN_TRIES_MAX 3 // launches that may fail for one run, if another try might help
+#define RUN_TRIES_MAX 3 // launches that may fail for one run, if a retry might help
 
-// A new one, queued in memory only.
+// A new queued run, in memory only.
 struct run *runs_new(struct agent_session *agent, const struct agent_run_spec *spec);
 // In run.c.
 void runs_free(struct run *run);
-// It counts in its tenant's share until it is freed.
+// Counts it in its tenant's share until it is freed.
 void runs_weigh(struct run *run);
 void runs_list(struct run *run);
-void runs_unlist(struct run *run); // it has ended: the store has it
+void runs_unlist(struct run *run); // it has ended, and the store has it
 
-// Sets how it ended, without a commit; runs_undo() takes it back.
+// Sets how it ended, without a commit; runs_undo() reverts it.
 struct run_before runs_mark(const struct run *run);
 void runs_undo(struct run *run, const struct run_before *before);
 void runs_set_end(struct run *run, const struct run_end *end);
-void runs_set_taken(struct run *run); // the runner took it
+void runs_set_taken(struct run *run); // the runner accepted it
 
 void runs_write(struct json_out *out, const struct run *run, const struct who *who);
-// Without what it was given, asks and found: for lists.
+// Without input, question and result: for lists.
 void runs_write_brief(struct json_out *out, const struct run *run, const struct who *who);
 
 // The log. Each call adds one line; `more` are members of the object, at == NULL: none. May wait
 // for the disk, and for attached readers when the disk is full. A line that cannot be written is
-// lost to later readers, never to the run.
+// missing for later readers; the run goes on.
 void runs_log(struct run *run, const char *type, struct str more);
-fallible runs_log_line(struct run *run, const char *type, struct str more); // the same, and says so
+fallible runs_log_line(struct run *run, const char *type,
+		       struct str more); // the same, and returns the error
 void runs_log_state(struct run *run);
 void runs_log_step(struct run *run, const char *step);
 void runs_log_end(struct run *run); // the last line
-// After a restart: where its runner goes on.
+// After a restart: finds the last message of the runner that is in the log.
 fallible runs_log_resume(struct run *run);
-// Of any run of the conversation. Held.
+// The log of any run of the session. Referenced.
 fallible runs_log_open(struct agent_session *agent, struct str id, struct tape **out);
 void runs_remove_logs(struct agent_session *agent);

@@ -1,6 +1,6 @@
-// Conversations: long-lived owners of work, each with at most one supervised runner in a sandbox of
-// its owner's. What every door sees of them. `who` is asked about in each verb; what somebody may
-// not see is not there.
+// Agent sessions: long-lived owners of runs, each with at most one supervised runner in a sandbox
+// of its owner. The public interface. Each function authorises `who`; a session that the caller may
+// not see is absent.
 #pragma once
 
 #include "agent/backend.h"
@@ -14,9 +14,9 @@
 
 #define AGENT_ALIASES_MAX 16
 #define AGENT_ARGS_MAX 256
-#define AGENT_QUEUE_MAX 64		// runs that wait in one conversation
+#define AGENT_QUEUE_MAX 64		// queued runs of one session
 #define AGENT_INPUT_MAX (1 << 20)	// bytes of a run's input, and of its result
-#define AGENT_INPUT_SHARE (64ull << 20) // bytes of input that a tenant's runs wait with
+#define AGENT_INPUT_SHARE (64ull << 20) // bytes of input of a tenant's queued runs
 #define AGENT_ID_MAX OWNER_PART_MAX
 
 struct agent_sessions;
@@ -26,52 +26,53 @@ struct agents_options {
 	struct loop *loop;
 	struct store *store;
 	const struct backend *backend; // borrowed
-	int dir;		       // of the logs of runs; borrowed
-	// What a tenant's output on disk is counted in, borrowed; NULL: nowhere.
+	int dir;		       // for the logs of runs; borrowed
+	// The account for a tenant's output on disk, borrowed; NULL: not counted.
 	struct tape_quota *(*output_of)(void *arg, const char *tenant);
 	void *output_arg;
-	const char *isolate;  // organisations whose sessions live alone; "*": everyone's
+	const char *isolate;  // organisations whose sessions get a sandbox each; "*": all
 	const char *tag;      // of shared ids; "": none
 	uint64_t threshold;   // bytes that a cold start needs; 0: the default
-	uint64_t input_share; // bytes of input that wait for one tenant; 0: the default
-	uint64_t class_max[OWNER_CLASSES]; // live sandboxes of each; 0: no bound
+	uint64_t input_share; // bytes of queued input of one tenant; 0: the default
+	uint64_t class_max[OWNER_CLASSES]; // running sandboxes of each; 0: no limit
 };
 
-// Loads what is stored. Nothing is launched before agents_start().
+// Loads the stored sessions. Nothing is launched before agents_start().
 fallible agents_open(const struct agents_options *options, struct agent_sessions **out);
-// Reconciles every lease with what lives, then serves. Until then runs are queued only.
+// Reconciles every lease with the observed processes, then serves. Until then runs are only queued.
 void agents_start(struct agent_sessions *agents);
-// Lets runners live and stops talking to them; returns when every task of this room has ended.
+// Disconnects from runners, which keep running; returns when every task of this folder has ended.
 void agents_stop(struct agent_sessions *agents);
 void agents_free(struct agent_sessions *agents); // after that
-// A reload of isolate, tag, threshold, input_share and class_max: for sessions that are made from
-// now on.
+// Reload of isolate, tag, threshold, input_share and class_max, for sessions created from now on.
 void agents_configure(struct agent_sessions *agents, const struct agents_options *options);
 // Stops every runner; returns when none is left, or TIMEOUT.
 fallible agents_drain(struct agent_sessions *agents, int64_t deadline);
 
-// Why the last cold start was refused: for the answer, before the next wait.
+// Why the last cold start was refused: for the response, before the next wait.
 struct agent_refusal {
 	uint64_t available, threshold; // bytes
 	uint32_t cleaned, skipped;
 };
 struct agent_refusal agents_refusal(const struct agent_sessions *agents);
 
-// What somebody wants. Borrowed.
+// A create request. Borrowed.
 struct agent_spec {
-	struct owner owner; // session.at == NULL: one is made
-	bool isolated;	    // asked for; it can only be strengthened
+	struct owner owner; // session.at == NULL: a new id
+	bool isolated;	    // requested; the operator's setting can only strengthen it
 	struct str aliases[AGENT_ALIASES_MAX];
 	size_t alias_count;
 	const char **argv; // of the runner; NULL-ended
 	const struct env_map *env;
 };
-// A new one, or the one of that alias: *out_made tells. Durable before anything is provisioned.
-// INVALID invalid_owner; CONFLICT session_taken, alias_taken; NO_SPACE capacity_rejected;
-// UNAVAILABLE capacity_unknown, state_unwritable. Borrowed until the caller's next wait.
+// A new session, or that of the alias: *out_made says which. Durable before anything is
+// provisioned. INVALID invalid_owner; CONFLICT session_taken, alias_taken; NO_SPACE
+// capacity_rejected; UNAVAILABLE capacity_unknown, state_unwritable. Borrowed until the caller's
+// next wait.
 fallible agents_create(struct agent_sessions *agents, const struct who *who,
 		       const struct agent_spec *spec, struct agent_session **out, bool *out_made);
-// Held until agent_unref(). NOT_FOUND no_session: also one that is being deleted, unless `even`.
+// Referenced until agent_unref(). NOT_FOUND no_session: also for one that is being deleted, unless
+// `even`.
 fallible agents_find(struct agent_sessions *agents, const struct who *who, struct str id, bool even,
 		     struct agent_session **out);
 void agent_unref(struct agent_session *agent);
@@ -82,18 +83,18 @@ static inline void auto_agent_(struct agent_session **agent)
 }
 #define auto_agent on_exit_call(auto_agent_) struct agent_session *
 
-// Ids are each tenant's own. The operator, who sees all of them, names another's TENANT__ID.
+// Ids are unique per tenant. The operator, who sees all, names another tenant's TENANT__ID.
 const char *agent_name(const struct agent_session *agent, const struct who *who);
 void agent_write(struct json_out *out, const struct agent_session *agent, const struct who *who);
-const char *agent_box(const struct agent_session *agent);	// its sandbox, in the fleet
+const char *agent_box(const struct agent_session *agent);	// the id of its sandbox
 const char *agent_directory(const struct agent_session *agent); // the name of its directories there
 bool agent_is_deleting(const struct agent_session *agent);
 const struct lease *agent_lease(const struct agent_session *agent);
-// All of them that `who` may see, by id, behind `after`; up to `max`. Does not wait.
+// All sessions that `who` may see, by id, after `after`; up to `max`. Does not wait.
 void agents_write_page(struct agent_sessions *agents, const struct who *who, struct str after,
 		       size_t max, struct json_out *out);
 
-// A run. Durable on return; it starts by itself. EXHAUSTED too_many_runs, too_much_input;
+// Queues a run. Durable on return; it starts by itself. EXHAUSTED too_many_runs, too_much_input;
 // UNAVAILABLE cleanup_exhausted, state_unwritable; NO_SPACE capacity_rejected …
 struct agent_run_spec {
 	struct str input;	   // JSON
@@ -105,31 +106,30 @@ fallible agent_run(struct agent_session *agent, const struct who *who,
 // NOT_FOUND no_run.
 fallible agent_write_run(struct agent_session *agent, const struct who *who, struct str run,
 			 struct json_out *out);
-// Its runs, the newest first, behind the run `after`; up to `max`. Without what they were given and
-// found.
+// Its runs, newest first, after the run `after`; up to `max`. Without input and result.
 fallible agent_write_runs(struct agent_session *agent, const struct who *who, struct str after,
 			  size_t max, struct json_out *out);
-// Its log: one JSON line an event, by byte offset. Held.
+// Its log: one JSON line per event, by byte offset. Referenced.
 fallible agent_log(struct agent_session *agent, struct str run, struct tape **out);
-// How the line begins that stands behind lines which found no room.
+// The beginning of the line that follows lines for which there was no space.
 #define AGENT_CUT_MARK "\n{\"type\":\"truncated\","
 // False: there is none, or half of one.
 bool agent_log_line_is_whole(struct str line);
 
-// Ends what is under way. Durable on return. CONFLICT nothing_runs.
+// Ends the current run. Durable on return. CONFLICT nothing_runs.
 fallible agent_interrupt(struct agent_session *agent);
-// A place to work in beside the runner: its sandbox runs and its directories are there on return,
-// as for a run. Waits while a runner is being stopped; UNAVAILABLE runner_stopping,
-// cleanup_exhausted; NO_SPACE capacity_rejected …
+// Makes the session's sandbox run and creates its directories, for work besides the runner. Waits
+// while a runner is being stopped; UNAVAILABLE runner_stopping, cleanup_exhausted; NO_SPACE
+// capacity_rejected …
 fallible agent_enter(struct agent_session *agent);
 // CONFLICT no_question.
 fallible agent_answer(struct agent_session *agent, struct str question, struct str answer);
-// The intent is durable on return. *out_gone: so is the end.
+// The delete is durable on return. *out_gone: the session is gone.
 fallible agent_delete(struct agent_session *agent, bool *out_gone);
 void agent_write_logs(struct agent_session *agent, const struct who *who, struct json_out *out);
 
-// A part of every sweep: leases act by their own deadlines; what they ended is counted here, and
-// those that are held up are told.
+// Part of every sweep: counts what leases have ended by their own deadlines, and raises an alert
+// for overdue stops.
 fallible agents_sweep(void *agents, struct sweep_round *round);
 
 struct agents_view {

@@ -1,6 +1,6 @@
-// The sandbox of a session and its runner's process, found in the fleet on the tenant's behalf: no
-// other tenant's sandbox is found, whatever id the session was given. Finding never wakes a
-// sandbox, local_box_ref() does.
+// Finds the sandbox of a session and its runner's process through the manager, with the tenant's
+// identity: no other tenant's sandbox is found, whatever id the session has. Lookups never wake a
+// sandbox; local_box_ref() does.
 #include <stdio.h>
 #include <string.h>
 
@@ -70,10 +70,10 @@ struct proc *local_proc(const struct box_ref *ref, const struct lease *lease)
 
 fallible local_no_runner(void)
 {
-	return err_new(NOT_FOUND, "no_runner", "the runner is not there");
+	return err_new(NOT_FOUND, "no_runner", "the runner does not exist");
 }
 
-// Whatever became of the box: what is remembered of it is enough.
+// Works in any state of the box: the daemon's record of the process is enough.
 fallible local_find_proc(const struct local *local, const struct backend_site *at,
 			 const struct lease *lease, struct box_ref *box_ref_, struct proc **out)
 {

@@ -1,9 +1,9 @@
-// A live runner, watched. While it works: a ping after a minute without output, which is to be
-// answered; output of some kind within five; and when the connection is lost, a grace in which it
-// may come back and nothing else is held against it. Waiting for a human is not silence.
+// Supervision of a live runner. During a run: a ping after a minute without output, which must be
+// answered; some output within five minutes; after a lost connection a grace period to come back,
+// in which nothing else is checked. A run with an open question is not silent.
 //
-// Words that have come are heard before anything is judged (keeper.c), so a result that was sent
-// in time counts, whatever became of its runner since.
+// Received messages are handled before supervision (actor.c), so a result that was sent in time
+// counts even if its runner has exited.
 #include <stdio.h>
 
 #include "agent/link.h"
@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "types/timers.h"
 
-#define DIAL_STEPS 20 // tries to reach a runner again, within its grace
+#define DIAL_STEPS 20 // attempts to reconnect within the grace period
 
 static int64_t now_of(const struct agent_session *agent)
 {
@@ -37,8 +37,8 @@ static void least(int64_t *at, int64_t other)
 		*at = other;
 }
 
-// Nobody says that it is alive, and it works for longer than work takes: half an hour, or twice
-// what it was given. A question is for somebody else to answer.
+// A run without heartbeats is stuck after half an hour, or after twice its timeout. A run with an
+// open question waits for a person.
 static int64_t stuck_at(const struct agent_session *agent, const struct run *run)
 {
 	int64_t limit = timer_ms(TIMER_STUCK), twice = 2 * (int64_t)run->timeout_ms;
@@ -95,11 +95,11 @@ static fallible supervise_fail(struct agent_session *agent, enum lease_event_kin
 		.lost = {RUN_FAILED, code, message},
 	};
 
-	return keeper_hear(agent, &hearing);
+	return transition_hear(agent, &hearing);
 }
 
-// Not at work: a runner that hangs up before it is ready never will be; a warm one is looked at
-// when it is wanted.
+// Without a run: a runner that closes before it is ready has failed; a warm one is checked when it
+// is next needed.
 static fallible hung_up(struct agent_session *agent)
 {
 	struct run *run = agent_first(agent);
@@ -118,7 +118,7 @@ static fallible hung_up(struct agent_session *agent)
 			runs_set_end(run, &(struct run_end){RUN_FAILED, "readiness_failed",
 							    agent->talk->why});
 	}
-	return keeper_hear(agent, &hearing);
+	return transition_hear(agent, &hearing);
 }
 
 static fallible begin_grace(struct agent_session *agent, struct run *run)
@@ -173,7 +173,7 @@ static fallible see_to_connection(struct agent_session *agent, struct run *run, 
 				      "the runner did not come back");
 	if (closed && agent->port)
 		dial_again(agent);
-	// What is left is to wait, in small steps while somebody is being dialled.
+	// Wait, in small steps while reconnecting.
 	if (closed && agent->port && agent->talk && agent->talk->closed)
 		err_free(condition_wait(&agent->wake,
 					now_of(agent) + timer_ms(TIMER_GRACE) / DIAL_STEPS));
@@ -184,11 +184,11 @@ static fallible see_to_connection(struct agent_session *agent, struct run *run, 
 
 static void ping(struct agent_session *agent)
 {
-	auto_buf words = BUF_INIT(256);
+	auto_buf message = BUF_INIT(256);
 
 	agent->pinged_at = now_of(agent);
-	runner_ping(&words, ++agent->pings);
-	link_say(agent->talk, &words);
+	runner_ping(&message, ++agent->pings);
+	link_say(agent->talk, &message);
 }
 
 static fallible supervise_watch(struct agent_session *agent, struct run *run, bool *out_did)
@@ -216,8 +216,7 @@ static fallible supervise_watch(struct agent_session *agent, struct run *run, bo
 	return OK;
 }
 
-// One that has nothing to do and says nothing counts as disconnected: it is reached anew when it is
-// wanted.
+// A warm runner without heartbeats counts as disconnected: it is connected again when it is needed.
 static bool is_stale(const struct agent_session *agent)
 {
 	return agent->lease.state == LEASE_WARM && is_connected(agent) &&

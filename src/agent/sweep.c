@@ -1,4 +1,6 @@
-// Nothing is ended here: a lease does that in its own time, and a sweep only says what came of it.
+// Reports agent sessions to the janitor. Nothing is ended here: leases end runners by their own
+// deadlines. Adds the counts since the last round, and raises or clears the alert for overdue
+// stops.
 #include "agent/private.h"
 #include "manager/alert.h"
 #include "types/timers.h"

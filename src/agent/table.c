@@ -1,5 +1,5 @@
-// The table of conversations: found by id, and by alias within an owner. What is being made is in
-// it already, with its names reserved, but is found by nobody until it is durable.
+// The table of agent sessions: by key, and by alias within an owner. A session under creation is
+// already in it, with its names reserved, but lookups find it only when it is durable.
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -21,8 +21,9 @@ fallible agent_absent(struct str id)
 
 fallible agent_starting(void)
 {
-	return err_hint(err_new(UNAVAILABLE, "starting", "cove is still finding out what there is"),
-			"try again in a moment");
+	return err_hint(
+		err_new(UNAVAILABLE, "starting", "cove is starting and adopting its sandboxes"),
+		"try again in a moment");
 }
 
 fallible agent_draining(void)
@@ -157,7 +158,7 @@ static void alias_key(const struct agent_session *agent, size_t i, struct buf *o
 
 static struct agent_share *agent_table_share_of(struct agent_sessions *agents, const char *tenant)
 {
-	struct str name = tenant[0] ? str_of(tenant) : STR(" "); // no tenant is called so
+	struct str name = tenant[0] ? str_of(tenant) : STR(" "); // not a valid tenant name
 	struct agent_share *share = map_get(agents->shares, name);
 
 	if (!share) {
@@ -224,7 +225,7 @@ fallible agents_find(struct agent_sessions *agents, const struct who *who, struc
 
 	TRY(access_ask(who, ACCESS_READ));
 	agent = agents_named(agents, who, id);
-	if (!agent || !agent->born || agent->lone || !access_sees(who, agent->tenant, "") ||
+	if (!agent || !agent->durable || agent->lone || !access_sees(who, agent->tenant, "") ||
 	    (agent->deleting && !even))
 		return agent_absent(id);
 	agent_ref(agent);

@@ -1,6 +1,6 @@
-// One transition of a lease: hear an event (a pure function, types/lease), commit what it means for
-// the lease and for a run, then act: launch, attach, look, stop. When the store does not take the
-// commit, nothing has changed and nothing is done. A failed launch is an event of its own.
+// One transition of a lease: apply an event (a pure function, types/lease), commit the new state of
+// the lease and of a run, then act: launch, attach, observe, stop. If the commit fails nothing has
+// changed and nothing is done. A failed launch is an event of its own.
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -20,9 +20,9 @@ static struct loop *transition_loop(const struct agent_session *agent)
 	return agent->agents->loop;
 }
 
-// ------------------------------------------------------------------------------- acting
+// ------------------------------------------------------------------------------- actions
 
-void keeper_drop_talk(struct agent_session *agent)
+void transition_drop_talk(struct agent_session *agent)
 {
 	link_drop_to(take_ptr(agent->talk));
 	agent->sent_on = 0;
@@ -30,7 +30,7 @@ void keeper_drop_talk(struct agent_session *agent)
 	agent->port = 0;
 }
 
-// A part of cove is away, which says nothing of the runner: the launch is tried until it is back.
+// True if a part of cove is not ready, which is not the runner's fault: the launch is retried.
 static bool is_away(const struct err *err)
 {
 	static const char *const reasons[] = {"no_warden", "starting", "box_starting"};
@@ -41,7 +41,7 @@ static bool is_away(const struct err *err)
 	return false;
 }
 
-// Whether another try may help, and there is one left.
+// Whether a retry may help, and one is left.
 static bool may_try_again(const struct run *run, const struct err *err)
 {
 	enum err_kind kind = err_kind(err);
@@ -52,8 +52,7 @@ static bool may_try_again(const struct run *run, const struct err *err)
 	       kind != ERR_FORBIDDEN && kind != ERR_NO_SPACE;
 }
 
-// What kept a runner from starting is counted against the run that wanted it, unless cove itself
-// did.
+// A failed launch counts against the run that needed it, unless cove itself was not ready.
 static fallible launch_failed(struct agent_session *agent, enum lease_event_kind kind,
 			      struct err *failure)
 {
@@ -75,23 +74,23 @@ static fallible launch_failed(struct agent_session *agent, enum lease_event_kind
 							    err_message(err)});
 	}
 	agent->launch_at = loop_now(transition_loop(agent)) + wait_ms / timers_scale_now();
-	return keeper_hear(agent, &hearing);
+	return transition_hear(agent, &hearing);
 }
 
-fallible keeper_talk(struct agent_session *agent, int fd)
+fallible transition_talk(struct agent_session *agent, int fd)
 {
-	keeper_drop_talk(agent);
+	transition_drop_talk(agent);
 	agent_note_alive(agent);
 	return link_open(agent, fd, &agent->talk);
 }
 
-static void tell_step(struct run *run, const char *step)
+static void transition_log_step(struct run *run, const char *step)
 {
 	if (run)
 		runs_log_step(run, step);
 }
 
-// Loop time at which a start is given up: by the lease's own deadline, where it is one.
+// Loop time at which a start fails: the lease's deadline while it is starting.
 static int64_t startup_ends(const struct agent_session *agent)
 {
 	int64_t now = loop_now(transition_loop(agent));
@@ -101,19 +100,19 @@ static int64_t startup_ends(const struct agent_session *agent)
 	return now + lease_deadline(&agent->lease) - agents_now(agent->agents);
 }
 
-fallible keeper_settle(struct agent_session *agent, struct run *run)
+fallible transition_settle(struct agent_session *agent, struct run *run)
 {
 	const struct backend *backend = agent->agents->backend;
 	struct backend_site local = agent_local(agent);
 	bool cold = false;
 
-	tell_step(run, "sandbox_provision");
+	transition_log_step(run, "sandbox_provision");
 	TRY(faults_meet_until(FAULT_LAUNCH, agent->id, startup_ends(agent)), "start in time");
 	TRY(backend->provision(backend->arg, &local, &cold), "provide a sandbox");
-	tell_step(run, "disk_check");
+	transition_log_step(run, "disk_check");
 	if (!agent->prepared)
 		TRY(admission_ask(agent));
-	tell_step(run, "workspace_setup");
+	transition_log_step(run, "workspace_setup");
 	TRY(admission_prepared(agent, backend->prepare(backend->arg, &local)),
 	    "prepare the workspace");
 	agent->prepared = true;
@@ -133,15 +132,15 @@ static fallible start_runner(struct agent_session *agent)
 	struct run *run = agent_first(agent);
 	int fd = -1;
 
-	TRY(keeper_settle(agent, run));
-	tell_step(run, "runner_start");
+	TRY(transition_settle(agent, run));
+	transition_log_step(run, "runner_start");
 	TRY(backend->launch(backend->arg, &local, &what, &agent->lease.place, &fd),
 	    "start the runner");
-	return keeper_talk(agent, fd);
+	return transition_talk(agent, fd);
 }
 
-// The place is written down once it is known; without it the runner is found by its marks.
-static fallible keeper_launch(struct agent_session *agent)
+// The place is committed once it is known; without it the runner is found by its marks.
+static fallible transition_launch(struct agent_session *agent)
 {
 	struct err *err = start_runner(agent);
 
@@ -151,7 +150,7 @@ static fallible keeper_launch(struct agent_session *agent)
 		agent, &(struct persist_agent_change){.session = true, .lease = &agent->lease});
 }
 
-static fallible keeper_attach(struct agent_session *agent)
+static fallible transition_attach(struct agent_session *agent)
 {
 	const struct backend *backend = agent->agents->backend;
 	struct backend_site local = agent_local(agent);
@@ -172,14 +171,15 @@ static fallible keeper_attach(struct agent_session *agent)
 	}
 	err = backend->attach(backend->arg, &local, &agent->lease, &fd);
 	if (!err)
-		err = keeper_talk(agent, fd);
+		err = transition_talk(agent, fd);
 	if (err && agent->lease.state == LEASE_STARTING)
 		return launch_failed(agent, LEASE_UNREADY, err);
-	err_free(err); // an active one has its grace; others are looked at when they are wanted
+	err_free(err); // an active runner has its grace period; others are checked when they are
+		       // needed
 	return OK;
 }
 
-static fallible keeper_recheck(struct agent_session *agent)
+static fallible transition_recheck(struct agent_session *agent)
 {
 	struct hearing hearing = {.event = {.kind = LEASE_RECHECKED}};
 	auto_free struct backend_view *view = mem_new_of(struct backend_view);
@@ -188,10 +188,10 @@ static fallible keeper_recheck(struct agent_session *agent)
 	hearing.event.seen = backend_judge(view, &agent->lease);
 	if (hearing.event.seen == LEASE_SEES_MATCH)
 		hearing.event.seen = LEASE_SEES_OTHER;
-	return keeper_hear(agent, &hearing);
+	return transition_hear(agent, &hearing);
 }
 
-static fallible keeper_act(struct agent_session *agent, unsigned todo)
+static fallible transition_act(struct agent_session *agent, unsigned todo)
 {
 	if (todo & LEASE_DO_ALERT) {
 		agent->agents->alerts++;
@@ -203,18 +203,18 @@ static fallible keeper_act(struct agent_session *agent, unsigned todo)
 	if (todo & LEASE_DO_STOP)
 		attempt_start(agent);
 	if (todo & LEASE_DO_LAUNCH)
-		return keeper_launch(agent);
+		return transition_launch(agent);
 	if (todo & LEASE_DO_ATTACH)
-		return keeper_attach(agent);
+		return transition_attach(agent);
 	if (todo & LEASE_DO_LOOK)
-		return keeper_recheck(agent);
+		return transition_recheck(agent);
 	return OK;
 }
 
-// ------------------------------------------------------------------------------ hearing
+// ------------------------------------------------------------------------------- events
 
-static void tell_log(const struct agent_session *agent, const struct lease *was,
-		     const struct lease_step *step)
+static void transition_log(const struct agent_session *agent, const struct lease *was,
+			   const struct lease_step *step)
 {
 	const struct lease *now = &agent->lease;
 	char row[8], generation[24], attempts[12];
@@ -231,18 +231,18 @@ static void tell_log(const struct agent_session *agent, const struct lease *was,
 		  now->error[0] ? now->error : NULL, NULL);
 }
 
-// The run has ended in the store: its readers learn of it, and memory lets it go.
-void keeper_end_run(struct run *run)
+// If the end of the run is committed: writes the last line of its log, and frees it.
+void transition_end_run(struct run *run)
 {
 	if (!runs_is_over(run))
 		return;
-	agent_unreserve(run->agent); // what it took can be seen by now
+	agent_unreserve(run->agent); // its usage is visible in statfs by now
 	runs_log_end(run);
 	runs_unlist(run);
 }
 
-static fallible keeper_commit(struct agent_session *agent, struct hearing *hearing,
-			      const struct lease *next, unsigned todo, struct run **out_lost)
+static fallible transition_commit(struct agent_session *agent, struct hearing *hearing,
+				  const struct lease *next, unsigned todo, struct run **out_lost)
 {
 	struct run *lost = todo & LEASE_DO_FAIL_RUNS ? agent_running(agent) : NULL;
 	struct run_before before = {0};
@@ -289,7 +289,7 @@ static void note_orphan(struct agent_session *agent, const struct lease *was, in
 	}
 }
 
-fallible keeper_hear(struct agent_session *agent, struct hearing *hearing)
+fallible transition_hear(struct agent_session *agent, struct hearing *hearing)
 {
 	struct lease_event event = hearing->event;
 	struct run *first = agent_first(agent), *lost = NULL;
@@ -313,31 +313,31 @@ fallible keeper_hear(struct agent_session *agent, struct hearing *hearing)
 	*was = agent->lease;
 	step = lease_hear(&agent->lease, &event, next);
 	if (step.changed || hearing->run)
-		TRY(keeper_commit(agent, hearing, next, step.todo, &lost), "keep the lease of %s",
-		    agent->id);
+		TRY(transition_commit(agent, hearing, next, step.todo, &lost),
+		    "keep the lease of %s", agent->id);
 	if (step.changed) {
-		tell_log(agent, was, &step);
+		transition_log(agent, was, &step);
 		note_orphan(agent, was, event.now_ms);
 		agent->agents->attempts += step.row == 18;
 		agent->swept |= agent->deleting && (step.row == 20 || step.row == 25);
 		if (!lease_is_owned(&agent->lease) || agent->lease.generation != was->generation)
-			keeper_drop_talk(agent);
+			transition_drop_talk(agent);
 	} else if (step.row == 19 || step.row == 24) {
 		log_event(LOG_INFO, "lease.unchanged", "session", agent->id, "row",
 			  step.row == 19 ? "19" : "24", "state",
 			  lease_state_word(agent->lease.state), NULL);
 	}
 	if (lost)
-		keeper_end_run(lost);
+		transition_end_run(lost);
 	if (hearing->run)
-		keeper_end_run(hearing->run);
+		transition_end_run(hearing->run);
 	condition_signal(&agent->changed);
-	return keeper_act(agent, step.todo);
+	return transition_act(agent, step.todo);
 }
 
-fallible keeper_tell(struct agent_session *agent, enum lease_event_kind kind, const char *error)
+fallible transition_tell(struct agent_session *agent, enum lease_event_kind kind, const char *error)
 {
 	struct hearing hearing = {.event = {.kind = kind, .error = error}};
 
-	return keeper_hear(agent, &hearing);
+	return transition_hear(agent, &hearing);
 }

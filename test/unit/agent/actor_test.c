@@ -1,4 +1,4 @@
-// The keeper at work: runs, stops, and what goes wrong with either.
+// The actor: runs, stops, and failures of both.
 #include "stage.h"
 
 TASK_TEST(one_run, "rows 1 4 8 9 16: a run from none by way of warm to none, then a new generation")
@@ -106,7 +106,7 @@ TASK_TEST(stuck, "a run without heartbeats ends after its time, by its lease, an
 	teardown();
 }
 
-TASK_TEST(share, "what waits for one tenant is bounded, and given back as runs end")
+TASK_TEST(share, "queued input of a tenant is bounded, and released as runs end")
 {
 	struct agents_options options = {.isolate = "", .tag = "", .input_share = 3000};
 	struct agent_session *agent;
@@ -170,7 +170,7 @@ TASK_TEST(stopped, "a stopped runner fails by its ping and is killed by force")
 	teardown();
 }
 
-TASK_TEST(human, "waiting for a human is not silence, and the answer lets the run go on")
+TASK_TEST(human, "an open question is not silence, and the answer continues the run")
 {
 	struct agent_session *agent;
 
@@ -186,7 +186,7 @@ TASK_TEST(human, "waiting for a human is not silence, and the answer lets the ru
 	teardown();
 }
 
-TASK_TEST(waiting, "what is said of a run that waits is not acknowledged, but of one that is over")
+TASK_TEST(waiting, "messages of a queued run are not acknowledged, those of an ended one are")
 {
 	static const char over[] = "run_00000000000000000000000000000000";
 	char first[LEASE_RUN_LEN + 1];
@@ -291,7 +291,7 @@ TASK_TEST(held, "queued work is held while a stop is due and drains by itself")
 	teardown();
 }
 
-TASK_TEST(blind, "row 3: a look that fails is never absence: nothing is launched beside")
+TASK_TEST(blind, "row 3: a failed observation is not absence: nothing is launched")
 {
 	struct agent_session *agent;
 

@@ -47,8 +47,8 @@ TASK_TEST(deletion_resumes, "a deletion that could not end goes on after a resta
 	teardown();
 }
 
-TASK_TEST(keeperless,
-	  "a session whose keeper has not come yet is there, and nothing is said to be done")
+TASK_TEST(no_actor,
+	  "a session whose actor has not started is found, and no command reports success")
 {
 	struct command interrupt = {.kind = COMMAND_INTERRUPT}, end = {.kind = COMMAND_DELETE};
 	struct task *actor;

@@ -6,17 +6,17 @@
 #define GOOD                                                                                       \
 	"{\"type\":\"output\",\"run\":\"run_1\",\"run_generation\":2,\"connection\":3,\"seq\":4}"
 
-TEST(reads, "a word is read with its fence")
+TEST(reads, "a message is read with its fence")
 {
-	struct runner *words = NULL;
+	struct runner *message = NULL;
 
-	CHECK_OK(runner_read(STR(GOOD), &words));
-	CHECK(words->kind == WORDS_OUTPUT && str_is(words->run, "run_1"));
-	CHECK(words->run_generation == 2 && words->connection == 3 && words->seq == 4);
-	runner_free(words);
+	CHECK_OK(runner_read(STR(GOOD), &message));
+	CHECK(message->kind == WORDS_OUTPUT && str_is(message->run, "run_1"));
+	CHECK(message->run_generation == 2 && message->connection == 3 && message->seq == 4);
+	runner_free(message);
 }
 
-TEST(refuses, "what is no word is refused, whatever it lacks")
+TEST(refuses, "a malformed message is refused, whatever it lacks")
 {
 	static const char *const bad[] = {
 		"",
@@ -38,14 +38,14 @@ TEST(refuses, "what is no word is refused, whatever it lacks")
 	};
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
-		struct runner *words = NULL;
+		struct runner *message = NULL;
 
-		CHECK_ERR(runner_read(str_of(bad[i]), &words), INVALID);
-		CHECK(!words);
+		CHECK_ERR(runner_read(str_of(bad[i]), &message), INVALID);
+		CHECK(!message);
 	}
 }
 
-TEST(says, "what the daemon says is one line, but for the empty one before an attach")
+TEST(says, "a message of the daemon is one line, after an empty one for an attach")
 {
 	struct agent_session agent = {.id = (char *)"s\n1"};
 	struct run run = {.agent = &agent, .input = STR("{\"a\":1}"), .id = "run_1"};

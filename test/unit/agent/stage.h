@@ -1,5 +1,5 @@
-// A keeper's stage: a real store in memory, real timers scaled by 600, and a machine that is a
-// double of the seam. A restart is the same store and the same machine under new conversations.
+// Fixture of agent sessions: a real store in memory, real timers scaled by 600, and a test double
+// of the backend. A restart opens new agent sessions on the same store and the same double.
 #pragma once
 
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 static struct who me = WHO_COVE;
 static struct store *store;
 static struct agent_sessions *agents;
-static char place[] = "/tmp/conv-test-XXXXXX";
+static char place[] = "/tmp/agent-test-XXXXXX";
 static int dir = -1;
 
 static struct tape_quota stage_quota;
