@@ -1,6 +1,6 @@
-// Bytes are read into one small room that grows to the size of the largest head. A body whose
-// length is known is read straight into the caller's memory, never past its end; only a chunked one
-// may be read too far, into `spill`, which then becomes the first room of the next message.
+// Bytes are read into one small buffer that grows to the size of the largest head. A body of known
+// length is read straight into the caller's memory, never past its end. Only a chunked body may be
+// read too far, into `spill`, which then becomes the first buffer of the next message.
 #include "http/body_reader.h"
 
 #include <string.h>
@@ -54,9 +54,8 @@ fallible body_reader_head(struct body_reader *body_reader, body_reader_parse *pa
 		struct str have = unread(room);
 		size_t n = 0;
 
-		// A head ends with a LF, and has at most as many lines as fields: looking only when
-		// one came keeps a peer that sends single bytes from making us read 32 KiB for
-		// each.
+		// A head ends with LF, so parse only when one arrived: a peer that sends single
+		// bytes must not make us parse up to 32 KiB for each byte.
 		if (have.len > 0 && (seen == 0 || have.len == HTTP1_HEAD_MAX ||
 				     memchr(have.at + seen, '\n', have.len - seen))) {
 			enum http1_verdict verdict = parse(have, out);
@@ -107,7 +106,7 @@ static fallible cut(void)
 	return err_new(BAD_PEER, "cut_body", "the connection ended before the body did");
 }
 
-// Bytes as they are: what is buffered, else from the stream.
+// Raw bytes: buffered ones first, else from the stream.
 static fallible body_reader_take(struct body_reader *body_reader, void *room, size_t size,
 				 int64_t silence_ms, size_t *out)
 {
@@ -142,7 +141,7 @@ static fallible fill_spill(struct body_reader *body_reader, int64_t silence_ms)
 	return OK;
 }
 
-// Feeds the machine; content is moved to the front of `room`, which may be where it already lies.
+// Feeds the chunk parser. Content is moved to the front of `room`, which may already contain it.
 static fallible unchunk(struct body_reader *body_reader, struct str in, void *room,
 			size_t *out_used, size_t *out)
 {

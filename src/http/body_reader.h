@@ -1,5 +1,5 @@
-// What comes in on a connection, for server and client alike: heads, then bodies by their framing,
-// then whatever was read too far and belongs to the next message.
+// Reads messages from a connection, for server and client: heads, then bodies by their framing.
+// Bytes read beyond a message are kept for the next one.
 #pragma once
 
 #include <stdbool.h>
@@ -11,7 +11,7 @@
 
 struct body_reader_room {
 	char *at;
-	size_t size, start, end; // bytes not yet consumed: [start, end)
+	size_t size, start, end; // unread bytes: [start, end)
 };
 
 enum body_reader_framing {
@@ -27,16 +27,16 @@ struct body_reader {
 	struct stream *stream;
 	struct body_reader_room head, spill;
 	enum body_reader_framing framing;
-	uint64_t left; // BODY_READER_LENGTH: of the body
+	uint64_t left; // BODY_READER_LENGTH: unread bytes of the body
 	struct http1_chunks chunks;
-	bool in_chunk; // the next `chunks.left` bytes are content, and nothing of it is buffered
+	bool in_chunk; // the next `chunks.left` bytes are content, and none of them is buffered
 	bool ended;    // the body was read to its end
 };
 
 typedef enum http1_verdict body_reader_parse(struct str bytes, struct http1_head *out);
 
-// Reads what is there, without a wait, before the first byte of a head. *out_empty: nothing yet. At
-// the end of the stream it is not empty, and there are no bytes.
+// Reads available bytes without waiting, before the first byte of a head. *out_empty: no bytes yet.
+// At the end of the stream *out_empty is false and there are no bytes.
 fallible body_reader_fill(struct body_reader *body_reader, bool *out_empty);
 // Reads a head. *out_verdict is MORE when the peer closed before its end. TIMEOUT at the deadline.
 fallible body_reader_head(struct body_reader *body_reader, body_reader_parse *parse,
@@ -44,15 +44,15 @@ fallible body_reader_head(struct body_reader *body_reader, body_reader_parse *pa
 			  enum http1_verdict *out_verdict);
 void body_reader_frame(struct body_reader *body_reader, enum body_reader_framing framing,
 		       uint64_t length);
-// The next bytes of the body; *out = 0 at its end. BAD_PEER cut_body, INVALID bad_chunk, TIMEOUT.
+// Reads bytes of the body; *out = 0 at its end. BAD_PEER cut_body, INVALID bad_chunk, TIMEOUT.
 fallible body_reader_read(struct body_reader *body_reader, void *room, size_t size,
 			  int64_t silence_ms, size_t *out);
-// The message is over, body and all: what is left belongs to the next one.
+// Ends the message, body included: remaining bytes belong to the next one.
 void body_reader_next(struct body_reader *body_reader);
 bool body_reader_has_bytes(const struct body_reader *body_reader);
-// A body of known length that came with its head, all of it; it counts as read. Good until the next
-// call.
+// Returns a body of known length that arrived completely with its head; it counts as read. Valid
+// until the next call.
 bool body_reader_whole(struct body_reader *body_reader, struct str *out);
-// Empty again, keeps the first room if it is a small one.
+// Empties the reader and keeps its first buffer if that is small.
 void body_reader_reset(struct body_reader *body_reader);
 void body_reader_done(struct body_reader *body_reader);

@@ -1,5 +1,5 @@
-// What an exchange stands on: the connection, its buffers while it is served, and what all
-// connections of one server share.
+// The state under an exchange: the connection, its buffers while it is served, and the state that
+// all connections of a server share.
 #pragma once
 
 #include <stdbool.h>
@@ -10,7 +10,7 @@
 #include "http/body_reader.h"
 #include "loop/stream.h"
 
-struct request_context; // of http/request_context
+struct request_context; // request_context.h
 
 struct http_terms {
 	struct loop *loop;
@@ -18,18 +18,18 @@ struct http_terms {
 	size_t body_max;
 	void *app;
 	bool draining;
-	uint64_t id_key, id_next; // request ids: a counter, scrambled
+	uint64_t id_key, id_next; // request ids: a scrambled counter
 	char date[32];
-	int64_t date_until;  // loop time up to which `date` is right
+	int64_t date_until;  // loop time until which `date` is valid
 	struct link sockets; // upgraded connections: WebSockets
-	struct link spare;   // desks
+	struct link spare;   // unused request contexts
 	unsigned spare_count;
 };
 
 struct http_buffers {
 	struct body_reader body_reader;
 	struct buf head;  // of the reply
-	struct buf extra; // header lines of http_set
+	struct buf extra; // header lines of http_set()
 	char chunk[24];	  // the size line of a chunk
 };
 
@@ -37,21 +37,22 @@ struct http_conn {
 	struct http_terms *terms;
 	struct stream stream;
 	struct request_context *context; // NULL: idle
-	struct http_buffers *buffers;	 // the desk's
+	struct http_buffers *buffers;	 // of the context
 	char peer[48];
-	int64_t uid;	   // of a peer on a Unix socket, by SO_PEERCRED; -1: of another
+	int64_t uid;	   // of a peer on a Unix socket, by SO_PEERCRED; -1: other sockets
 	uint32_t streak;   // requests served without a wait between them
-	bool no_body;	   // the reply has none: HEAD, 204, 304
-	bool chunked;	   // the reply's body is
-	bool sized;	   // its length was announced, and
-	uint64_t due;	   // so much of it is still to come
-	bool close_after;  // the reply is the last one
-	bool linger;	   // the peer may still be sending: let it read our answer first
+	bool no_body;	   // the reply has no body: HEAD, 204, 304
+	bool chunked;	   // the reply's body is chunked
+	bool sized;	   // the reply has a Content-Length
+	uint64_t due;	   // unsent bytes of it
+	bool close_after;  // close after this reply
+	bool linger;	   // the peer may still be sending: let it read our answer before the close
 	bool continue_due; // the client waits for "100 Continue" before it sends the body
 	bool served_one;
-	uint32_t silence_ms; // how long a write of this reply may wait for the reader
-	struct task *absent; // cancelled when the peer is gone: the handler waits for others
-	struct str probe;    // what a client that hung up may be sent to learn whether it reads
+	uint32_t silence_ms; // longest wait of a write for the reader
+	struct task
+		*absent;  // cancelled when the peer is gone: the handler waits for something else
+	struct str probe; // bytes sent to a half-closed client to find out whether it still reads
 	bool probed;
-	struct timer quiet; // until a silent event stream is sent a comment
+	struct timer quiet; // until an idle event stream gets a comment
 };

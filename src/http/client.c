@@ -1,9 +1,8 @@
-// One connection, kept; one request at a time. The head of the reply stays in its buffer until the
-// next request, so fields can be asked for while the body is read.
+// One kept connection; one request at a time. The head of the reply stays in its buffer until the
+// next request, so fields can be read while the body is read.
 //
-// A server may close a connection that we thought idle. Before a kept connection is used again we
-// look whether that has happened; should it happen at the same moment, a request that may be asked
-// twice without harm is asked again, once, on a fresh one.
+// A server may close an idle connection. This is checked before a kept connection is reused. If the
+// close happens at the same moment, an idempotent request is sent again, once, on a new connection.
 #include "http/client.h"
 
 #include <errno.h>
@@ -26,10 +25,10 @@ struct http_client {
 	struct url base;  // slices of base_url
 	const char *path; // of a Unix socket; NULL: TCP
 	struct stream stream;
-	bool connected, used; // used: at least one reply has come on this connection
+	bool connected, used; // used: at least one reply was read on this connection
 	bool sending;	      // between begin and finish
 	bool early;	      // the server answered before the body was sent
-	bool no_body;	      // HEAD was asked
+	bool no_body;	      // the request was HEAD
 	struct buf out, extra;
 	struct body_reader body_reader;
 	struct http1_head head;
@@ -42,8 +41,8 @@ static void hang_up(struct http_client *client)
 	client->connected = client->used = false;
 }
 
-// Two minutes of silence on the wire and the kernel asks whether the peer still lives: a reply may
-// take hours, a dead peer may not.
+// TCP keep-alive after two minutes of silence: a reply may take hours, but a dead peer must be
+// detected.
 static void keep_watch(int fd)
 {
 	int on = 1;
@@ -66,7 +65,7 @@ static fallible http_client_connect_now(struct http_client *client)
 	return OK;
 }
 
-// Ready for a new request: the last reply is behind us, and the connection stands.
+// Prepares a new request: the last reply is finished, and the connection is open.
 static fallible http_client_prepare(struct http_client *client)
 {
 	char c;
@@ -76,8 +75,8 @@ static fallible http_client_prepare(struct http_client *client)
 		bool whole = client->used && client->body_reader.ended && client->head.keep_alive;
 
 		body_reader_next(&client->body_reader);
-		// A quiet connection has nothing to read: an end, a reset or unasked words are
-		// alike.
+		// An idle connection has nothing to read: an end, a reset and unexpected bytes all
+		// mean that it cannot be reused.
 		if (!whole || body_reader_has_bytes(&client->body_reader) ||
 		    recv(client->stream.fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN)
 			hang_up(client);
@@ -151,7 +150,7 @@ static fallible http_client_read_head(struct http_client *client, int *out_statu
 						"the server's answer is not HTTP/1.1"),
 					"is the URL that of a cove server?");
 	} while (client->head.status < 200 && client->head.status != 101);
-	// 100 Continue and its like announce, they do not answer
+	// 1xx heads are not the answer.
 	http_client_frame(client);
 	client->used = true;
 	*out_status = client->head.status;
@@ -222,7 +221,7 @@ fallible http_client_begin(struct http_client *client, const char *method, const
 	return stream_write(&client->stream, client->out.at, client->out.len, SILENCE_MS);
 }
 
-// Sends what it can; once the server has spoken, the rest is dropped.
+// Sends as much as possible; after the server has answered, the rest is dropped.
 static fallible offer(struct http_client *client, const char *at, size_t len)
 {
 	char c;
@@ -271,7 +270,7 @@ fallible http_client_finish(struct http_client *client, int *out_status)
 	if (err)
 		hang_up(client);
 	else if (client->early)
-		client->head.keep_alive = false; // our body was cut: nothing can follow it
+		client->head.keep_alive = false; // our body was cut: no request can follow it
 	return err;
 }
 
@@ -373,17 +372,18 @@ fallible http_client_open(struct loop *loop, struct str base_url, struct str bea
 		client->path = client->base_url + strlen(HTTP_CLIENT_UNIX);
 		client->base = (struct url){.scheme = STR("http"), .host = STR("localhost")};
 	} else if (!url_absolute((struct str){client->base_url, base_url.len}, &client->base))
-		return err_hint(err_new(INVALID, "bad_url", "'" STR_FMT "' is no URL of a server",
+		return err_hint(err_new(INVALID, "bad_url",
+					"'" STR_FMT "' is not the URL of a server",
 					STR_ARG(base_url)),
 				"write http://127.0.0.1:8484");
 	if (!str_is(client->base.scheme, "http"))
-		return err_hint(err_new(NOT_OFFERED, "bad_scheme", "only http:// is spoken here"),
-				"reach a distant server through a tunnel of ssh");
+		return err_hint(err_new(NOT_OFFERED, "bad_scheme", "only http:// is supported"),
+				"reach a remote server through an ssh tunnel");
 	if (bearer.at) {
 		for (size_t i = 0; i < bearer.len; i++)
 			if (bearer.at[i] <= ' ' || bearer.at[i] > '~')
 				return err_new(INVALID, "bad_key",
-					       "the key holds strange characters");
+					       "the key contains invalid characters");
 		client->bearer = mem_dup(bearer.at, bearer.len);
 	}
 	*out = take_ptr(client);

@@ -1,5 +1,5 @@
-// Asks another server: what the command line stands on. One connection, kept alive, one request at
-// a time; bodies stream both ways.
+// An HTTP client for the command line and libcove. One connection, kept alive, one request at a
+// time; bodies stream both ways.
 #pragma once
 
 #include "base/buf.h"
@@ -23,12 +23,12 @@ static inline void auto_http_client_(struct http_client **client)
 }
 #define auto_http_client on_exit_call(auto_http_client_) struct http_client *
 
-// Sends the request and reads the reply's head; *out_status is its status. `body` may be empty
-// (at == NULL: none). A connection that the server closed while idle is opened again, once.
+// Sends the request and reads the reply's head; *out_status is its status. `body` may be empty (at
+// == NULL: none). A connection that the server closed while idle is reopened once.
 fallible http_client_ask(struct http_client *client, const char *method, const char *path,
 			 struct str body, int *out_status);
-// As above with a body in pieces: begin, write any number of times, then finish to get the status.
-// A server that answers early (413, 401) ends the writing: finish then gives its status.
+// The same with a body in pieces: begin, write any number of times, finish to get the status. A
+// server that answers early (413, 401) ends the writing: finish then returns its status.
 fallible http_client_begin(struct http_client *client, const char *method, const char *path,
 			   const char *type);
 fallible http_client_write(struct http_client *client, const void *bytes, size_t len);
@@ -37,9 +37,9 @@ fallible http_client_finish(struct http_client *client, int *out_status);
 fallible http_client_read(struct http_client *client, void *room, size_t size, size_t *out);
 fallible http_client_body(struct http_client *client, struct buf *out);
 int http_client_fd(const struct http_client *client); // to be polled; -1: not connected
-// Asks for a WebSocket. *out is NULL when the server answers otherwise than with 101: then that is
-// an answer like any other. With a socket the client is good for nothing else; it must outlive the
-// socket's wsock_end(). BAD_PEER bad_reply.
+// Requests a WebSocket. *out is NULL when the server answers with another status than 101: that is
+// then an answer like any other. With a socket the client cannot be used otherwise; it must outlive
+// the socket's wsock_end(). BAD_PEER bad_reply.
 fallible http_client_upgrade(struct http_client *client, const char *path,
 			     const struct wsock_options *options, int *out_status,
 			     struct wsock **out);

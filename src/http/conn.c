@@ -1,10 +1,10 @@
-// Wait, read a head, have it served, step over what is left of its body, and again. Between two
-// requests nothing is read on suspicion: the next bytes are waited for, so a kept connection costs
-// one wait, one read and one write each time.
+// Waits, reads a head, has it served, skips the rest of its body, and repeats. Between two requests
+// the next bytes are waited for before a read is tried, so a kept connection costs one wait, one
+// read and one write per request.
 //
 // The last answer must reach a client that is still sending: closing a socket with unread bytes
-// makes the kernel reset the connection, and the reset may overtake the answer. So we close our
-// half, and read on for a while, into nothing.
+// makes the kernel send RST, which may overtake the answer. So our half is closed first, and input
+// is read and discarded for a while.
 //
 // syscalls: shutdown
 #include "http/conn.h"
@@ -23,8 +23,8 @@
 #define STREAK_MAX 16
 #define TRACE_MAX 64
 
-// A counter, scrambled by a bijection (splitmix64): unique, unguessable enough for a log, and no
-// system call.
+// A counter, scrambled by a bijection (splitmix64): unique, hard enough to guess for a log, and
+// without a system call.
 static void give_id(struct http_terms *terms, char out[17])
 {
 	static const char hex[] = "0123456789abcdef";
@@ -105,19 +105,19 @@ static void clear_exchange(struct http_conn *conn)
 	x->trace = (struct str){x->id, 16};
 }
 
-// A head that never became a request.
+// Answers a head that could not be parsed.
 static void conn_refuse(struct http_conn *conn, const struct conn_calls *calls, struct err *err)
 {
 	struct http *x = &conn->context->x;
 
-	// What was parsed up to the fault is not to be believed.
+	// The parts parsed before the fault cannot be trusted.
 	x->head.method = x->head.target = (struct str){NULL, 0};
 	x->head.field_count = 0;
 	x->head.minor = 1;
 	x->head.keep_alive = x->head.chunked = x->head.has_length = false;
 	body_reader_frame(&conn->buffers->body_reader, BODY_READER_NONE, 0);
 	conn->close_after = true;
-	// A peer that is slow to send has nothing under way that would reset the connection.
+	// A slow sender has no unread bytes in flight that would cause a reset.
 	conn->linger = err_kind(err) != ERR_SLOW_CLIENT;
 	calls->refuse(x, err);
 }
@@ -181,7 +181,7 @@ static void conn_frame(struct http_conn *conn)
 			     !body_reader_has_bytes(body_reader);
 }
 
-// Steps over the rest of the body, if it is short and comes soon.
+// Skips the rest of the body, if it is short and arrives soon.
 static bool drain_body(struct http_conn *conn)
 {
 	struct body_reader *body_reader = &conn->buffers->body_reader;
@@ -208,7 +208,7 @@ static void answer_for_handler(struct http *x)
 		http_reply(x, 500, NULL, STR("{\"code\":\"internal\",\"message\":\"no answer\"}")));
 }
 
-// One request; true: the connection lives on.
+// Serves one request; true: the connection stays open.
 static bool conn_exchange(struct http_conn *conn, const struct conn_calls *calls)
 {
 	struct http *x = &conn->context->x;
@@ -254,7 +254,7 @@ static bool conn_await(struct http_conn *conn, const struct conn_calls *calls)
 
 	if (conn->context && body_reader_has_bytes(&conn->buffers->body_reader)) {
 		calls->phase(conn, CONN_READING);
-		// A pipeline: fair to the other connections, it makes a wait now and then.
+		// A long pipeline yields now and then, for fairness to other connections.
 		if (++conn->streak % STREAK_MAX == 0)
 			err = task_sleep_until(0);
 		return !err;
@@ -263,16 +263,16 @@ static bool conn_await(struct http_conn *conn, const struct conn_calls *calls)
 		return false;
 	conn->streak = 0;
 	deadline = loop_now(terms->loop) + patience_of(conn);
-	// Idle until a byte is really there: a wake-up may be about bytes that were already read,
-	// and the time of a head begins with its first byte.
+	// Idle until a byte has really arrived: a wake-up may be about bytes that were already
+	// read, and the time limit of a head starts with its first byte.
 	while (!err && empty) {
-		request_context_leave(conn);
+		request_context_release(conn);
 		calls->phase(conn, CONN_WAITING);
 		err = stream_wait_readable(&conn->stream, deadline);
 		calls->phase(conn, CONN_READING);
 		if (err)
 			break;
-		request_context_sit(conn);
+		request_context_attach(conn);
 		err = body_reader_fill(&conn->buffers->body_reader, &empty);
 	}
 	return !err && body_reader_has_bytes(&conn->buffers->body_reader);
@@ -299,6 +299,6 @@ void conn_run(struct http_conn *conn, const struct conn_calls *calls)
 		calls->phase(conn, CONN_ENDING);
 		conn_linger(conn);
 	}
-	request_context_leave(conn);
+	request_context_release(conn);
 	stream_close(&conn->stream);
 }

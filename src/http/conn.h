@@ -1,18 +1,18 @@
-// The life of one connection, from its first byte to its close. Runs in a task of its own.
+// The life of one connection, from its first byte to its close. Runs in its own task.
 #pragma once
 
 #include "http/request_context.h"
 
-#define CONN_FIRST_MS 300 // for the first request of one who came as the server was leaving
+#define CONN_FIRST_MS 300 // for the first request of a client that connected during a drain
 
 enum conn_phase {
 	CONN_WAITING, // for the first byte of a request
-	CONN_READING, // the head of a request, which is incomplete
+	CONN_READING, // an incomplete head
 	CONN_SERVING,
-	CONN_ENDING, // answered; what the peer still sends is read into nothing
+	CONN_ENDING, // answered; further input is read and discarded
 };
 
-// Told each time the connection enters a phase.
+// Called whenever the connection enters a phase.
 typedef void conn_phase_fn(struct http_conn *conn, enum conn_phase phase);
 
 struct conn_calls {
@@ -21,5 +21,5 @@ struct conn_calls {
 	conn_phase_fn *phase;
 };
 
-// Serves requests until either side has had enough, then closes the stream.
+// Serves requests until either side closes, then closes the stream.
 void conn_run(struct http_conn *conn, const struct conn_calls *calls);

@@ -1,3 +1,5 @@
+// Accounts are found by name and never removed: their number is bounded by that of tenants. The
+// rule is one comparison, so entering and leaving a request costs no search.
 #include "http/fair_share.h"
 
 #include "base/map.h"

@@ -1,12 +1,12 @@
-// The exchange seen by a handler: what holds however its bytes move. One reply, bodies within their
-// limits, header lines that cannot become something else. The moving itself is the way's.
+// The transport-independent part of an exchange. It guarantees one reply, bodies within their
+// limits, and header lines without CR or LF. http/transport moves the bytes.
 #include "http/http.h"
 
 #include "http/channel.h"
 #include "http/private.h"
 #include "http/transport.h"
 
-#define SMALL 4096 // goes into the arena at once
+#define SMALL 4096 // read into the arena at once
 #define PIECE_MIN (16 * 1024)
 #define PIECE_MAX (64 * 1024)
 
@@ -37,8 +37,8 @@ static fallible no_memory(void)
 			"try again in a moment");
 }
 
-// Until its end, or until there are `ceiling` bytes of it. Grown as it comes: a client that only
-// announces a lot does not make us hold a lot.
+// Reads to the end, or until `ceiling` bytes were read. The buffer grows with the received bytes: a
+// client that only announces a large body costs no memory.
 static fallible http_gather(struct http *x, size_t ceiling, struct str *out)
 {
 	auto_buf whole = BUF_INIT(ceiling);

@@ -1,10 +1,10 @@
-// The request is written down as if its head had been read from a connection, then served like any
-// other. The handler cannot tell the difference: a callback that waits is a slow reader, one that
-// fails is a client that has gone, and a cancellation is found wherever a hang-up would be.
+// The request is set up as if its head had been read from a connection, then served like any other.
+// The handler sees no difference: a callback that waits is a slow reader, one that fails is a lost
+// client, and a cancellation is noticed wherever a hang-up would be.
 //
-// A cancelled exchange whose handler waits for something else is cancelled as a task, and that is
-// felt by every later wait of the task: so nothing is handed to the callbacks from then on, but for
-// the end, which is told under a shield.
+// A cancelled exchange whose handler waits for something else is cancelled as a task, and every
+// later wait of that task fails. So the callbacks get nothing more, except end(), which runs with
+// cancellation masked.
 #include "http/in_process.h"
 
 #include <stdio.h>
@@ -21,18 +21,18 @@
 #define PIECE (64 * 1024)
 
 struct in_process {
-	struct http x; // first: the way finds its inner by it
+	struct http x; // first member: in_process_of() relies on it
 	struct loop *loop;
 	http_serve_fn *serve;
 	struct in_process_calls calls;
 	void *arg;
 	struct buf extra;
 	struct task *absent; // the handler waits for something else
-	size_t at;	     // of the body, read so far
+	size_t at;	     // read offset in the body
 	char *body;
 	char length[24]; // Content-Length
-	bool gone;	 // nobody awaits the reply
-	bool is_bad;	 // the request could not have come through a connection
+	bool gone;	 // the exchange was cancelled
+	bool is_bad;	 // such a request could not have come over a connection
 	bool no_body;
 	bool is_sized;
 	uint64_t due;
@@ -45,10 +45,10 @@ static struct in_process *in_process_of(struct http *x)
 
 static fallible client_gone(void)
 {
-	return err_new(CANCELLED, "client_gone", "nobody awaits the reply any more");
+	return err_new(CANCELLED, "client_gone", "the exchange was cancelled");
 }
 
-// An error of a callback is that of a client: nothing more is told to it.
+// An error of a callback counts as a lost client: no more calls follow.
 static fallible told(struct in_process *inner, struct err *err)
 {
 	inner->gone |= err != NULL;
@@ -168,7 +168,7 @@ static fallible in_process_recv_file(struct http *x, int fd, uint64_t max, uint6
 
 static void in_process_be_patient(struct http *x)
 {
-	(void)x; // how long a callback may wait is its own business
+	(void)x; // callbacks limit their own waits
 }
 
 static fallible in_process_away(struct http *x, struct str probe)
@@ -240,7 +240,7 @@ static void write_head(struct in_process *inner, const struct in_process_ask *as
 		inner->body = mem_dup(ask->body.at, ask->body.len);
 		x->held = (struct str){inner->body, ask->body.len};
 		memory_quota_move(&x->memory_quota,
-				  ask->body.len); // the message that brought it goes
+				  ask->body.len); // the body's own message is freed
 	}
 	for (size_t i = 0; i < ask->field_count; i++) {
 		struct http1_field field = ask->fields[i];

@@ -1,6 +1,8 @@
+// One global counter of large bodies and messages, and one per account (fair_share). Bytes up to
+// MEMORY_QUOTA_SMALL count as zero. The counter always equals the sum of all holders' `held`.
 #include "http/memory_quota.h"
 
-// One thread turns the loop, and one process serves one set of clients.
+// A plain static: only the loop's thread uses it.
 static size_t sum;
 
 static size_t counted(size_t bytes)

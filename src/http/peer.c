@@ -1,7 +1,7 @@
-// Is the client still there? A handler that waits for a command neither reads nor writes, so nobody
-// would notice that it works for no one. The stream tells of every hang-up; what it means is found
-// out by a probe, see http.h. A client that vanished without a word is found by TCP keep-alive,
-// which the listener hands on to its connections.
+// Detects that the client is gone. A handler that waits for a command neither reads nor writes, so
+// it would not notice. The stream reports every hang-up; a probe finds out what it means, see
+// http.h. A client that vanished silently is found by TCP keep-alive, which connections inherit
+// from the listener.
 //
 // syscalls: sendto getsockopt
 #include <errno.h>
@@ -27,7 +27,7 @@ void socket_transport_be_patient(struct http *x)
 	x->conn->silence_ms = PATIENCE_MS;
 }
 
-// False: the peer is gone, or cannot be talked to any more.
+// False: the peer is gone, or the connection is unusable.
 static bool send_now(struct http_conn *conn, struct str probe)
 {
 	char room[64];
@@ -37,8 +37,8 @@ static bool send_now(struct http_conn *conn, struct str probe)
 	ssize_t sent;
 
 	sent = send(conn->stream.fd, room, (size_t)len, MSG_DONTWAIT | MSG_NOSIGNAL);
-	// No room: what fills it was sent before, and will be answered by a reset just as well.
-	// Part of a probe would spoil the reply.
+	// A full send buffer: the data in it will be answered by RST just as well. A part of a
+	// probe would corrupt the reply.
 	return sent == len || (sent < 0 && errno == EAGAIN);
 }
 
@@ -62,7 +62,7 @@ static bool is_gone(struct http_conn *conn, struct str probe)
 		return false;
 	if (!send_probe(conn, probe))
 		return true;
-	// The reset may be here already, though the loop has not told it yet.
+	// The RST may already have arrived without the loop having reported it.
 	return getsockopt(stream->fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 &&
 	       info.tcpi_state == TCP_CLOSE;
 }
@@ -122,7 +122,7 @@ void socket_transport_back(struct http *x)
 		loop_drop_timer(conn->stream.loop, &conn->quiet);
 }
 
-// As the kernel has it, whose struct is longer than the library's.
+// The kernel's tcp_info, which is longer than glibc's.
 struct taken {
 	struct tcp_info info;
 	uint64_t pacing_rate, pacing_rate_max, acked;

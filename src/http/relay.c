@@ -1,12 +1,11 @@
-// A request is relayed and its reply; then the connection to the server is closed, or given back to
-// a caller who keeps it for the next request: only if the reply was read to its end by its framing,
-// and not a byte more has come, so that nothing of one request can end up in another. The server is
-// hostile: its head is read by the same strict grammar as ours, and its framing is not passed on
-// but made anew.
+// Relays one request and its reply. Then the connection to the server is closed, or given back to a
+// caller that keeps it: only if the reply was read to its end by its framing and no extra byte has
+// arrived, so that nothing of one request can leak into another. The server is untrusted: its head
+// is parsed by the same strict grammar as ours, and its framing is made anew.
 //
-// A body of some size goes up in a task of its own, while its reply may already come down: a server
-// may answer as it reads. What is left of it when the reply has ended is the client's affair: the
-// connection steps over it, or is closed. When the client's body is cut, so is the request.
+// A large body is sent by a separate task while the reply may already arrive, because a server may
+// answer as it reads. If the body is not sent when the reply has ended, the connection skips it or
+// is closed. When the client's body is cut, the request to the server is cut too.
 //
 // syscalls: shutdown
 #include "http/relay.h"
@@ -26,18 +25,18 @@
 #define HEAD_MAX (64 * 1024)
 #define PIECE (32 * 1024)
 #define SILENCE_MS 60000
-#define HINTS_MAX 16 // 1xx before the answer
+#define HINTS_MAX 16 // 1xx heads before the answer
 
 struct relay {
 	struct http *x;
-	const struct relay_options *way;
+	const struct relay_options *options;
 	struct stream own;     // closed at the end
 	struct stream *stream; // `own`, or the caller's
 	struct body_reader body_reader;
 	struct http1_head *head;
-	struct task *porter;	  // carries the body up; NULL: none, or done
-	struct condition carried; // rings when it is done
-	struct err *failed;	  // the client's body could not be had
+	struct task *upload;	   // sends the body; NULL: none, or done
+	struct condition uploaded; // signalled when it is done
+	struct err *failed;	   // reading the client's body failed
 	int64_t idle_ms;
 	bool upgrade;
 };
@@ -64,8 +63,8 @@ static fallible send_piece(struct relay *relay, const char *at, size_t len)
 	return stream_writev(relay->stream, parts, 3, SILENCE_MS);
 }
 
-// *out_ours: what failed is the client's body, not the server.
-static fallible relay_carry(struct relay *relay, bool *out_ours)
+// *out_ours: reading the client's body failed, not the server.
+static fallible relay_upload(struct relay *relay, bool *out_ours)
 {
 	auto_free char *room = mem_grow(NULL, PIECE, 1);
 	size_t n = 1;
@@ -82,29 +81,29 @@ static fallible relay_carry(struct relay *relay, bool *out_ours)
 				      : OK;
 }
 
-static void run_porter(void *arg)
+static void relay_upload_task(void *arg)
 {
 	struct relay *relay = arg;
 	bool ours = false;
-	struct err *err = relay_carry(relay, &ours);
+	struct err *err = relay_upload(relay, &ours);
 
-	// A server that reads no more may have answered all the same.
+	// A server that stopped reading may still have answered.
 	if (err && ours && err_kind(err) != ERR_CANCELLED) {
 		relay->failed = take_ptr(err);
 		shutdown(relay->stream->fd, SHUT_RDWR);
 	}
 	err_free(err);
-	relay->porter = NULL;
-	condition_signal(&relay->carried);
+	relay->upload = NULL;
+	condition_signal(&relay->uploaded);
 }
 
-// Nothing of this request runs on when we leave.
-static void dismiss_porter(struct relay *relay)
+// Ends the upload task: it must not outlive this request.
+static void relay_upload_end(struct relay *relay)
 {
-	if (relay->porter)
-		task_cancel(relay->porter);
-	while (relay->porter)
-		condition_await(&relay->carried);
+	if (relay->upload)
+		task_cancel(relay->upload);
+	while (relay->upload)
+		condition_await(&relay->uploaded);
 }
 
 static fallible begin_body(struct relay *relay)
@@ -115,7 +114,7 @@ static fallible begin_body(struct relay *relay)
 		return OK;
 	if (x->conn)
 		TRY(http_invite(x));
-	relay->porter = task_start(relay->way->loop, "porter", run_porter, relay);
+	relay->upload = task_start(relay->options->loop, "relay.upload", relay_upload_task, relay);
 	return OK;
 }
 
@@ -126,8 +125,8 @@ static fallible no_reply(const char *words)
 
 static fallible relay_read_head(struct relay *relay)
 {
-	int64_t patience = relay->way->reply_ms ? relay->way->reply_ms : RELAY_REPLY_MS;
-	int64_t deadline = loop_now(relay->way->loop) + patience;
+	int64_t patience = relay->options->reply_ms ? relay->options->reply_ms : RELAY_REPLY_MS;
+	int64_t deadline = loop_now(relay->options->loop) + patience;
 	enum http1_verdict verdict = HTTP1_MORE;
 	struct err *err = stream_wait_readable(relay->stream, deadline);
 	int hints = 0;
@@ -151,14 +150,15 @@ static fallible relay_read_head(struct relay *relay)
 	return OK;
 }
 
-// A body that is being sent keeps the server from answering: the time begins anew with its end.
+// A server may wait for the whole body: its time limit restarts when the body has been sent.
 static fallible await_head(struct relay *relay)
 {
 	struct err *err;
 
 	TRY(http_away(relay->x, HTTP_PROBE_HEAD));
-	while (relay->porter && !relay->stream->readable && !relay->stream->hung_up) {
-		err = stream_wait_readable(relay->stream, loop_now(relay->way->loop) + SILENCE_MS);
+	while (relay->upload && !relay->stream->readable && !relay->stream->hung_up) {
+		err = stream_wait_readable(relay->stream,
+					   loop_now(relay->options->loop) + SILENCE_MS);
 		if (err && err_kind(err) != ERR_TIMEOUT) {
 			http_back(relay->x);
 			return err;
@@ -184,7 +184,7 @@ static void relay_frame(struct relay *relay)
 		body_reader_frame(&relay->body_reader, BODY_READER_TO_CLOSE, 0);
 }
 
-// A reply that came whole leaves whole: in one packet, and its reader wakes up once.
+// A reply that arrived in one piece is sent in one packet, so that its reader wakes up once.
 static fallible begin_reply(struct relay *relay)
 {
 	struct http *x = relay->x;
@@ -192,9 +192,9 @@ static fallible begin_reply(struct relay *relay)
 	struct str type = http1_field(head, "Content-Type"), body;
 	const char *words = type.at ? arena_dup(x->arena, type.at, type.len) : NULL;
 
-	TRY(relay_head_reply(x, relay->way, head, false));
-	if (!words && relay->way->shares_origin)
-		words = "application/octet-stream"; // nothing to guess at
+	TRY(relay_head_reply(x, relay->options, head, false));
+	if (!words && relay->options->shares_origin)
+		words = "application/octet-stream"; // prevents sniffing
 	if (head->status == 204 || head->status == 304)
 		return http_reply_empty(x, head->status);
 	if (body_reader_whole(&relay->body_reader, &body))
@@ -221,7 +221,7 @@ static fallible pass_body(struct relay *relay)
 	return http_end(x);
 }
 
-// The server's word for the switch, with its fields; then whatever they have to say to each other.
+// Passes on the server's 101 with its fields, then copies bytes both ways.
 static fallible switch_over(struct relay *relay)
 {
 	struct http *x = relay->x;
@@ -231,7 +231,7 @@ static fallible switch_over(struct relay *relay)
 
 	if (!str_eq_nocase(protocol, STR("websocket")))
 		return err_new(BAD_PEER, "bad_reply", "the server switched to another protocol");
-	TRY(relay_head_reply(x, relay->way, relay->head, true));
+	TRY(relay_head_reply(x, relay->options, relay->head, true));
 	buf_text(&out, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n"
 		       "Connection: Upgrade\r\n");
 	buf_str(&out, buf_view(x->extra));
@@ -243,7 +243,7 @@ static fallible switch_over(struct relay *relay)
 	x->status = 101;
 	conn->close_after = true;
 	TRY(stream_write(&conn->stream, out.at, out.len, conn->silence_ms));
-	return tunnel_run(relay->way->loop, &conn->buffers->body_reader, &relay->body_reader,
+	return tunnel_run(relay->options->loop, &conn->buffers->body_reader, &relay->body_reader,
 			  relay->idle_ms);
 }
 
@@ -251,7 +251,7 @@ static fallible relay_talk(struct relay *relay)
 {
 	auto_buf head = BUF_INIT(HEAD_MAX);
 
-	TRY(relay_head_request(relay->x, relay->way, relay->upgrade, &head));
+	TRY(relay_head_request(relay->x, relay->options, relay->upgrade, &head));
 	TRY(stream_write(relay->stream, head.at, head.len, SILENCE_MS));
 	TRY(begin_body(relay));
 	TRY(await_head(relay));
@@ -262,51 +262,52 @@ static fallible relay_talk(struct relay *relay)
 	return relay->x->reply_ended ? OK : pass_body(relay);
 }
 
-// Both sides have said all of this exchange, and the server lets the connection live.
+// Whether the exchange is complete on both sides and the server keeps the connection open.
 static bool relay_may_keep(const struct relay *relay)
 {
 	return relay->x->reply_ended && relay->head->status != 101 && relay->head->keep_alive &&
 	       relay->head->minor == 1 && relay->body_reader.framing != BODY_READER_TO_CLOSE &&
 	       relay->body_reader.ended && !body_reader_has_bytes(&relay->body_reader) &&
-	       !relay->stream->hung_up && !relay->porter && !relay->failed;
+	       !relay->stream->hung_up && !relay->upload && !relay->failed;
 }
 
-// The server closed a reused connection while the request was on its way there.
+// The server closed a reused connection while the request was in flight.
 static bool relay_is_stale(const struct relay *relay, const struct err *err)
 {
-	return relay->way->is_reused && !relay->x->reply_begun && err_kind(err) == ERR_BAD_PEER &&
+	return relay->options->is_reused && !relay->x->reply_begun &&
+	       err_kind(err) == ERR_BAD_PEER &&
 	       (!strcmp(err_reason(err), "no_reply") || !strcmp(err_reason(err), "peer_gone"));
 }
 
-fallible relay_run(struct http *x, const struct relay_options *way)
+fallible relay_run(struct http *x, const struct relay_options *options)
 {
 	on_exit_call(relay_end) struct relay relay = {
 		.x = x,
-		.way = way,
+		.options = options,
 		.own = {.fd = -1},
-		.stream = way->stream ? way->stream : &relay.own,
-		.idle_ms = way->idle_ms ? way->idle_ms : RELAY_IDLE_MS,
+		.stream = options->stream ? options->stream : &relay.own,
+		.idle_ms = options->idle_ms ? options->idle_ms : RELAY_IDLE_MS,
 		.upgrade = relay_head_is_upgrade(x),
 	};
 	struct err *err;
 
-	if (!way->stream)
-		TRY(stream_open(&relay.own, way->loop, way->fd));
-	// CONNECT and TRACE mean the connection, not the server.
+	if (!options->stream)
+		TRY(stream_open(&relay.own, options->loop, options->fd));
+	// CONNECT and TRACE concern the connection, not the server.
 	if (str_is(x->head.method, "CONNECT") || str_is(x->head.method, "TRACE"))
 		return err_new(BAD_METHOD, "method_not_passed", "this method is not passed on");
-	condition_init(&relay.carried);
+	condition_init(&relay.uploaded);
 	relay.body_reader.stream = relay.stream;
 	relay.head = arena_take(x->arena, sizeof(*relay.head));
 	http_be_patient(x);
 	err = relay_talk(&relay);
-	if (way->stream)
-		*way->is_kept = !err && relay_may_keep(&relay);
-	dismiss_porter(&relay);
+	if (options->stream)
+		*options->is_kept = !err && relay_may_keep(&relay);
+	relay_upload_end(&relay);
 	if (err && relay_is_stale(&relay, err))
 		return err_recast(err, ERR_BAD_PEER, "stale", "the server closed the connection");
 	if (err && x->conn)
-		x->conn->close_after = true; // what is left to read there is in doubt
+		x->conn->close_after = true; // the state of its input is unknown
 	if (err && relay.failed && err_kind(err) != ERR_CANCELLED) {
 		err_free(err);
 		return take_ptr(relay.failed);

@@ -1,12 +1,12 @@
-// Where a request came from is ours to say: whatever a client claims about it (X-Forwarded-…) is
-// dropped before we set it, unless the client holds the API's credential and says it for somebody
-// else (keep_origin). The server is told the name it knows itself by, for development servers
-// refuse others; the name that the client used is in X-Forwarded-Host.
+// X-Forwarded-… fields are set by us: those of a client are dropped, unless the client is
+// authenticated by the API and acts for somebody else (keep_origin). The Host field has the name by
+// which the server knows itself, because development servers refuse others; the client's name is in
+// X-Forwarded-Host.
 #include "http/relay_head.h"
 
 #include <string.h>
 
-#define FIELDS_MAX (28 * 1024) // of the reply: what a head of ours holds beside its own
+#define FIELDS_MAX (28 * 1024) // fields of the reply: the limit of a head minus our own fields
 
 static bool relay_head_is_among(struct str name, const char *const *list)
 {
@@ -26,7 +26,7 @@ static bool relay_head_has_token(struct str list, struct str token)
 	return false;
 }
 
-// RFC 9110, 7.6.1: what is named in Connection goes no further, either.
+// RFC 9110, 7.6.1: fields named in Connection are hop-by-hop too.
 static bool relay_head_is_named(const struct http1_head *head, struct str name)
 {
 	for (size_t i = 0; i < head->field_count; i++)
@@ -65,7 +65,7 @@ static bool is_origin_story(struct str name)
 	       relay_head_is_among(name, told);
 }
 
-// What speaks for a whole origin, where the server has only a path of it.
+// Fields that apply to a whole origin, of which the server has only a path.
 static bool is_of_origin(struct str name)
 {
 	static const char *const wide[] = {"Service-Worker-Allowed", "Clear-Site-Data",
@@ -74,10 +74,10 @@ static bool is_of_origin(struct str name)
 	return relay_head_is_among(name, wide);
 }
 
-static bool is_more(const struct relay_options *way, struct str name)
+static bool is_more(const struct relay_options *options, struct str name)
 {
-	for (size_t i = 0; i < way->more_count; i++)
-		if (str_eq_nocase(name, way->more[i].name))
+	for (size_t i = 0; i < options->more_count; i++)
+		if (str_eq_nocase(name, options->more[i].name))
 			return true;
 	return false;
 }
@@ -89,19 +89,21 @@ bool relay_head_is_upgrade(const struct http *x)
 	       relay_head_has_token(http_field(x, "Upgrade"), STR("websocket"));
 }
 
-static const char *proto_of(const struct relay_options *way)
+static const char *proto_of(const struct relay_options *options)
 {
-	return way->proto ? way->proto : "http";
+	return options->proto ? options->proto : "http";
 }
 
-// A page of the server opens a socket to its own server: to that one, too, it must look so.
-static bool is_own_origin(const struct http *x, const struct relay_options *way, struct str origin)
+// Whether Origin is the page's own server. A page that opens a WebSocket to its own server must
+// look same-origin to that server too.
+static bool is_own_origin(const struct http *x, const struct relay_options *options,
+			  struct str origin)
 {
 	struct str host = http_field(x, "Host");
-	size_t proto = strlen(proto_of(way));
+	size_t proto = strlen(proto_of(options));
 
 	return origin.len == proto + 3 + host.len && host.len &&
-	       memcmp(origin.at, proto_of(way), proto) == 0 &&
+	       memcmp(origin.at, proto_of(options), proto) == 0 &&
 	       memcmp(origin.at + proto, "://", 3) == 0 &&
 	       str_eq_nocase(str_skip(origin, proto + 3), host);
 }
@@ -114,54 +116,54 @@ static void relay_head_put_field(struct buf *out, struct str name, struct str va
 	buf_add(out, "\r\n", 2);
 }
 
-static void put_client_fields(const struct http *x, const struct relay_options *way, bool upgrade,
-			      struct buf *out)
+static void put_client_fields(const struct http *x, const struct relay_options *options,
+			      bool upgrade, struct buf *out)
 {
 	for (size_t i = 0; i < x->head.field_count; i++) {
 		struct http1_field field = x->head.fields[i];
 
 		if (stays(&x->head, field.name) ||
-		    (!way->keep_origin && is_origin_story(field.name)) ||
-		    is_more(way, field.name) ||
-		    (!way->keep_bearer && str_eq_nocase(field.name, STR("Authorization"))) ||
-		    (way->shares_origin && str_eq_nocase(field.name, STR("Referer"))))
-			continue; // the address of a page of this origin may hold a credential
+		    (!options->keep_origin && is_origin_story(field.name)) ||
+		    is_more(options, field.name) ||
+		    (!options->keep_bearer && str_eq_nocase(field.name, STR("Authorization"))) ||
+		    (options->shares_origin && str_eq_nocase(field.name, STR("Referer"))))
+			continue; // a Referer of this origin may contain a token
 		if (upgrade && str_eq_nocase(field.name, STR("Origin")) &&
-		    is_own_origin(x, way, field.value))
-			buf_fmt(out, "Origin: http://" STR_FMT "\r\n", STR_ARG(way->host));
+		    is_own_origin(x, options, field.value))
+			buf_fmt(out, "Origin: http://" STR_FMT "\r\n", STR_ARG(options->host));
 		else
 			relay_head_put_field(out, field.name, field.value);
 	}
 }
 
-// A field that says where the request came from; the client's own stands, where it may.
-static void put_origin(const struct http *x, const struct relay_options *way, const char *name,
+// Writes a field about the request's origin; the client's own one wins where keep_origin allows.
+static void put_origin(const struct http *x, const struct relay_options *options, const char *name,
 		       struct str value, struct buf *out)
 {
-	if (value.len && !(way->keep_origin && http_field(x, name).at))
+	if (value.len && !(options->keep_origin && http_field(x, name).at))
 		relay_head_put_field(out, str_of(name), value);
 }
 
-fallible relay_head_request(const struct http *x, const struct relay_options *way, bool upgrade,
+fallible relay_head_request(const struct http *x, const struct relay_options *options, bool upgrade,
 			    struct buf *out)
 {
 	uint64_t len;
 
 	buf_str(out, x->head.method);
 	buf_char(out, ' ');
-	buf_str(out, way->path);
+	buf_str(out, options->path);
 	if (x->url.query.at && x->url.query.len) {
 		buf_char(out, '?');
 		buf_str(out, x->url.query);
 	}
 	buf_text(out, " HTTP/1.1\r\n");
-	relay_head_put_field(out, STR("Host"), way->host);
-	put_client_fields(x, way, upgrade, out);
-	put_origin(x, way, "X-Forwarded-For", x->peer, out);
-	put_origin(x, way, "X-Forwarded-Proto", str_of(proto_of(way)), out);
-	put_origin(x, way, "X-Forwarded-Host", http_field(x, "Host"), out);
-	for (size_t i = 0; i < way->more_count; i++)
-		relay_head_put_field(out, way->more[i].name, way->more[i].value);
+	relay_head_put_field(out, STR("Host"), options->host);
+	put_client_fields(x, options, upgrade, out);
+	put_origin(x, options, "X-Forwarded-For", x->peer, out);
+	put_origin(x, options, "X-Forwarded-Proto", str_of(proto_of(options)), out);
+	put_origin(x, options, "X-Forwarded-Host", http_field(x, "Host"), out);
+	for (size_t i = 0; i < options->more_count; i++)
+		relay_head_put_field(out, options->more[i].name, options->more[i].value);
 	if (upgrade)
 		buf_text(out, "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
 	else {
@@ -169,7 +171,7 @@ fallible relay_head_request(const struct http *x, const struct relay_options *wa
 			buf_text(out, "Transfer-Encoding: chunked\r\n");
 		else if (http_length(x, &len))
 			buf_fmt(out, "Content-Length: %llu\r\n", (unsigned long long)len);
-		buf_text(out, way->stream ? "\r\n" : "Connection: close\r\n\r\n");
+		buf_text(out, options->stream ? "\r\n" : "Connection: close\r\n\r\n");
 	}
 	if (!buf_ok(out))
 		return err_new(HEAD_TOO_LARGE, "head_too_large", "the head is too large");
@@ -203,7 +205,7 @@ void relay_head_cookie(struct str value, struct str prefix, struct buf *out)
 	}
 }
 
-// "http://localhost:8080/x" to "/x", when that is the server itself.
+// Reduces "http://localhost:8080/x" to "/x" if that is the server itself.
 static bool is_itself(struct str *value, struct str host)
 {
 	static const char *const starts[] = {"http://", "https://", "//", NULL};
@@ -224,40 +226,41 @@ static bool is_itself(struct str *value, struct str host)
 	return false;
 }
 
-void relay_head_location(struct str value, const struct relay_options *way, struct buf *out)
+void relay_head_location(struct str value, const struct relay_options *options, struct buf *out)
 {
-	bool itself = is_itself(&value, way->host);
+	bool itself = is_itself(&value, options->host);
 
 	if (itself || (str_starts(value, "/") && !str_starts(value, "//"))) {
-		buf_str(out, way->prefix);
+		buf_str(out, options->prefix);
 		if (!str_starts(value, "/"))
 			buf_char(out, '/');
 	}
 	buf_str(out, value);
 }
 
-static void set_field(struct http *x, const struct relay_options *way, struct str name,
+static void set_field(struct http *x, const struct relay_options *options, struct str name,
 		      struct str value)
 {
 	auto_buf changed = BUF_INIT(FIELDS_MAX);
 	const char *words = arena_dup(x->arena, name.at, name.len);
 
-	if (way->prefix.at && str_eq_nocase(name, STR("Set-Cookie")))
-		relay_head_cookie(value, way->prefix, &changed);
-	else if (way->prefix.at && str_eq_nocase(name, STR("Location")))
-		relay_head_location(value, way, &changed);
+	if (options->prefix.at && str_eq_nocase(name, STR("Set-Cookie")))
+		relay_head_cookie(value, options->prefix, &changed);
+	else if (options->prefix.at && str_eq_nocase(name, STR("Location")))
+		relay_head_location(value, options, &changed);
 	else
 		buf_str(&changed, value);
 	http_set(x, words, buf_view(&changed));
 }
 
-fallible relay_head_reply(struct http *x, const struct relay_options *way,
+fallible relay_head_reply(struct http *x, const struct relay_options *options,
 			  const struct http1_head *head, bool upgrade)
 {
 	size_t bytes = 0;
 
 	for (size_t i = 0; i < head->field_count; i++)
-		bytes += head->fields[i].name.len + head->fields[i].value.len + 4 + way->prefix.len;
+		bytes += head->fields[i].name.len + head->fields[i].value.len + 4 +
+			 options->prefix.len;
 	if (bytes > FIELDS_MAX)
 		return err_new(BAD_PEER, "bad_reply", "the server's head is too large");
 	for (size_t i = 0; i < head->field_count; i++) {
@@ -265,18 +268,17 @@ fallible relay_head_reply(struct http *x, const struct relay_options *way,
 
 		if (stays(head, field.name) || str_eq_nocase(field.name, STR("Date")) ||
 		    (!upgrade && str_eq_nocase(field.name, STR("Content-Type"))) ||
-		    (way->prefix.len && is_of_origin(field.name)) ||
-		    (way->shares_origin && str_eq_nocase(field.name, STR("Referrer-Policy"))))
+		    (options->prefix.len && is_of_origin(field.name)) ||
+		    (options->shares_origin && str_eq_nocase(field.name, STR("Referrer-Policy"))))
 			continue;
-		set_field(x, way, field.name, field.value);
+		set_field(x, options, field.name, field.value);
 	}
-	// Where a preview lies is a secret of those who look at it: the browser tells no other
-	// site.
-	if (way->prefix.at && !http1_field(head, "Referrer-Policy").at)
+	// A preview's URL is a secret: the browser must not send it to other sites.
+	if (options->prefix.at && !http1_field(head, "Referrer-Policy").at)
 		http_set(x, "Referrer-Policy", STR("same-origin"));
-	// Its pages are not ours: a browser must not take them for part of this origin, nor tell
-	// anybody their address, which may hold a credential.
-	if (way->shares_origin) {
+	// The server's pages are untrusted: a browser must not treat them as part of this origin,
+	// nor send their URL, which may contain a token, to others.
+	if (options->shares_origin) {
 		http_set(x, "Referrer-Policy", STR("no-referrer"));
 		http_set(x, "Content-Security-Policy", STR("sandbox allow-scripts allow-forms"));
 	}

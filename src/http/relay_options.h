@@ -1,32 +1,33 @@
-// How a request is relayed (http/relay.h): whereto, and what the two sides learn of each other.
+// Options of a relay (http/relay.h): its target, and what the two sides learn about each other.
 #pragma once
 
 #include "http/http.h"
 
-#define RELAY_REPLY_MS (5 * 60 * 1000) // until the server begins its answer
-#define RELAY_IDLE_MS (60 * 60 * 1000) // without a byte of it, either way
+#define RELAY_REPLY_MS (5 * 60 * 1000) // until the reply begins
+#define RELAY_IDLE_MS (60 * 60 * 1000) // without a byte in either direction
 
 struct relay_options {
 	struct loop *loop;
-	int fd; // connected; taken over, whatever happens; unused with `stream`
-	// NULL, or: the connection, which stays the caller's. *is_kept, false before: it may serve
-	// one more request.
+	int fd; // connected; ownership is taken in any case; unused with `stream`
+	// NULL, or the caller's connection, which stays the caller's. *is_kept, false before: it
+	// may serve another request.
 	struct stream *stream;
 	bool *is_kept;
-	struct str host;   // as that server knows itself: "localhost:8080"
-	struct str path;   // as it is sent, with its slash
-	const char *proto; // by which the client came: "https"; NULL: "http"
-	// More fields for the server; the client's own of these names stay behind, like all that
-	// says where a request came from (X-Forwarded-…) unless keep_origin.
+	struct str host;   // the server's own name: "localhost:8080"
+	struct str path;   // as sent, with its slash
+	const char *proto; // the client's scheme: "https"; NULL: "http"
+	// More fields for the server. Fields of these names from the client are dropped, like all
+	// X-Forwarded-… unless keep_origin.
 	const struct http1_field *more;
 	size_t more_count;
-	// Where the server's "/" lies for the client: "", "/8080-box-token". Its redirects to
-	// itself lead there and its cookies stay there. at == NULL: both are passed on as they are.
+	// The client's path of the server's "/": "", "/8080-box-token". Redirects and cookies of
+	// the server are rewritten to it. at == NULL: both are passed on unchanged.
 	struct str prefix;
 	int64_t reply_ms;   // 0: RELAY_REPLY_MS
 	int64_t idle_ms;    // 0: RELAY_IDLE_MS
-	bool keep_origin;   // the client's own X-Forwarded-… and the like are passed on unchanged
-	bool keep_bearer;   // the Authorization is meant for that server
-	bool shares_origin; // with us: a browser must not take its pages for ours
-	bool is_reused;	    // it has served a request before, and its server may have closed it
+	bool keep_origin;   // pass on the client's own X-Forwarded-… fields unchanged
+	bool keep_bearer;   // the Authorization field is meant for that server
+	bool shares_origin; // the server shares our origin: browsers must be told to separate its
+			    // pages
+	bool is_reused;	    // it has served a request before, and the server may have closed it
 };

@@ -1,9 +1,12 @@
+// Attaches a context to a connection when a request begins and takes it back when the connection is
+// idle. Up to SPARE_MAX contexts are kept for reuse; a context whose buffers grew large is freed
+// instead.
 #include "http/request_context.h"
 
 #include "base/mem.h"
 
 #define SPARE_MAX 16
-#define REPLY_HEAD_MAX (64 * 1024) // that of a relayed reply is the server's
+#define REPLY_HEAD_MAX (64 * 1024) // the head of a relayed reply is the server's
 #define HEAD_KEPT 4096
 
 void request_context_open(struct http_terms *terms)
@@ -11,7 +14,7 @@ void request_context_open(struct http_terms *terms)
 	link_init(&terms->spare);
 }
 
-void request_context_sit(struct http_conn *conn)
+void request_context_attach(struct http_conn *conn)
 {
 	struct http_terms *terms = conn->terms;
 	struct request_context *context;
@@ -40,7 +43,7 @@ static void request_context_free(struct request_context *context)
 	free(context);
 }
 
-void request_context_leave(struct http_conn *conn)
+void request_context_release(struct http_conn *conn)
 {
 	struct http_terms *terms = conn->terms;
 	struct request_context *context = take_ptr(conn->context);

@@ -1,5 +1,5 @@
-// What a connection works at while it is served: the exchange, its arena, its papers. An idle
-// connection has none, so thousands of them cost little; a few spare desks wait for the next.
+// The memory of a connection while it serves a request: exchange, arena, buffers. An idle
+// connection has none, so thousands of them cost little; a few contexts are kept for reuse.
 #pragma once
 
 #include "http/channel.h"
@@ -12,6 +12,6 @@ struct request_context {
 };
 
 void request_context_open(struct http_terms *terms);
-void request_context_sit(struct http_conn *conn);   // conn has a desk now
-void request_context_leave(struct http_conn *conn); // harmless without one
+void request_context_attach(struct http_conn *conn);  // conn has a context now
+void request_context_release(struct http_conn *conn); // no effect without one
 void request_context_close(struct http_terms *terms);

@@ -1,6 +1,6 @@
-// Some dozens of rows: a walk over them costs less than a request's system calls by far. A literal
-// segment is compared as sent, so an escaped spelling of a route is no route; only what stands for
-// a {name} is decoded, and it must stay one segment. {name*} at the end is the rest of the path.
+// A linear search: it costs far less than a request's system calls. A literal segment is compared
+// as sent, so a percent-encoded spelling of a route does not match. Only the value of a {name} is
+// decoded, and it must stay one segment. {name*} at the end is the rest of the path.
 #include "http/router.h"
 
 #include "codec/text.h"
@@ -14,7 +14,7 @@ static bool is_rest(const char *name)
 	return name[len - 1] == '*';
 }
 
-// Undecoded values of the {names}, or -1: the path is another one.
+// Returns the undecoded values of the {names}; -1: no match.
 static int router_match(const char *pattern, struct str path, struct str params[HTTP_PARAMS_MAX])
 {
 	const char *at = path.at, *end = path.at + path.len;
@@ -83,7 +83,7 @@ static fallible other_method(const struct route *table, struct http *x)
 	if (allowed.len == 0)
 		return err_hint(
 			err_new(NOT_FOUND, "no_route", "there is nothing at this path"),
-			"the routes are listed in the documentation; mind a slash at the end");
+			"the routes are listed in the documentation; check for a trailing slash");
 	http_set(x, "Allow", buf_view(&allowed));
 	return err_hint(err_new(BAD_METHOD, "bad_method", "this path does not take %.*s",
 				STR_ARG(x->head.method)),

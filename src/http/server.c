@@ -1,14 +1,14 @@
-// Who may come in. Connections are counted in all and by peer. At the ceiling the connection whose
-// head has been incomplete longest makes room, then the one that has been idle longest; when all
-// are busy the newcomer is told 503 and closed.
+// Admission of connections, counted in all and by peer. At the limit, the connection whose head has
+// been incomplete longest is closed, then the longest idle one; when all are busy the new one gets
+// 503.
 //
-// A connection whose head is incomplete, or whose last request is answered and whose body is read
-// into nothing, needs no key. One peer has at most a quarter of all connections in that state:
-// beyond that its own oldest one is closed, without a word.
+// A connection with an incomplete head, or whose request is answered and whose body is being
+// discarded, is not authenticated. One peer may have at most a quarter of all connections in that
+// state: beyond that its own oldest one is closed silently.
 //
-// Fds are shared with everything else that the process does. A few are kept in reserve; when the
-// kernel has none left for accept(), the reserve is given up so that work under way can go on, and
-// accepting pauses until the reserve could be filled again.
+// Fds are shared with the rest of the process. A few are kept in reserve. When accept() fails for
+// lack of fds, the reserve is released so that running work can go on, and accepting pauses until
+// the reserve is refilled.
 //
 // syscalls: accept4 accept sendto recvfrom close fcntl getsockopt prlimit64 getrlimit
 #include "http/server.h"
@@ -43,17 +43,17 @@ struct listener {
 	struct http_server *server;
 };
 
-// Connections of one address; of one /64 for IPv6, since a host has a whole one; of one uid on a
+// Connections of one peer: an IPv4 address, an IPv6 /64 (a host has a whole one), or a uid on a
 // Unix socket.
 struct peer {
 	uint32_t open;
 	uint32_t head_count;
-	struct link heads; // guests without a complete head, oldest first
+	struct link heads; // connections without a complete head, oldest first
 	char key[9];
 	size_t key_len;
 };
 
-struct principal {
+struct client {
 	struct http_conn conn;
 	struct http_server *server;
 	struct task *task;
@@ -68,7 +68,7 @@ struct http_server {
 	struct conn_calls calls;
 	struct listener listeners[LISTENERS_MAX];
 	int listener_count;
-	struct link guests, idle, heads; // idle, heads: longest first
+	struct link clients, idle, heads; // idle, heads: longest first
 	struct map *peers;
 	struct timer resume;
 	int reserve[RESERVE];
@@ -133,7 +133,7 @@ static void server_on_resume(struct timer *timer)
 	}
 }
 
-// SO_PEERCRED: the credentials of whoever called connect(). -1: no Unix socket.
+// SO_PEERCRED: the uid of the process that called connect(). -1: not a Unix socket.
 static int64_t peer_uid(int fd, const struct sockaddr_storage *from)
 {
 	struct ucred cred = {0};
@@ -198,100 +198,101 @@ static void server_destroy(struct http_server *server)
 	free(server);
 }
 
-static void principal_begin_head(struct principal *principal)
+static void client_begin_head(struct client *client)
 {
-	link_add(&principal->server->heads, &principal->head);
-	if (!principal->peer)
+	link_add(&client->server->heads, &client->head);
+	if (!client->peer)
 		return;
-	link_add(&principal->peer->heads, &principal->peer_head);
-	principal->peer->head_count++;
+	link_add(&client->peer->heads, &client->peer_head);
+	client->peer->head_count++;
 }
 
-static void principal_end_head(struct principal *principal)
+static void client_end_head(struct client *client)
 {
-	if (link_empty(&principal->head))
+	if (link_empty(&client->head))
 		return;
-	link_drop(&principal->head);
-	if (!principal->peer)
+	link_drop(&client->head);
+	if (!client->peer)
 		return;
-	link_drop(&principal->peer_head);
-	principal->peer->head_count--;
+	link_drop(&client->peer_head);
+	client->peer->head_count--;
 }
 
-// Not cancelled: a request may be on its way in, and then it is served first.
-static bool has_news(const struct principal *principal)
+// Whether input is pending: then a request may be arriving, and is served first.
+static bool has_news(const struct client *client)
 {
 	char c;
 
-	return recv(principal->conn.stream.fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+	return recv(client->conn.stream.fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
 }
 
-// Closes the connection of a head that is not complete yet: its task is in a wait for more of it.
-static void principal_evict_head(struct principal *principal)
+// Closes a connection with an incomplete head: its task is waiting for more of it.
+static void client_evict_head(struct client *client)
 {
-	link_drop(&principal->idle);
-	principal_end_head(principal);
-	task_cancel(principal->task);
+	link_drop(&client->idle);
+	client_end_head(client);
+	task_cancel(client->task);
 }
 
-static void principal_run(void *arg)
+static void client_run(void *arg)
 {
-	struct principal *principal = arg;
-	struct http_server *server = principal->server;
+	struct client *client = arg;
+	struct http_server *server = client->server;
 
-	conn_run(&principal->conn, &server->calls);
-	link_drop(&principal->all);
-	link_drop(&principal->idle);
-	principal_end_head(principal);
-	peer_leave(server, principal->peer);
+	conn_run(&client->conn, &server->calls);
+	link_drop(&client->all);
+	link_drop(&client->idle);
+	client_end_head(client);
+	peer_leave(server, client->peer);
 	server->stats.open--;
-	free(principal);
+	free(client);
 	if (server->freed && server->stats.open == 0)
 		server_destroy(server);
 }
 
 static void on_phase(struct http_conn *conn, enum conn_phase phase)
 {
-	struct principal *principal = link_of(conn, struct principal, conn);
+	struct client *client = link_of(conn, struct client, conn);
 
-	link_drop(&principal->idle);
+	link_drop(&client->idle);
 	if (phase == CONN_WAITING)
-		link_add(&principal->server->idle, &principal->idle);
-	principal->server->stats.requests += phase == CONN_SERVING;
+		link_add(&client->server->idle, &client->idle);
+	client->server->stats.requests += phase == CONN_SERVING;
 	// A connection that never had a request counts from its beginning.
 	if (phase == CONN_SERVING || (phase == CONN_WAITING && conn->served_one))
-		principal_end_head(principal);
-	else if (link_empty(&principal->head))
-		principal_begin_head(principal);
+		client_end_head(client);
+	else if (link_empty(&client->head))
+		client_begin_head(client);
 }
 
 static bool evict_idle(struct http_server *server, bool new_ones)
 {
 	list_each (at, &server->idle) {
-		struct principal *principal = link_of(at, struct principal, idle);
+		struct client *client = link_of(at, struct client, idle);
 
-		if (has_news(principal) || (!new_ones && !principal->conn.served_one))
+		if (has_news(client) || (!new_ones && !client->conn.served_one))
 			continue;
-		link_drop(&principal->idle);
-		task_cancel(principal->task);
+		link_drop(&client->idle);
+		task_cancel(client->task);
 		return true;
 	}
 	return false;
 }
 
-// Closes the oldest of these connections. One with bytes that nobody has read yet may be complete.
+// Closes the oldest of these connections, except those with unread input: their head may be
+// complete.
 static bool evict_head(struct link *heads, size_t member)
 {
 	int tried = 0;
 
 	list_each (at, heads) {
-		struct principal *principal = (struct principal *)((char *)at - member);
+		struct client *client = (struct client *)((char *)at - member);
 
 		if (weak(HEADS) || tried++ == EVICT_TRIES)
 			return false;
-		if (has_news(principal))
+		if (has_news(client))
 			continue;
-		principal_evict_head(principal);
+		client_evict_head(client);
 		return true;
 	}
 	return false;
@@ -299,7 +300,7 @@ static bool evict_head(struct link *heads, size_t member)
 
 static void turn_away(struct http_server *server, int fd)
 {
-	// Ended by the close, as "Connection: close" without a length says.
+	// No Content-Length: the close ends the body.
 	static const char words[] =
 		"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
 		"Retry-After: 1\r\nConnection: close\r\n\r\n"
@@ -317,49 +318,49 @@ static void server_admit(struct http_server *server, int fd, const struct sockad
 {
 	int64_t uid = peer_uid(fd, from);
 	struct peer *peer = server_peer_of(server, from, uid);
-	struct principal *principal;
+	struct client *client;
 	auto_err err = NULL;
 
 	if ((peer && server->limits.conns_per_peer &&
 	     peer->open >= server->limits.conns_per_peer) ||
 	    (!weak(CONNS) && server->stats.open >= server->limits.conns_max &&
-	     !evict_head(&server->heads, offsetof(struct principal, head)) &&
+	     !evict_head(&server->heads, offsetof(struct client, head)) &&
 	     !evict_idle(server, true))) {
 		if (peer && peer->open == 0)
 			peer_leave(server, peer);
 		turn_away(server, fd);
 		return;
 	}
-	principal = mem_new_of(struct principal);
-	principal->server = server;
-	principal->conn.terms = &server->terms;
-	err = stream_open(&principal->conn.stream, server->terms.loop, fd);
+	client = mem_new_of(struct client);
+	client->server = server;
+	client->conn.terms = &server->terms;
+	err = stream_open(&client->conn.stream, server->terms.loop, fd);
 	if (err) {
 		if (peer && peer->open == 0)
 			peer_leave(server, peer);
-		free(principal);
+		free(client);
 		return;
 	}
-	write_peer(principal->conn.peer, sizeof(principal->conn.peer), from);
-	principal->conn.uid = uid;
-	principal->peer = peer;
+	write_peer(client->conn.peer, sizeof(client->conn.peer), from);
+	client->conn.uid = uid;
+	client->peer = peer;
 	if (peer)
 		peer->open++;
-	link_add(&server->guests, &principal->all);
-	link_init(&principal->head);
-	link_init(&principal->peer_head);
-	principal_begin_head(principal);
+	link_add(&server->clients, &client->all);
+	link_init(&client->head);
+	link_init(&client->peer_head);
+	client_begin_head(client);
 	if (peer && peer->head_count > PEER_HEADS_MIN &&
 	    peer->head_count > server->limits.conns_max / 4)
-		evict_head(&peer->heads, offsetof(struct principal, peer_head));
+		evict_head(&peer->heads, offsetof(struct client, peer_head));
 	server->stats.open++;
 	server->stats.conns++;
-	principal->task = task_start(server->terms.loop, "http", principal_run, principal);
+	client->task = task_start(server->terms.loop, "http", client_run, client);
 }
 
 void http_server_take(struct http_server *server, int fd, const struct sockaddr_storage *from)
 {
-	server_admit(server, fd, from); // also while we leave: whoever has come is heard
+	server_admit(server, fd, from); // also during a drain: a connected client is served
 }
 
 static void server_on_listener(struct watch *watch, uint32_t events)
@@ -379,8 +380,8 @@ static void server_on_listener(struct watch *watch, uint32_t events)
 		}
 		if (errno == EAGAIN)
 			return;
-		// Only the one that died in the queue is passed over. All else, EMFILE and ENFILE
-		// above all, would be the same again at once: accepting pauses.
+		// Only a connection that died in the queue is skipped. Any other error, EMFILE and
+		// ENFILE above all, would repeat at once: accepting pauses.
 		if (errno != ECONNABORTED && errno != EINTR && errno != EPROTO) {
 			pause_accepting(server);
 			return;
@@ -388,7 +389,7 @@ static void server_on_listener(struct watch *watch, uint32_t events)
 	}
 }
 
-// At most half of the fds: connections must not starve what they are there for.
+// At most half of the fds are for connections: requests need fds too.
 void http_server_bound(struct http_server *server, uint32_t conns_max, uint32_t conns_per_peer)
 {
 	struct rlimit files;
@@ -416,7 +417,7 @@ fallible http_server_open(struct loop *loop, const struct http_limits *limits, h
 	server->calls = (struct conn_calls){serve, refuse, on_phase};
 	server->peers = map_new();
 	server->resume.due = server_on_resume;
-	link_init(&server->guests);
+	link_init(&server->clients);
 	link_init(&server->idle);
 	link_init(&server->heads);
 	link_init(&server->terms.sockets);
@@ -462,8 +463,8 @@ void http_server_drain(struct http_server *server)
 	server->listener_count = 0;
 	drop_reserve(server);
 	wsock_shut_all(&server->terms.sockets, WS_GOING_AWAY, "the server is going away");
-	// One that has just come may be about to ask, and would not ask again as one that was
-	// served before would.
+	// A client that has just connected may be about to send its first request, and would not
+	// retry as one on a reused connection would: keep it.
 	while (evict_idle(server, false))
 		;
 	server->resume.due = on_farewell;
@@ -478,9 +479,9 @@ bool http_server_idle(const struct http_server *server)
 
 bool http_server_feeds_only(const struct http_server *server)
 {
-	list_each (at, &server->guests) {
+	list_each (at, &server->clients) {
 		const struct request_context *context =
-			link_of(at, struct principal, all)->conn.context;
+			link_of(at, struct client, all)->conn.context;
 
 		if (!context || !context->x.feed)
 			return false;
@@ -499,8 +500,8 @@ void http_server_free(struct http_server *server)
 		server_destroy(server);
 		return;
 	}
-	list_each (at, &server->guests)
-		task_cancel(link_of(at, struct principal, all)->task);
+	list_each (at, &server->clients)
+		task_cancel(link_of(at, struct client, all)->task);
 }
 
 struct http_stats http_server_stats(const struct http_server *server)

@@ -6,8 +6,9 @@
 #include "loop/loop.h"
 
 struct http_limits {
-	uint32_t conns_max;	 // in all
-	uint32_t conns_per_peer; // of one address; 0: no bound (loopback is shared by everybody)
+	uint32_t conns_max;	 // of all peers
+	uint32_t conns_per_peer; // of one address; 0: no limit (loopback is shared by all local
+				 // users)
 	uint32_t head_ms, idle_ms, silence_ms; // 10 s, 75 s, 30 s
 	size_t body_max; // 1 MiB for routes that do not stream: http_body(x, 0, …)
 };
@@ -19,28 +20,29 @@ struct http_limits {
 			      .silence_ms = 30000,                                                 \
 			      .body_max = 1 << 20})
 
-// Serves one request whose head has been read: finds the route, asks the guard, calls the handler,
-// and ends every error. It must reply exactly once. Runs in the connection's task.
+// Serves one request whose head has been read: authenticates, finds the route, calls the handler,
+// and answers every error. It must reply exactly once. Runs in the connection's task.
 typedef void http_serve_fn(struct http *x);
-// Answers a head that never became a request (400, 408, 431): no route, no house rules.
+// Answers a head that could not be parsed (400, 408, 431): without route and authentication.
 typedef void http_refuse_fn(struct http *x, struct err *err);
 
 struct http_server;
 fallible http_server_open(struct loop *loop, const struct http_limits *limits, http_serve_fn *serve,
 			  http_refuse_fn *refuse, void *app, struct http_server **out);
-// Accepts on a listening socket, and owns it unless it fails; keeps fds in reserve and pauses
-// accepting when they run out.
+// Accepts on a listening socket, and owns it unless it fails. Keeps spare fds and pauses accepting
+// when fds run out.
 fallible http_server_listen(struct http_server *server, int fd);
-// A connection that somebody else has accepted, `from` there; taken over, and served or turned
-// away.
+// Takes ownership of a connection that was accepted elsewhere, `from` that address; serves or
+// refuses it.
 struct sockaddr_storage;
 void http_server_take(struct http_server *server, int fd, const struct sockaddr_storage *from);
-// No new connections; idle ones close; busy ones finish their reply with "Connection: close".
-// WebSockets are closed with 1001.
+// Stops accepting; idle connections are closed, busy ones finish their reply with "Connection:
+// close". WebSockets are closed with 1001.
 void http_server_drain(struct http_server *server);
-bool http_server_idle(const struct http_server *server);       // nobody connected
-bool http_server_feeds_only(const struct http_server *server); // but those who come back anyway
-// Cancels whoever is still served; what they hold is freed as the loop turns on.
+bool http_server_idle(const struct http_server *server); // no connections
+bool http_server_feeds_only(
+	const struct http_server *server); // no connections except streams that clients resume
+// Cancels all requests; their memory is freed as the loop runs on.
 void http_server_free(struct http_server *server);
 
 struct http_stats {
@@ -48,6 +50,6 @@ struct http_stats {
 	uint32_t open;
 };
 struct http_stats http_server_stats(const struct http_server *server);
-uint32_t http_server_room(const struct http_server *server); // connections at most
-// Others from now on, as in its limits. Nobody who is connected has to leave.
+uint32_t http_server_room(const struct http_server *server); // limit of connections
+// Replaces the limits. Open connections stay.
 void http_server_bound(struct http_server *server, uint32_t conns_max, uint32_t conns_per_peer);

@@ -1,13 +1,12 @@
-// An exchange on a connection. The head of the reply is put together in one buffer and leaves with
-// the body in one write. What decides whether the connection lives on is decided when that head is
-// written: afterwards it would be too late to tell the client.
+// An exchange on a connection. The head of the reply is built in one buffer and sent with the body
+// in one write. Whether the connection stays open is decided when the head is written, because the
+// head announces it.
 //
-// A reply that fails on the way has no second chance: the connection is closed, and a chunked body
-// without its end tells the client that it was cut.
+// A reply that fails midway cannot be replaced: the connection is closed, and a chunked body
+// without its last chunk tells the client that it was cut.
 //
-// A body that is a file: the bytes that the inlet has already read go first; then the socket and
-// the file are joined by loop/pump. A chunked body has its framing in between: it is gathered in
-// pieces of BATCH and written by a worker.
+// For a file body, buffered bytes go first; then loop/pump copies between socket and file. A
+// chunked body is decoded in pieces of BATCH, which a worker thread writes.
 #include "http/socket_transport.h"
 
 #include <stdio.h>
@@ -20,7 +19,7 @@
 #define DRAIN_MAX (64 * 1024)
 #define BATCH (256 * 1024)
 
-// The peer's slowness and absence are told by their own kinds: nobody here is to blame.
+// A slow or absent peer gets its own error kind: it is not our failure.
 fallible http_blame(struct http *x, struct err *err)
 {
 	x->conn->close_after = true;
@@ -30,7 +29,7 @@ fallible http_blame(struct http *x, struct err *err)
 	return err;
 }
 
-// The client asked whether it may send. Asking for the body is the answer.
+// The client sent "Expect: 100-continue": reading the body invites it.
 fallible http_invite(struct http *x)
 {
 	static const char words[] = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -55,7 +54,7 @@ static fallible socket_transport_read(struct http *x, void *room, size_t size, s
 	return err ? http_blame(x, err) : OK;
 }
 
-// Made once a second.
+// Formatted once a second.
 static const char *date(struct http_terms *terms)
 {
 	auto_buf text = BUF_INIT(64);
@@ -90,8 +89,8 @@ static bool wants_close(const struct http *x)
 
 	if (conn->close_after || conn->terms->draining || !x->head.keep_alive)
 		return true;
-	// A body that nobody wants to read: a short one is skipped after the reply. One that the
-	// client has not begun to send may come or not: only the end of the connection is clear.
+	// A short unread body is skipped after the reply. A body that the client has not begun to
+	// send may come or not: only closing the connection is unambiguous.
 	return !body_reader->ended && (conn->continue_due || body_reader->left > DRAIN_MAX);
 }
 
@@ -132,7 +131,7 @@ static fallible socket_transport_put_head(struct http *x, const char *type, enum
 	buf_add(out, "\r\n", 2);
 	if (buf_ok(out))
 		return OK;
-	conn->close_after = true; // half a head would lie: the client gets none
+	conn->close_after = true; // an incomplete head would be wrong: the client gets none
 	return err_hint(err_new(UNAVAILABLE, "no_memory", "there is no memory for this"),
 			"try again in a moment");
 }
@@ -181,7 +180,7 @@ static fallible socket_transport_begin(struct http *x, const char *type, uint64_
 	return err ? http_blame(x, err) : OK;
 }
 
-// More than was promised would be read as the next reply.
+// More bytes than announced would be read as the next reply.
 fallible http_pay(struct http *x, uint64_t len)
 {
 	struct http_conn *conn = x->conn;
@@ -195,7 +194,7 @@ fallible http_pay(struct http *x, uint64_t len)
 	return OK;
 }
 
-// A chunk, what comes before it, and what comes behind.
+// Writes a chunk with text before and after it.
 static fallible write_chunk(struct http *x, struct str before, struct str bytes, struct str behind)
 {
 	struct http_conn *conn = x->conn;
@@ -309,7 +308,7 @@ static void free_batch(char **batch)
 	free(*batch);
 }
 
-// By the inlet, in batches: as long as it has bytes of its own, or framing to take off.
+// Through the body reader, in batches: while it has buffered bytes, or chunk framing to remove.
 static fallible recv_read(struct http *x, int fd, bool while_buffered, uint64_t max,
 			  uint64_t *total)
 {

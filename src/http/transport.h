@@ -1,5 +1,6 @@
-// How the bytes of an exchange move: over a connection (http/socket_transport, http/peer), or
-// inside of the process (http/in_process). Handlers know nothing of it; http/http puts it in order.
+// How the bytes of an exchange are moved: over a connection (http/socket_transport, http/peer), or
+// inside the process (http/in_process). Handlers do not see it; http/http enforces the order of
+// calls.
 #pragma once
 
 #include <stdbool.h>
@@ -14,12 +15,12 @@ struct http;
 
 struct http_transport {
 	fallible (*read)(struct http *x, void *room, size_t size, size_t *out);
-	// x->status is set; `type` NULL: none. A whole reply, or its beginning.
+	// x->status is set; `type` NULL: none. A complete reply, or its beginning.
 	fallible (*reply)(struct http *x, const char *type, struct str body);
 	fallible (*begin)(struct http *x, const char *type, uint64_t length);
 	fallible (*write)(struct http *x, const void *bytes, size_t len);
 	fallible (*end)(struct http *x);
-	// A piece with the beginning or the end of an unsized reply; NULL: one after the other.
+	// A piece together with the beginning or the end of an unsized reply; NULL: separate calls.
 	fallible (*begin_with)(struct http *x, const char *type, struct str bytes);
 	fallible (*end_with)(struct http *x, struct str bytes);
 	fallible (*send_file)(struct http *x, int fd, uint64_t offset, uint64_t len);
@@ -32,7 +33,7 @@ struct http_transport {
 
 extern const struct http_transport socket_transport_way;
 
-// Replies without a body, whatever their head says.
+// Whether replies of this status never have a body.
 static inline bool transport_is_bodyless(int status)
 {
 	return status < 200 || status == 204 || status == 304;

@@ -1,6 +1,6 @@
-// One task for each direction: read, write, again. The end of one direction is passed on as the
-// closing of a half; a failure ends both. The second task works on the stack of the first, which
-// does not leave before it.
+// One task for each direction: read, write, repeat. The end of one direction is passed on by
+// shutdown(SHUT_WR); a failure ends both. The second task uses the stack of the first, which waits
+// for it.
 //
 // syscalls: shutdown
 #include "http/tunnel.h"
@@ -13,7 +13,7 @@
 #include "loop/task.h"
 
 #define PIECE (32 * 1024)
-#define SLICE_MS 15000 // how often a quiet direction looks whether it still makes sense
+#define SLICE_MS 15000 // interval at which a silent direction checks whether it should end
 #define HALF_MS 30000  // of silence, when one side has ended
 #define WRITE_MS (5 * 60 * 1000)
 
@@ -21,9 +21,9 @@ struct tunnel {
 	struct loop *loop;
 	struct body_reader *ends[2];
 	int64_t idle_ms, moved_ms;
-	int ended; // directions
+	int ended; // number of directions
 	bool broken;
-	struct task *back; // NULL: over
+	struct task *back; // NULL: ended
 	struct condition over;
 };
 
@@ -34,7 +34,7 @@ static bool is_dead(const struct tunnel *tunnel)
 	return tunnel->broken || loop_now(tunnel->loop) - tunnel->moved_ms >= limit;
 }
 
-// What one end sends, to the other, until it ends.
+// Copies one end to the other until it ends.
 static fallible tunnel_copy(struct tunnel *tunnel, int from)
 {
 	struct body_reader *in = tunnel->ends[from];
@@ -65,7 +65,7 @@ static void half(struct tunnel *tunnel, int from, bool failed)
 		shutdown(tunnel->ends[!from]->stream->fd, SHUT_WR);
 		return;
 	}
-	// Both ends learn of it, whoever waits there.
+	// Both ends are shut down, so that both tasks notice.
 	tunnel->broken = true;
 	for (int i = 0; i < 2; i++)
 		shutdown(tunnel->ends[i]->stream->fd, SHUT_RDWR);
@@ -100,7 +100,7 @@ fallible tunnel_run(struct loop *loop, struct body_reader *one, struct body_read
 	tunnel.back = task_start(loop, "tunnel", tunnel_run_back, &tunnel);
 	err = tunnel_copy(&tunnel, 0);
 	half(&tunnel, 0, err != NULL);
-	while (!err && tunnel.back) // the other direction knows when to give up
+	while (!err && tunnel.back) // the other direction has its own time limits
 		err = condition_wait(&tunnel.over, CLOCK_NEVER);
 	if (tunnel.back)
 		task_cancel(tunnel.back);
@@ -108,6 +108,6 @@ fallible tunnel_run(struct loop *loop, struct body_reader *one, struct body_read
 		condition_await(&tunnel.over);
 	if (err && err_kind(err) == ERR_CANCELLED)
 		return err;
-	err_free(err); // an end like any other: the peers have been told
+	err_free(err); // a normal end: both peers have been closed
 	return OK;
 }

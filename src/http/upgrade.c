@@ -1,3 +1,6 @@
+// Checks the headers of RFC 6455, answers 101 and runs the handler's dialogue on the socket.
+// Afterwards the closing handshake is done here, with a time limit, and the connection is closed:
+// it never returns to HTTP.
 #include "http/upgrade.h"
 
 #include "base/clock.h"
@@ -24,7 +27,7 @@ fallible upgrade_check(struct http *x)
 {
 	struct str version = http_field(x, "Sec-WebSocket-Version");
 
-	// An exchange without a connection has nothing that could be upgraded.
+	// An in-process exchange has no connection to upgrade.
 	if (!x->conn || !x->head.upgrade ||
 	    !upgrade_has_token(http_field(x, "Upgrade"), STR("websocket")))
 		return err_hint(
@@ -37,7 +40,7 @@ fallible upgrade_check(struct http *x)
 	if (!str_is(version, "13")) {
 		http_set(x, "Sec-WebSocket-Version", STR("13"));
 		return err_hint(err_new(UPGRADE, "bad_version",
-					"this version of the WebSocket protocol is not spoken"),
+					"this version of the WebSocket protocol is not supported"),
 				"send 'Sec-WebSocket-Version: 13'");
 	}
 	if (!ws_is_key(http_field(x, "Sec-WebSocket-Key")))
@@ -75,7 +78,7 @@ static fallible agree(struct http *x, bool more_follows)
 	return err;
 }
 
-// Whatever still comes is passed over until both sides have said goodbye.
+// Discards input until both sides have sent a close frame.
 static void upgrade_part(struct wsock *ws)
 {
 	struct wsock_message message = {.kind = WSOCK_TEXT};

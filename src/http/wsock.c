@@ -1,14 +1,13 @@
 // Frames of one message must not be mixed with those of another: senders take turns. A control
-// frame that is due while somebody has the turn is left to him, so that whoever receives never
-// waits for a reader who in turn waits for us.
+// frame that is due during another's turn is sent by that sender, so that the receiver never waits
+// for a peer that waits for us.
 //
-// The end of a socket is one of: both closes were said; the peer broke the rules and was told so;
-// it left, or was silent too long; a write failed half-way. In each the receiver gets CLOSED, once
-// and for all, and the senders an error.
+// A socket ends by close frames of both sides, a protocol violation, a lost or silent peer, or a
+// failed write. In each case the receiver gets CLOSED, permanently, and the senders an error.
 //
 // The stream belongs to the connection, which ends with the task that upgraded it; senders may be
-// other tasks. So wsock_end() shuts the socket down, which wakes whoever waits in a write, and
-// stays until the last sender has left. From then on the struct is but a tombstone.
+// other tasks. wsock_end() shuts the socket down, which wakes blocked writers, and waits for the
+// last sender. The struct itself stays until its last reference is dropped.
 //
 // syscalls: shutdown
 #include "http/wsock.h"
@@ -24,7 +23,7 @@
 #define SILENCE_MS 30000
 #define ROOM (16 * 1024)
 #define SPREE_MAX (1024 * 1024)
-#define LARGE_MS 60000 // within which a large message must have come
+#define LARGE_MS 60000 // time limit of a large message
 
 struct wsock {
 	int refs;
@@ -35,29 +34,29 @@ struct wsock {
 	bool is_server;
 	size_t max;
 	uint32_t silence_ms, ping_ms;
-	// in
+	// input
 	char *room;
-	struct str in; // of room, not yet read
+	struct str in; // unread bytes in `room`
 	struct buf early;
-	struct memory_quota memory_quota; // the message in the making
-	int64_t whole_by; // it must be, if it is a large one; CLOCK_NEVER: it is not
+	struct memory_quota memory_quota; // of the incomplete message
+	int64_t whole_by;		  // deadline of a large message; CLOCK_NEVER: none
 	int64_t heard_ms, next_ping_ms;
-	// out
-	bool busy;  // somebody has the turn
-	bool begun; // and the first frame of his message is out
+	// output
+	bool busy;  // a sender has the turn
+	bool begun; // and has sent the first frame of its message
 	enum wsock_kind kind;
-	uint32_t users; // senders, at work or waiting for their turn
+	uint32_t users; // senders, active or waiting for their turn
 	struct condition turn, left;
 	uint8_t pong[WS_CONTROL_MAX];
 	size_t pong_len;
 	bool pong_due;
 	// the end
-	int shut_code; // we are to close with
+	int shut_code; // the code that we are to close with
 	char shut_reason[WS_REASON_MAX + 1];
-	bool closing; // our close is out
+	bool closing; // our close frame was sent
 	int64_t close_by;
-	bool is_over; // nothing moves any more
-	int code;     // of the end
+	bool is_over; // nothing is read or written any more
+	int code;     // close code
 };
 
 static fallible gone(void)
@@ -85,7 +84,7 @@ void wsock_unref(struct wsock *ws)
 		free_wsock(ws);
 }
 
-// What the client sent right behind its request.
+// Takes over the bytes that the client sent right after its request.
 static void take_early(struct wsock *ws, struct body_reader *body_reader)
 {
 	ws->early = BUF_INIT(HTTP1_HEAD_MAX);
@@ -97,7 +96,7 @@ static void take_early(struct wsock *ws, struct body_reader *body_reader)
 		if (!space)
 			break;
 		err_free(body_reader_read(body_reader, space, 4096, 0,
-					  &n)); // it has bytes, and does not wait
+					  &n)); // it has bytes, so it does not wait
 		buf_grew(&ws->early, n);
 	}
 	body_reader_frame(body_reader, BODY_READER_NONE, 0);
@@ -174,7 +173,7 @@ static fallible write_masked(struct wsock *ws, const uint8_t *head, size_t head_
 	return OK;
 }
 
-// By whoever has the turn. Half a frame spoils all that would follow.
+// Called by the sender that has the turn. An incomplete frame makes the socket unusable.
 static fallible write_frame(struct wsock *ws, enum ws_opcode opcode, bool is_final, struct str body)
 {
 	uint8_t head[WS_HEAD_MAX], mask[4];
@@ -194,7 +193,7 @@ static fallible write_frame(struct wsock *ws, enum ws_opcode opcode, bool is_fin
 	if (!err)
 		return OK;
 	http_wsock_finish(ws, WS_ABNORMAL);
-	shutdown(ws->stream->fd, SHUT_RDWR); // whoever receives hears of it
+	shutdown(ws->stream->fd, SHUT_RDWR); // wakes the receiver
 	if (err_kind(err) == ERR_TIMEOUT)
 		return err_recast(err, ERR_SLOW_CLIENT, "slow_client",
 				  "no byte moved on the connection for too long");
@@ -225,7 +224,7 @@ static fallible take_turn(struct wsock *ws)
 	return err;
 }
 
-// Hands the turn on; a pong that became due meanwhile goes first.
+// Passes the turn on; a pong that became due meanwhile goes first.
 static void give_turn(struct wsock *ws)
 {
 	while (ws->pong_due && wsock_is_open(ws)) {
@@ -285,7 +284,7 @@ void wsock_abort(struct wsock *ws)
 	give_turn(ws);
 }
 
-// Pings and pongs are not worth a wait for the turn: whoever has it is sending.
+// Pings and pongs do not wait for the turn: the sender that has it sends them.
 static void send_control(struct wsock *ws, enum ws_opcode opcode, struct str body)
 {
 	if (!wsock_is_open(ws))
@@ -352,7 +351,7 @@ void wsock_shut_all(struct link *all, int code, const char *reason)
 		wsock_shut(link_of(at, struct wsock, all), code, reason);
 }
 
-// What one event of the reader means. True: `out` is filled.
+// Handles one event of the frame parser. True: `out` is filled.
 static bool wsock_handle(struct wsock *ws, enum ws_event event, const struct ws_item *item,
 			 struct wsock_message *out)
 {
@@ -369,7 +368,7 @@ static bool wsock_handle(struct wsock *ws, enum ws_event event, const struct ws_
 		send_control(ws, WS_PONG, item->body);
 		return false;
 	case WS_GOT_CLOSE:
-		// Whoever is sending need not go on, nor do we wait for him to say goodbye.
+		// The peer has closed: senders are not waited for.
 		code = ws->closing ? ws->code : item->code;
 		if (!ws->closing && !ws->busy)
 			wsock_close(ws, code, "");
@@ -391,8 +390,8 @@ static int64_t sooner(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
-// A large message in the making takes of what all clients share, and not for long. False: the
-// socket is over.
+// Charges a large incomplete message to the memory quota and limits its time. False: the socket is
+// over.
 static bool may_gather(struct wsock *ws)
 {
 	auto_err err = ws->is_server ? memory_quota_hold(&ws->memory_quota, ws_held(ws->reader))
@@ -412,7 +411,7 @@ static bool may_gather(struct wsock *ws)
 	return false;
 }
 
-// The time has come for something, perhaps for what the caller waits.
+// Handles a timeout: the caller's deadline, a ping, or the end of a close.
 static fallible on_time(struct wsock *ws, int64_t deadline, struct err *late)
 {
 	int64_t now = loop_now(ws->loop);
@@ -432,7 +431,7 @@ static fallible on_time(struct wsock *ws, int64_t deadline, struct err *late)
 	return OK;
 }
 
-// More bytes, or the time for something has come, or somebody wants us to look again.
+// Waits for more bytes, a timeout, or a wake-up by another task.
 static fallible wsock_fill(struct wsock *ws, int64_t deadline)
 {
 	struct stream *stream = ws->stream;
@@ -450,7 +449,7 @@ static fallible wsock_fill(struct wsock *ws, int64_t deadline)
 		ws->room = mem_grow(NULL, ROOM, 1);
 	err = stream_read_now(stream, ws->room, ROOM, &empty, &n);
 	if (!err && empty) {
-		free(take_ptr(ws->room)); // most sockets are silent most of the time
+		free(take_ptr(ws->room)); // most sockets are idle most of the time
 		err = stream_wait_readable(stream, until);
 		if (err && err_kind(err) == ERR_TIMEOUT)
 			return on_time(ws, deadline, err);

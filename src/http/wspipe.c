@@ -1,3 +1,6 @@
+// Two tasks copy between a stream and a WebSocket: the caller's reads messages, a second one reads
+// the stream. The second task is always waited for. An empty message half-closes the TCP
+// connection.
 // syscalls: shutdown
 #include "http/wspipe.h"
 
@@ -13,9 +16,9 @@
 struct wspipe {
 	struct wsock *ws;
 	struct stream *stream;
-	struct task *back; // NULL: over
+	struct task *back; // NULL: ended
 	struct condition over;
-	bool said, heard; // our end, the other's
+	bool said, heard; // our direction has ended; the peer's has
 };
 
 static fallible wspipe_copy_out(struct wspipe *pipe)
@@ -76,6 +79,6 @@ fallible wspipe_run(struct loop *loop, struct wsock *ws, struct stream *stream)
 		condition_await(&pipe.over);
 	if (err && err_kind(err) == ERR_CANCELLED)
 		return err;
-	err_free(err); // an end like any other
+	err_free(err); // a normal end
 	return OK;
 }

@@ -145,7 +145,7 @@ static void lie(void *arg)
 	}
 }
 
-TASK_TEST(liars, "a server that is none, or breaks off, is told as such")
+TASK_TEST(liars, "an answer that is not HTTP, or is cut, is an error of the peer")
 {
 	auto_buf body = BUF_INIT(1 << 16);
 	int fd = -1, status = 0;
@@ -168,7 +168,7 @@ TASK_TEST(liars, "a server that is none, or breaks off, is told as such")
 	http_client_free(client);
 }
 
-TASK_TEST(urls, "what is no URL of a server, or no key, is refused")
+TASK_TEST(urls, "a malformed server URL or key is refused")
 {
 	client = NULL;
 	CHECK_ERR(http_client_open(inside_loop, STR("localhost:1"), STR("k"), &client), INVALID);

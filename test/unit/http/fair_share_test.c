@@ -17,7 +17,7 @@ static uint32_t take_all(struct shares *shares, struct fair_share *fair_share, u
 	}
 }
 
-TEST(alone, "one alone gets half, and whoever comes next finds room")
+TEST(alone, "one alone gets half, and the next one finds room")
 {
 	struct shares *shares = shares_new();
 	struct fair_share *one = shares_of(shares, STR("one"), 1),
@@ -43,7 +43,7 @@ TEST(weight, "a weight gives as much more of what is left")
 	shares_free(shares);
 }
 
-TEST(memory, "what is held in memory is shared in the same way")
+TEST(memory, "memory is shared in the same way")
 {
 	struct shares *shares = shares_new();
 	struct fair_share *one = shares_of(shares, STR("one"), 1),

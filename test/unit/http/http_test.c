@@ -116,7 +116,7 @@ TASK_TEST(limits, "a body past the limit is 413 whether it is announced or just 
 	house_close();
 }
 
-TASK_TEST(unread, "a short body that nobody read is skipped, a long one ends the connection")
+TASK_TEST(unread, "a short unread body is skipped, a long one ends the connection")
 {
 	auto_buf big = BUF_INIT(4 << 20), reply = BUF_INIT(1 << 16);
 

@@ -107,7 +107,7 @@ TASK_TEST(asks, "the same handlers serve without a connection")
 	reset(&seen);
 }
 
-TASK_TEST(fields, "a field that no connection could have brought is refused")
+TASK_TEST(fields, "a field that is invalid on a connection is refused")
 {
 	static const struct http1_field bad[] = {
 		{STR("X-A"), STR("b\r\nHost: evil")},
@@ -148,7 +148,7 @@ TASK_TEST(pieces, "a body that comes in pieces is read, and bounded")
 	reset(&seen);
 }
 
-TASK_TEST(slow, "a callback that waits slows its handler and nobody else")
+TASK_TEST(slow, "a callback that waits slows its handler only")
 {
 	struct seen seen = {0}, quick = {0};
 	struct in_process_ask a = ask("GET", "/pour", (struct str){NULL, 0});

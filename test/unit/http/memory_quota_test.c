@@ -11,7 +11,7 @@ TEST(small, "small ones cost nothing")
 	memory_quota_drop(&memory_quota);
 }
 
-TEST(bound, "large ones share a bound, and what is given back serves others")
+TEST(bound, "large ones share a limit, and released bytes serve others")
 {
 	struct memory_quota one = {0}, two = {0};
 
@@ -27,7 +27,7 @@ TEST(bound, "large ones share a bound, and what is given back serves others")
 	CHECK(memory_quota_sum() == 0);
 }
 
-TEST(moves, "what was let in may move on past the bound, and then nobody else comes in")
+TEST(moves, "counted bytes may move past the limit, and then new ones are refused")
 {
 	struct memory_quota one = {0}, two = {0};
 

@@ -170,7 +170,7 @@ TASK_TEST(fields, "the server hears its own name, where the client came from, an
 	unstage();
 }
 
-TASK_TEST(wide, "V-11 a server that has a path of an origin does not speak for the whole of it")
+TASK_TEST(wide, "a server that has a path of an origin does not speak for the whole of it")
 {
 	static const char *const words[] = {"Service-Worker-Allowed", "Clear-Site-Data",
 					    "strict-transport-security", "Alt-Svc"};
@@ -189,7 +189,7 @@ TASK_TEST(wide, "V-11 a server that has a path of an origin does not speak for t
 	}
 }
 
-TASK_TEST(hostile, "V-03 a server that answers nonsense is 502, and the client hears none of it")
+TASK_TEST(hostile, "a server that answers nonsense is 502, and the client hears none of it")
 {
 	static const char *const says[] = {
 		"",
@@ -220,7 +220,7 @@ TASK_TEST(hostile, "V-03 a server that answers nonsense is 502, and the client h
 	unstage();
 }
 
-TASK_TEST(hints, "V-03 a flood of 1xx is no answer, a few are passed over")
+TASK_TEST(hints, "a flood of 1xx is no answer, a few are passed over")
 {
 	auto_buf flood = BUF_INIT(65536), got = BUF_INIT(65536);
 
@@ -235,8 +235,7 @@ TASK_TEST(hints, "V-03 a flood of 1xx is no answer, a few are passed over")
 	unstage();
 }
 
-TASK_TEST(bad_chunks,
-	  "V-03 a body that breaks off or breaks the rules breaks off for the client too")
+TASK_TEST(bad_chunks, "a body that breaks off or breaks the rules breaks off for the client too")
 {
 	static const char *const says[] = {
 		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nzz\r\nFOREIGN",

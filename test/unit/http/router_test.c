@@ -74,7 +74,7 @@ TEST(rows, "each request finds its row")
 	CHECK(str_is(x->params[3], "4"));
 }
 
-TEST(none, "a path that is not there is not found, to the last slash")
+TEST(none, "an unknown path is not found, to the last slash")
 {
 	static const char *const paths[] = {"/",
 					    "/v1",
@@ -95,7 +95,7 @@ TEST(none, "a path that is not there is not found, to the last slash")
 	CHECK(!row);
 }
 
-TEST(method, "another method is told which ones there are")
+TEST(method, "a wrong method gets the allowed ones")
 {
 	const struct route *row = NULL;
 	auto_err err = find("PATCH", "/v1/sandboxes/box-1", &row);

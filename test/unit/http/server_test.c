@@ -362,7 +362,7 @@ TASK_TEST(drain, "a drain closes idle connections, and lets busy ones finish wit
 	house_close();
 }
 
-TASK_TEST(latecomers, "whoever came just before a drain is heard, unless it says nothing")
+TASK_TEST(latecomers, "a client that connected just before a drain is served, unless it is silent")
 {
 	struct stream late, mute;
 	auto_buf reply = BUF_INIT(1 << 16);
@@ -390,7 +390,7 @@ TASK_TEST(latecomers, "whoever came just before a drain is heard, unless it says
 	house_close();
 }
 
-TASK_TEST(cancelled, "a server that is freed cancels whom it serves")
+TASK_TEST(cancelled, "freeing a server cancels its requests")
 {
 	const char sleepy[] = ASK("GET", "/watch");
 	struct stream busy[8];
@@ -528,7 +528,7 @@ static int count_fds(void)
 	return count - 2;
 }
 
-TASK_TEST(no_fds, "without fds accepting pauses, the living go on, and it recovers")
+TASK_TEST(no_fds, "without fds accepting pauses, open connections go on, and it recovers")
 {
 	const char hello[] = ASK("GET", "/");
 	auto_buf reply = BUF_INIT(1 << 16);

@@ -102,7 +102,7 @@ static void raw(const char *head, const void *frames, size_t len, struct buf *ou
 	"GET /ws HTTP/1.1\r\nHost: h\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n" \
 	"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
 
-TASK_TEST(refusals, "what is no upgrade is refused, and a plain request finds nothing")
+TASK_TEST(refusals, "a malformed upgrade is refused, and a plain request is 404")
 {
 	static const struct {
 		const char *head;
@@ -226,7 +226,7 @@ static struct err *flood(struct http *x, struct wsock *ws, void *arg)
 	return echo(x, ws, arg);
 }
 
-TASK_TEST(slow, "a reader that is too slow is cut off, whoever sends")
+TASK_TEST(slow, "a reader that is too slow is closed, for every sender")
 {
 	house_ws.silence_ms = 100;
 	flood_failed = 0;
