@@ -2,6 +2,7 @@
 """Adoption across versions: each cove that test/old keeps makes everything that outlives a daemon, and this cove takes it
 over. Once by `cove upgrade`, with sandboxes and clients alive; once after kill -9 of supervisor, daemon and warden, by a
 start on the same data directory. A name on disk or between processes that changes without a migration fails here."""
+import atexit
 import glob
 import io
 import json
@@ -606,10 +607,10 @@ paths = sorted(glob.glob(os.path.join(c.ROOT, "test", "old", "cove-*.%s.xz" % ma
 if not paths:
     c.skip_all("test/old has no cove for " + machine)
 outside = Outside("www.test", "api.test", "other.test") if shutil.which("openssl") else None
+if outside:
+    atexit.register(outside.close)
 for path in paths:
     story(path, "kill -9", killed, outside)
     if not c.SHORT:
         story(path, "upgrade", upgraded, outside)
-if outside:
-    outside.close()
 c.done()
