@@ -1,11 +1,10 @@
-// Who can disturb a child between birth and execve? Box root may stop or kill it. Killed, it has
-// not run: its start failed, or is tried once more (run.c, spare.c). Its memory is pid 1's or a
-// copy of it, and as undumpable, so nobody can trace it.
-//
-// On cgroup v2 it is born inside its leaf; on v1 it walks there before anything else. The filter
-// that forbids clone3 is loaded by children alone, since pid 1 still needs that call.
-//
-// It shares errno with its parent, beside which it may run (spare.c): system calls are bare.
+// The steps of a child from clone to execve: join its cgroup, load the filter, set stdio, ids, cwd.
+// Box root may stop or kill the child meanwhile. A child killed before execve has run nothing: its
+// start failed, or is tried again (run.c, prefork.c). Its memory is pid 1's or a copy of it, and
+// undumpable, so no process of the box can trace it. On cgroup v2 it is cloned into its exec
+// cgroup; on v1 it joins first of all. Only children load the filter that forbids clone3, because
+// pid 1 needs that call. The child shares errno with its parent, beside which it may run
+// (prefork.c): system calls are raw.
 #include "init/child.h"
 
 #include <errno.h>
@@ -22,16 +21,16 @@
 
 #define PATH_DEFAULT "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #define SIGSET_SIZE 8 // the kernel's, not libc's
-#define STDIN_KEPT 3  // where the other stdin waits until it is asked for
+#define STDIN_KEPT 3  // where the second stdin is kept
 
-static int fail(struct child *child, enum talk_step step, long error)
+static int child_fail(struct child *child, enum talk_step step, long error)
 {
 	child->errnum = (int)-error;
 	child->step = (int)step;
 	return 127;
 }
 
-// `0` to `tasks`, never cgroup.procs, which waits for an RCU grace period of milliseconds.
+// "0" to `tasks`, never to cgroup.procs, which waits for an RCU grace period of milliseconds.
 static long init_child_join(const struct exec_cgroup *exec_cgroup)
 {
 	for (int i = 0; i < 2; i++) {
@@ -43,7 +42,7 @@ static long init_child_join(const struct exec_cgroup *exec_cgroup)
 	return 0;
 }
 
-// Pid 1's fds are all above 2, so none of these is a dup onto itself, which would fail.
+// All fds of pid 1 are above 2, so no dup3 here has equal arguments, which would fail.
 static long take_stdio(const struct child *child)
 {
 	long n = RAW_3(SYS_dup3, child->out, 1, 0);
@@ -52,17 +51,17 @@ static long take_stdio(const struct child *child)
 		n = RAW_3(SYS_dup3, child->err, 2, 0);
 	if (n >= 0 && child->in >= 0)
 		n = RAW_3(SYS_dup3, child->in, STDIN_KEPT, O_CLOEXEC);
-	// Before cwd: no fd of pid 1 may be a way to a directory.
+	// Before cwd: no fd of pid 1 may lead to a directory.
 	if (n >= 0 && !weak(FDS))
 		n = RAW_3(SYS_close_range, child->in >= 0 ? STDIN_KEPT + 1 : STDIN_KEPT, ~0u, 0);
 	return n;
 }
 
-static long init_child_load_filter(const struct drop_privileges *birth)
+static long init_child_load_filter(const struct drop_privileges *setup)
 {
 	struct sock_fprog program = {
-		.len = birth->filter_len,
-		.filter = (struct sock_filter *)birth->filter,
+		.len = setup->filter_len,
+		.filter = (struct sock_filter *)setup->filter,
 	};
 
 	if (program.len == 0)
@@ -70,30 +69,30 @@ static long init_child_load_filter(const struct drop_privileges *birth)
 	return RAW_3(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program);
 }
 
-long child_enlist(const struct drop_privileges *birth, const struct exec_cgroup *exec_cgroup,
+long child_enlist(const struct drop_privileges *setup, const struct exec_cgroup *exec_cgroup,
 		  enum talk_step *step)
 {
-	long n = birth->joins_by_clone ? 0 : init_child_join(exec_cgroup);
+	long n = setup->joins_by_clone ? 0 : init_child_join(exec_cgroup);
 
 	*step = n < 0 ? TALK_STEP_JOIN : TALK_STEP_SETUP;
-	return n < 0 ? n : init_child_load_filter(birth);
+	return n < 0 ? n : init_child_load_filter(setup);
 }
 
 int child_prepare(struct child *child)
 {
 	enum talk_step step = TALK_STEP_SETUP;
-	long n = child->enlisted ? 0 : child_enlist(child->birth, child->exec_cgroup, &step);
+	long n = child->enlisted ? 0 : child_enlist(child->setup, child->exec_cgroup, &step);
 
 	if (n < 0)
-		return fail(child, step, n);
+		return child_fail(child, step, n);
 	RAW_0(SYS_setsid);
-	n = child->seat ? stdio_take(child->seat, child->in, child->out, child->err)
-			: take_stdio(child);
-	// Pid 1's saved gid is no command's (birth.c). Access is not decided by it, so the memory,
-	// still pid 1's or a copy of it, stays undumpable.
+	n = child->stdio_kind ? stdio_take(child->stdio_kind, child->in, child->out, child->err)
+			      : take_stdio(child);
+	// pid 1 has a saved gid that no command has (drop_privileges.c). Access checks ignore it,
+	// so the memory, still pid 1's or a copy of it, stays undumpable.
 	if (n >= 0)
 		n = RAW_3(SYS_setresgid, 0, 0, 0);
-	return n < 0 ? fail(child, TALK_STEP_SETUP, n) : 0;
+	return n < 0 ? child_fail(child, TALK_STEP_SETUP, n) : 0;
 }
 
 static long init_child_become(const struct user *user)
@@ -101,7 +100,8 @@ static long init_child_become(const struct user *user)
 	uint32_t group = user->gid;
 	long n = 0;
 
-	// What it has already is not set again: each change of credentials costs microseconds.
+	// Ids that are already right are not set again: each change of credentials costs
+	// microseconds.
 	if (group == 0 && user->uid == 0)
 		return 0;
 	if (group != 0 || user->group_count > 1)
@@ -110,7 +110,7 @@ static long init_child_become(const struct user *user)
 		n = RAW_3(SYS_setresgid, group, group, group);
 	if (n >= 0 && user->uid != 0)
 		n = RAW_3(SYS_setresuid, user->uid, user->uid, user->uid);
-	// A change of ids sets the memory, still pid 1's, to the host's fs.suid_dumpable.
+	// A change of ids resets dumpable to fs.suid_dumpable, and the memory is still pid 1's.
 	if (n >= 0)
 		n = RAW_2(SYS_prctl, PR_SET_DUMPABLE, 0);
 	return n;
@@ -143,8 +143,8 @@ static long execute(const char *path, const struct talk_exec *exec)
 	return RAW_3(SYS_execve, path, exec->argv, exec->env);
 }
 
-// As a shell would look: the first that can be executed; one that is there but may not be executed
-// is remembered, for "permission denied" tells more than "not found".
+// As a shell: the first that can be executed. EACCES of a candidate is remembered, because
+// "permission denied" tells more than "not found".
 static long execute_by_path(struct child *child, const struct talk_exec *exec)
 {
 	const char *name = exec->argv[0];
@@ -198,11 +198,11 @@ int child_execute(struct child *child)
 	if (n >= 0)
 		n = init_child_become(child->user);
 	if (n < 0)
-		return fail(child, TALK_STEP_SETUP, n);
+		return child_fail(child, TALK_STEP_SETUP, n);
 	n = enter_cwd(child, exec.cwd.len > 0 ? exec.cwd.at : "/");
 	if (n < 0)
-		return fail(child, TALK_STEP_CWD, n);
-	// Handlers pid 1 has none, and it ignores nothing: what is left to undo is the mask.
+		return child_fail(child, TALK_STEP_CWD, n);
+	// pid 1 has no handlers and ignores nothing: only the mask has to be reset.
 	RAW_4(SYS_rt_sigprocmask, SIG_SETMASK, &no_signals, NULL, SIGSET_SIZE);
 	if (exec.flags & TALK_EXEC_SHELL)
 		n = execute_shell(&exec);
@@ -210,5 +210,5 @@ int child_execute(struct child *child)
 		n = execute(exec.argv[0], &exec);
 	else
 		n = execute_by_path(child, &exec);
-	return fail(child, TALK_STEP_EXEC, n);
+	return child_fail(child, TALK_STEP_EXEC, n);
 }

@@ -1,5 +1,5 @@
-// The way of a child from its birth to execve: first what every command needs, then what this one
-// asks for. It shares pid 1's memory, and tells in it how far it came.
+// A child from clone to execve: first the steps that every command needs, then those that this one
+// asks for. It shares pid 1's memory, and records in it how far it came.
 #pragma once
 
 #include <limits.h>
@@ -12,24 +12,25 @@
 #define CHILD_STACK 16384
 
 struct child {
-	const struct drop_privileges *birth;
+	const struct drop_privileges *setup;
 	const struct exec_cgroup *exec_cgroup;
-	int in, out, err; // the command's ends; in: -1, or what stdin can become
-	bool enlisted;	  // its parent was already, and so is it
-	uint32_t seat;	  // TALK_EXEC_PTY or TALK_EXEC_DIALOGUE: they are to be taken so; else 0
+	int in, out, err; // the command's ends; in: -1, or the stdin to be used
+	bool enlisted;	  // its parent had joined the cgroup and loaded the filter, so it has both
+	uint32_t stdio_kind; // TALK_EXEC_PTY or TALK_EXEC_DIALOGUE: how they are set up; else 0
 	const struct talk_exec *exec;
 	const struct user *user;
-	volatile int step; // enum talk_step: where it failed
+	volatile int step; // enum talk_step: the step that failed
 	volatile int errnum;
 	char path[PATH_MAX + NAME_MAX + 2];
 	char stack[CHILD_STACK] __attribute__((aligned(16)));
 };
 
-// What a child hands on to its own: the leaf, and the filter. 0, or -errno and *step.
-long child_enlist(const struct drop_privileges *birth, const struct exec_cgroup *exec_cgroup,
+// Joins the exec cgroup and loads the filter; children of the caller inherit both. 0, or -errno and
+// *step.
+long child_enlist(const struct drop_privileges *setup, const struct exec_cgroup *exec_cgroup,
 		  enum talk_step *step);
-// Both return in the child only, and only when they failed or have more to do: 0, or what to end
-// with. Neither touches errno.
+// Both return in the child only, if they failed or have more to do: 0, or the exit status. Neither
+// touches errno.
 int child_prepare(struct child *child);
 int child_execute(struct child *child); // never 0
 

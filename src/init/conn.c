@@ -1,5 +1,6 @@
-// Of a command that has ended before its start was told both are told at once: the daemon is woken
-// once, which for short commands is most of what it does.
+// The messages of pid 1 about one command. If a command has ended before its start was reported,
+// both messages are sent together: the daemon is woken once, which for short commands is most of
+// its work.
 #include "init/conn.h"
 
 #include <errno.h>
@@ -10,7 +11,7 @@
 
 #include "os/fd.h"
 
-// One message. It may not move: `head` points into it.
+// One message. It must not be moved: `head` points into it.
 struct word {
 	char room[64];
 	struct iovec part;
@@ -38,7 +39,7 @@ static void write_word(struct word *word, const struct talk *talk, const int *fd
 	memcpy(CMSG_DATA(&word->side.align), fds, (size_t)count * sizeof(int));
 }
 
-// The ends that go to the daemon. Returns how many.
+// The pipe ends that go to the daemon. Returns their number.
 static int list_ends(const struct conn *conn, int fds[3])
 {
 	fds[0] = conn->run.out;
@@ -82,7 +83,7 @@ static void write_exited(const struct conn *conn, struct word *word)
 		talk.exited.pid = conn->run.pid;
 		count = list_ends(conn, fds);
 		if (count == 2 && conn->over)
-			count = 0; // there is nothing to read
+			count = 0; // the pipes are empty
 	}
 	talk.exited.status = conn->status;
 	talk.exited.max_rss = conn->max_rss;

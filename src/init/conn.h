@@ -1,4 +1,4 @@
-// One conversation with the daemon, and the words in which pid 1 tells of it.
+// One command or file worker in pid 1's table, and the messages about it.
 #pragma once
 
 #include "init/run.h"
@@ -8,13 +8,13 @@ enum owed { OWES_STARTED = 1, OWES_FAILED = 2, OWES_EXITED = 4, OWES_WORKER = 8,
 struct conn {
 	bool used;
 	bool forgotten;
-	bool starting; // a spare has it in hand
-	bool mute;     // its end is nobody's concern
+	bool starting; // given to a preforked worker, not yet executed
+	bool mute;     // its end is not reported
 	uint8_t owes;
 	uint32_t id;
 	uint32_t exec_cgroup;
-	int64_t asked_us; // when, by pid 1's clock
-	int pid;	  // 0: reaped, or never born
+	int64_t asked_us; // time of the request, by pid 1's clock
+	int pid;	  // 0: reaped, or never forked
 	struct run run;	  // our ends of its pipes
 	int step, errnum; // FAILED
 	int status;	  // EXITED
@@ -25,11 +25,11 @@ struct conn {
 	const char *tag;
 };
 
-// Says what is owed. True when the kernel took it, or never will.
+// Sends the message that is due. True: the kernel took it, or never will.
 bool conn_send(const struct conn *conn);
-// Both of its pipes are empty, and nobody can write to them any more.
+// Both of its pipes are empty, and no process can write to them any more.
 bool conn_is_over(const struct conn *conn);
 
-// The first word to a daemon; `returns`: another one could come after it. False: it did not hear.
+// HELLO to a daemon; `returns`: another daemon may connect later. False: not sent.
 bool conn_greet(bool returns);
-int conn_tell_broken(const char *step); // instead; what to end with
+int conn_tell_broken(const char *step); // instead of HELLO; returns the exit status

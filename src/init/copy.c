@@ -1,5 +1,6 @@
-// The copy is walked beside the original: one fd for each level of both. What is made is made with
-// O_EXCL or its like, so a box that meddles can only make it fail.
+// Copies a tree within the box. The copy is walked beside the original, with one fd per level of
+// both. Everything is created with O_EXCL or its like, so a box that interferes can only make it
+// fail.
 #include "init/copy.h"
 
 #include <errno.h>
@@ -21,7 +22,7 @@ static void init_copy_attributes(int dir, const char *name, const struct stat *s
 {
 	struct timespec times[2] = {st->st_atim, st->st_mtim};
 
-	// Whoever may not give files away keeps them, and whoever may not set a time does not.
+	// Without the right to chown or to set times both are left out.
 	(void)!fchownat(dir, name, st->st_uid, st->st_gid, AT_SYMLINK_NOFOLLOW);
 	if (!S_ISLNK(st->st_mode))
 		(void)!fchmodat(dir, name, st->st_mode & 07777, 0);
@@ -72,7 +73,7 @@ static bool init_copy_link(int dir, const char *name, int new_dir, const char *n
 	return symlinkat(target, new_dir, new_name) == 0;
 }
 
-// All but a directory, which is made empty and entered by the caller.
+// Everything but a directory, which is made empty and entered by the caller.
 static bool copy_one(int dir, const char *name, int new_dir, const char *new_name,
 		     const struct stat *st)
 {
@@ -110,7 +111,7 @@ static bool copy_entry(const struct walk_at *at)
 	return mirror[at->depth] >= 0 && walk_enter();
 }
 
-// Every exit leaves no fd behind: depths above `open` have none.
+// Every exit closes all fds: depths above `open` have none.
 static bool copy_beneath(void)
 {
 	struct walk_at at;

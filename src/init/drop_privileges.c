@@ -1,9 +1,8 @@
 // docs/ISOLATION.md STEP-9: the order is the security. execve came before the user namespace, so
 // the memory of pid 1 belongs to the outer one; PR_SET_DUMPABLE then closes /proc/1/mem,
 // /proc/1/exe and ptrace even to a box root with every capability. Limits are set while the
-// builder's rights are still there, filters last, for they forbid some of what comes before them.
-//
-// System calls for ids are raw: libc's would signal threads that do not exist.
+// builder's capabilities last, filters last, because they forbid some of the earlier steps. System
+// calls for ids are raw: libc's would signal threads that do not exist. A failed step ends the box.
 #include "init/drop_privileges.h"
 
 #include <errno.h>
@@ -27,7 +26,7 @@
 #include "protocol/talk.h"
 
 #define FILTER_MAX 4096	      // the kernel's own limit
-#define CHILD_FILTER_MAX 1024 // it is loaded for each command: it had better be short
+#define CHILD_FILTER_MAX 1024 // loaded for each command, so it should be short
 #define CLOSE_RANGE_FLAG_CLOEXEC 4
 #define SAVED_GID 65534
 
@@ -42,7 +41,7 @@ struct init_config {
 	struct sock_filter code[2 * FILTER_MAX + CHILD_FILTER_MAX];
 };
 
-static struct init_config init_config; // touched as far as it is filled
+static struct init_config init_config; // pages are touched only as far as filled
 
 static bool is_init_config_sound(size_t len)
 {
@@ -68,14 +67,14 @@ static const char *read_init_config(struct drop_privileges *out)
 				  sizeof(init_config) - (size_t)len, len);
 
 		if (n < 0)
-			return "read the kit";
+			return "read the init config";
 		if (n == 0)
 			break;
 		len += n;
 	}
 	errno = EPROTO;
 	if (!is_init_config_sound((size_t)len))
-		return "understand the kit";
+		return "parse the init config";
 	out->joins_by_clone = init_config.head.joins_by_clone != 0;
 	out->filter = init_config.code + init_config.head.filter_len[0] +
 		      init_config.head.filter_len[1];
@@ -83,7 +82,7 @@ static const char *read_init_config(struct drop_privileges *out)
 	return NULL;
 }
 
-// Lowering must work; raising is the host's to grant, and less than asked is borne.
+// Lowering must work. Raising depends on the host, and a lower limit than asked is accepted.
 static bool drop_privileges_set_limit(int what, rlim_t soft, rlim_t hard)
 {
 	struct rlimit now, want = {soft, hard};
@@ -100,7 +99,7 @@ static bool drop_privileges_set_limit(int what, rlim_t soft, rlim_t hard)
 
 static const char *drop_privileges_limit(void)
 {
-	// Core 1, not 0: with 0 a core_pattern that is a pipe still starts its helper on the host.
+	// Core 1, not 0: with 0 a piped core_pattern still starts its helper on the host.
 	if (!drop_privileges_set_limit(RLIMIT_CORE, 1, 1))
 		return "limit core dumps";
 	if (!weak(NOFILE) && !drop_privileges_set_limit(RLIMIT_NOFILE, init_config.head.nofile_soft,
@@ -129,7 +128,7 @@ static const char *settle_fds(struct drop_privileges *out)
 		return "open /dev/null";
 	for (int fd = 0; fd < 3; fd++)
 		if (dup2(null, fd) < 0)
-			return "settle stdio";
+			return "set up stdio";
 	if (null > 2)
 		close(null);
 	out->oom = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
@@ -146,16 +145,16 @@ static const char *join_user_namespace(void)
 {
 	if (!weak(USERNS) && setns(TALK_FD_USERNS, CLONE_NEWUSER) < 0)
 		return "join the user namespace";
-	// The groups of a root command, so that the most common one need not set them again.
+	// The groups of a root command, so that the most common case need not set them again.
 	if (syscall(SYS_setgroups, 1, &(gid_t){0}) < 0)
 		return "drop groups";
-	// The saved gid differs so that no process's ids equal all of ours: prlimit() asks for
-	// nothing else, and with it box root could take our fds away.
+	// The saved gid differs, so that no process has all of our ids: prlimit() checks nothing
+	// else, and with it box root could lower our RLIMIT_NOFILE.
 	if (syscall(SYS_setresgid, 0, 0, SAVED_GID) < 0)
 		return "become gid 0";
 	if (syscall(SYS_setresuid, 0, 0, 0) < 0)
 		return "become uid 0";
-	// Changing ids reset this; nothing below changes them again but children, who say it anew.
+	// The change of ids reset this. Later only children change ids, and they set it again.
 	if (prctl(PR_SET_DUMPABLE, weak(UNDUMPABLE) ? 1 : 0, 0, 0, 0) < 0)
 		return "become undumpable";
 	close(TALK_FD_INIT_CONFIG);
@@ -172,7 +171,7 @@ static const char *drop_capabilities(void)
 
 	if (weak(CAPABILITIES))
 		return NULL;
-	// To the first that this kernel does not know; all that are kept it does.
+	// Up to the first capability that this kernel does not know; it knows all that are kept.
 	for (int cap = 0; cap < 64; cap++) {
 		if (cap < 32 && CAPS_KEPT & BIT(cap))
 			continue;
@@ -200,9 +199,9 @@ static const char *settle_signals(sigset_t *set)
 {
 	static const unsigned long default_action[4]; // as the kernel has it: SIG_DFL
 
-	// What the builder ignored, commands would ignore.
-	// By the bare call: a C library keeps 32 and 33 to itself, but posix_spawn() of glibc
-	// leaves them ignored in its children, and whoever started us may be one.
+	// Commands would inherit ignored signals. By the raw call: a C library reserves 32 and 33,
+	// but glibc's posix_spawn() leaves them ignored in its children, and we may have been
+	// started by it.
 	for (int number = 1; number < _NSIG; number++)
 		syscall(SYS_rt_sigaction, number, default_action, NULL, 8);
 	sigemptyset(set);
@@ -221,8 +220,9 @@ static bool is_off(int filter)
 	return (weak(SECCOMP) && filter == 0) || (weak(ARGUMENTS) && filter == 1);
 }
 
-// The first one has a listener, which is told of sync and syncfs, so that they can be paced. In a
-// container that has one already there cannot be another (EBUSY): then the filter lets them pass.
+// The first filter has a listener that is notified of sync and syncfs, so that they can be paced.
+// In a container that has a listener already there cannot be another (EBUSY): then the filter
+// allows both.
 static bool drop_privileges_load_filter(const struct sock_fprog *program, int *listener)
 {
 	int n = -1;
@@ -279,7 +279,7 @@ const char *drop_privileges_run(struct drop_privileges *out)
 	STEP(gain_nothing());
 	STEP(watch_children(out, &signals));
 	if (chdir("/") < 0)
-		return "go to the root";
+		return "change to the root directory";
 	STEP(load_filters(out));
 	return NULL;
 }

@@ -1,3 +1,6 @@
+// Fds of exec cgroups: joining them and asking whether they are empty. On v2 the answer is in
+// cgroup.events, on v1 in `tasks`. A read that fails, or an output longer than the buffer, counts
+// as not empty.
 #include "init/exec_cgroup.h"
 
 #include <errno.h>
@@ -39,7 +42,7 @@ static bool has_no_events(int events)
 	return strstr(text, "populated 0") != NULL;
 }
 
-// Writes `number` with what ends it. Returns the end.
+// Writes `number` and the character `end`. Returns the end of the text.
 static char *init_exec_cgroup_put_number(char *at, int number, char end)
 {
 	char digits[12];
@@ -55,8 +58,8 @@ static char *init_exec_cgroup_put_number(char *at, int number, char end)
 	return at;
 }
 
-// A v1 `tasks` file that stays open repeats what it said up to a second ago, so it is opened anew
-// each time, through the fd.
+// An open v1 `tasks` file repeats content up to a second old, so it is opened again each time,
+// through the fd.
 static ssize_t read_tasks(int tasks, char *room, size_t size)
 {
 	char path[32] = "/proc/self/fd/";
@@ -102,7 +105,7 @@ bool exec_cgroup_holds_only(const struct exec_cgroup *exec_cgroup, bool by_clone
 	struct str rest = {text, n > 0 ? (size_t)n : 0}, line;
 	uint64_t pid;
 
-	// Nobody at all: those who are known have just died.
+	// No process at all: the known ones have just died.
 	if (n < 0 || n == sizeof(text))
 		return false;
 	while (rest.len > 0 && str_cut(&rest, '\n', &line))

@@ -1,4 +1,6 @@
-// A FIFO is opened without waiting and then refused; a socket cannot be opened at all.
+// STAT, READ, READLINK and SPACE of a file worker. A FIFO is opened without waiting and then
+// refused; a socket cannot be opened at all. Small files are returned with their bytes, larger ones
+// as an fd.
 #include "init/file.h"
 
 #include <errno.h>
@@ -16,7 +18,7 @@
 static char bytes[FILEOP_SMALL + 1];
 static char link_text[PATH_MAX];
 
-// A close that keeps errno.
+// close() that keeps errno.
 static void init_file_let_go(int fd)
 {
 	int kept = errno;
@@ -56,7 +58,7 @@ bool file_must_be_regular(uint32_t mode, struct fileop_reply *reply)
 	return false;
 }
 
-// Into `bytes`, which has room for one more than is small: a file may grow.
+// Into `bytes`, which has room for one byte more than a small file has: the file may grow.
 static ssize_t read_small(int fd, const struct stat *st)
 {
 	ssize_t n = read(fd, bytes, sizeof(bytes));

@@ -1,4 +1,4 @@
-// A hand's verbs on one file.
+// Requests to a file worker about one file.
 #pragma once
 
 #include "protocol/fileop.h"
@@ -12,8 +12,8 @@ bool file_write(const struct fileop_request *ask, struct fileop_reply *reply);
 bool file_begin(const struct fileop_request *ask, struct fileop_reply *reply);
 bool file_commit(const struct fileop_request *ask, struct fileop_reply *reply);
 bool file_abort(const struct fileop_request *ask, struct fileop_reply *reply);
-// Removes what a write or an upload has left under way. Called from a signal handler too.
+// Removes the temporary file of a write or upload under way. Called from a signal handler too.
 void file_undo(void);
 
-// Nothing but a regular file will do. False: with errno EISDIR, or `why`.
+// Accepts only a regular file. False: with errno EISDIR, or `why`.
 bool file_must_be_regular(uint32_t mode, struct fileop_reply *reply);

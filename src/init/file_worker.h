@@ -1,6 +1,6 @@
-// A hand: a child of pid 1 that works on the files of the box with the rights of one of its users,
-// and on its ports, on the daemon's word (protocol/fileop.h). It may be stuck or killed; pid 1 is
-// not.
+// A file worker: a child of pid 1 that works on the files and ports of the box with the ids of one
+// of its users, on requests of the daemon (protocol/fileop.h). A worker that is stuck or killed
+// does not affect pid 1.
 #pragma once
 
 #include "init/drop_privileges.h"
@@ -8,5 +8,5 @@
 #include "protocol/talk.h"
 
 // *out: our end of its socket. On failure *step and errno say why.
-bool file_worker_start(const struct drop_privileges *birth, struct str user, int *out,
+bool file_worker_start(const struct drop_privileges *setup, struct str user, int *out,
 		       enum talk_step *step);

@@ -1,9 +1,8 @@
-// A list of ignore files, the nearest first. A file tells about paths relative to its directory:
-// `base` is how much of a path beneath the root leads to that directory, or, for a directory above
-// the root, `prefix` is what leads from there to the root.
-//
-// Ignore files are bounded in size. A file that cannot be read is an error: a backup without its
-// rules would hold what its owner meant to leave out.
+// A stack of ignore files, the nearest first. The rules of a file apply to paths relative to its
+// directory: `base` is the length of that directory's path beneath the root, or, for a directory
+// above the root, `prefix` is the path from there to the root. Ignore files are bounded in size. A
+// file that cannot be read is an error: a backup without its rules would contain files meant to be
+// left out.
 #include "init/gitignore.h"
 
 #include <errno.h>
@@ -26,7 +25,7 @@ struct ignore_file {
 	struct str rules;	  // on the heap
 	char *prefix;		  // NULL: base
 	size_t base;
-	// Of the whole directory: OUT, entered for a tracked file in it, or KEEP, a repository.
+	// For the whole directory: OUT, entered for a tracked file in it, or KEEP, a repository.
 	enum ignore_verdict verdict;
 };
 
@@ -47,7 +46,7 @@ static void file_drop(void)
 	free(file);
 }
 
-// An empty one where there is none. A link is not followed, as git does.
+// Empty if there is none. A symlink is not followed, as in git.
 static bool file_read(int dir, const char *name, struct str *out)
 {
 	int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -89,7 +88,7 @@ static bool file_add(int dir, const char *name, const char *prefix, size_t base)
 		free(copy);
 		return false;
 	}
-	// Most directories have none, and a mebibyte for each would be much.
+	// Most directories have none: do not keep a mebibyte for each.
 	if (rules.at) {
 		char *less = realloc((char *)rules.at, rules.len);
 
@@ -100,7 +99,7 @@ static bool file_add(int dir, const char *name, const char *prefix, size_t base)
 	return true;
 }
 
-// The end of `place` behind `depth` slashes, counted from its end.
+// The rest of `place` after `depth` slashes, counted from its end.
 static const char *place_behind(const char *place, int depth)
 {
 	const char *at = place + strlen(place);
@@ -110,8 +109,9 @@ static const char *place_behind(const char *place, int depth)
 	return *at == '/' ? at + 1 : at;
 }
 
-// The directories between the top of the repository and the root, the farthest first. `place` is
-// where the root lies, `depth` how many directories above it the top is.
+// Adds the ignore files of the directories between the top of the repository and the root, the
+// farthest first. `place` is the path of the root, `depth` the number of directories from it up to
+// the top.
 static bool files_add_above(int root, const char *place, int depth)
 {
 	char *up = ignore.up;
@@ -184,7 +184,7 @@ static enum ignore_verdict file_judge(const struct ignore_file *file, struct str
 	return ignore_judge(file->rules, (struct str){ignore.path, (size_t)len}, is_dir);
 }
 
-// A file that git tracks, or a directory with one in it.
+// A file that git tracks, or a directory that contains one.
 static bool is_tracked(struct str path, bool is_directory)
 {
 	for (uint32_t i = 0; i < ignore.ask->includes; i++) {
@@ -210,7 +210,7 @@ static bool is_ignored(struct str path, bool is_directory)
 	return false;
 }
 
-// The repository itself is no file of the tree to git, and no rule is about it.
+// The repository's own directory is not in the tree for git, and no rule applies to it.
 static bool is_repository(struct str path)
 {
 	return str_is(path, ".git") || str_ends(path, "/.git");

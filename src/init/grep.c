@@ -1,6 +1,6 @@
-// Files are read in pieces of whole lines; a line longer than a piece is matched piece by piece.
-// What has a NUL in its first bytes is no text. The bounds are the request's, and where it names
-// none, ours.
+// Searches files in pieces of whole lines; a line longer than a piece is matched piece by piece. A
+// file with a NUL in its first bytes is binary and skipped. The bounds are those of the request, or
+// defaults.
 #include "init/grep.h"
 
 #include <errno.h>
@@ -29,7 +29,7 @@ static struct {
 	char piece[PIECE + 1];
 } job;
 
-// A fixed text that is to match in any case becomes an expression.
+// A fixed text that ignores case is compiled to an expression.
 static bool grep_compile(const struct fileop_request *ask)
 {
 	static char escaped[2 * 4096 + 1];
@@ -52,7 +52,7 @@ static bool grep_compile(const struct fileop_request *ask)
 	return regcomp(&job.regex, text, flags | REG_EXTENDED) == 0;
 }
 
-// Where in the line, or -1. The line ends with a NUL.
+// The column, or -1. The line ends with a NUL.
 static long grep_find(const char *line, size_t len)
 {
 	const char *at;
@@ -83,7 +83,7 @@ static void grep_tell(const char *path, uint64_t number, const char *line, size_
 		job.reply->skipped++;
 }
 
-// All whole lines of the piece. Returns how many bytes are used up.
+// Searches all whole lines of the piece. Returns the number of bytes consumed.
 static size_t search_lines(const char *path, size_t len, bool is_last, uint64_t *number)
 {
 	char *at = job.piece, *end = job.piece + len;

@@ -1,4 +1,4 @@
-// A hand's grep: lines of text files that match.
+// GREP of a file worker: lines of text files that match.
 #pragma once
 
 #include "protocol/fileop.h"

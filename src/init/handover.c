@@ -1,16 +1,11 @@
-// A daemon that dies, or is replaced, takes nothing with it. pid 1 has a copy of whatever it gave
-// away that cannot be had again: the reading ends of pipes, masters of terminals with their
-// troughs; a stdin, or the daemon's end of a dialogue, only where it was asked to, for else a
-// daemon could not end them by closing its own. What is written meanwhile waits in the pipe, and
-// its writer with it.
-//
-// The next daemon connects to a socket whose path exists in no box. It is taken for a daemon if it
-// is no process of the box: the kernel shows the number of a peer outside of our pid namespace as
-// 0. From the greeting to its ADOPT it is told nothing, for it knows no conversation; then it is
-// told each, and the ends that the last daemon may or may not have heard of.
-//
-// Hands are not kept: a hand ends with the socket to its daemon. Nor is a command whose start
-// failed, nor one that is over and that nobody asked to keep.
+// Keeps commands over a change of daemons. pid 1 holds a copy of every fd that cannot be made
+// again: read ends of pipes, pty masters with their spool pipes. It copies a stdin, or the daemon's
+// end of a dialogue, only if asked to: else a daemon could not close them. Output meanwhile stays
+// in the pipe. The next daemon connects to a socket whose path exists in no box. It is accepted if
+// it is no process of the box: the kernel shows the pid of a peer outside of our pid namespace as
+// 0. It is told nothing before its ADOPT; then each command is sent with its exit status, if it has
+// one, whether or not the last daemon had it. Not kept: file workers, which end with their socket,
+// commands that failed to start, and ended commands without TALK_EXEC_KEEP.
 #include "init/handover.h"
 
 #include <errno.h>
@@ -21,7 +16,7 @@
 
 #include "os/fd.h"
 
-// Touched as far as they are used: commands without a long tag cost a page for each place.
+// Touched as far as used: commands without a long label cost no page.
 static char tags[TALK_CONN_MAX][TALK_LABEL_MAX];
 
 bool handover_may_return(void)
@@ -41,7 +36,7 @@ static bool is_outsider(int sock)
 	return getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 && who.pid == 0;
 }
 
-bool handover_meet(void)
+bool handover_accept(void)
 {
 	int sock = accept4(TALK_FD_LISTEN, NULL, NULL, SOCK_CLOEXEC);
 	bool met;

@@ -1,15 +1,13 @@
-// pid 1: greet, obey, reap. One socket brings the daemon's words, one signalfd the deaths of
-// children; between them it sleeps. It owns two tables of fixed size, conversations and leaves, and
-// no heap: memory that is not used is never touched.
+// pid 1: greet, execute requests, reap. It sleeps on the daemon's socket and a signalfd for
+// SIGCHLD. It owns two tables of fixed size, commands and exec cgroups, and no heap: unused memory
+// is not touched.
 //
-// It never waits for the daemon. What a full socket does not take stays in the conversation as
-// something owed, and until it is paid no new word is read: the daemon can have at most one answer
-// per conversation outstanding. When the daemon's end closes pid 1 waits for the next (held.c); one
-// that has nowhere to wait ends, and the kernel with it every process of the box.
-//
-// A conversation lives until both have happened: its process was reaped and told of (or never was),
-// and the daemon said FORGET. So the pipes' readers outlive a daemon that is slow. Most commands
-// end with their pipes read and held by nobody; then it is over at once, and no FORGET is needed.
+// It never waits for the daemon. A message that a full socket does not take stays due in its entry,
+// and until it is sent no request is read: at most one answer per entry is outstanding. When the
+// daemon's end closes, pid 1 waits for the next (handover.c), or exits if none can connect: the
+// kernel then kills the box. An entry lives until its process was reaped and reported and the
+// daemon said FORGET, so pipes outlive a slow daemon. Most commands end with empty pipes: such an
+// entry is over at once.
 #include "init/init.h"
 
 #include <errno.h>
@@ -31,14 +29,14 @@
 #include "os/fd.h"
 
 #define FRESH_US 1000  // most commands end soon: then the daemon is woken once
-#define FIRST_US 3000  // who makes a box to run something at once has asked by then
-#define AGAIN_US 20000 // and who wanted nothing but that has taken it away by then
-#define IDLE_US 100    // what nobody waits for is done when nothing has happened for so long
-#define CALM_US 1000   // and what costs nobody anything, when the next has not come right behind
-#define BUSY_US 20000  // commands that began since then are one of many
+#define FIRST_US 3000  // a client that makes a box to run a command has asked by then
+#define AGAIN_US 20000 // and has deleted the box by then, if it wanted only that
+#define IDLE_US 100    // work for which no client waits is done after so long without an event
+#define CALM_US 1000   // and work that costs nothing, when the next command does not follow at once
+#define BUSY_US 20000  // if commands began since then, this one is one of many
 
-// Everything we hold, and that this was all. False: the socket is full.
-static bool tell_held(void)
+// Sends every entry that is held, then the end of the list. False: the socket is full.
+static bool adopt_send(void)
 {
 	for (int i = 0; i < init.conn_end; i++) {
 		struct conn *conn = &init.conns[i];
@@ -56,7 +54,7 @@ static void init_settle_all(void)
 {
 	init.owing = false;
 	if (init.listener == LISTENER_TOLD) {
-		if (!tell_held()) {
+		if (!adopt_send()) {
 			init.owing = true;
 			return;
 		}
@@ -69,7 +67,7 @@ static void init_settle_all(void)
 		init_settle(&init.other);
 }
 
-// The daemon has gone, or talks nonsense.
+// The daemon disconnected, or sent a malformed message.
 static void init_lose_daemon(void)
 {
 	if (!init.returns)
@@ -80,8 +78,8 @@ static void init_lose_daemon(void)
 	init.other.owes = 0;
 }
 
-// A command that a spare has in hand is told when it is known whether it runs.
-static void tell_if_asked(void)
+// A command given to a preforked worker is sent when it is known whether it runs.
+static void adopt_send_if_asked(void)
 {
 	if (init.listener != LISTENER_ASKS || prefork_is_starting())
 		return;
@@ -99,9 +97,10 @@ static void tell_if_asked(void)
 	init_settle_all();
 }
 
-static void obey_about(struct conn *conn, const struct talk *talk)
+static void conn_request(struct conn *conn, const struct talk *talk)
 {
-	// The group is the process's own, by setsid; its number is safe while it is not reaped.
+	// The process group is the command's own, by setsid; its pid cannot be reused before it is
+	// reaped.
 	if (talk->kind == TALK_SIGNAL && conn->pid > 0)
 		kill(talk->alone ? conn->pid : -conn->pid, talk->signal);
 	if (talk->kind == TALK_SHUT && (conn->flags & TALK_EXEC_KEEP_IN))
@@ -115,8 +114,8 @@ static void obey_about(struct conn *conn, const struct talk *talk)
 	}
 }
 
-// A daemon that ends without having read all that pid 1 said resets the connection. The messages
-// that it had sent by then are still in the queue behind that error.
+// A daemon that exits with unread messages resets the connection. The messages that it had sent by
+// then are still in the queue behind that error.
 static ssize_t init_receive(struct message *message, int fds[2], int *count)
 {
 	ssize_t len;
@@ -131,9 +130,9 @@ static ssize_t init_receive(struct message *message, int fds[2], int *count)
 			   MSG_DONTWAIT);
 }
 
-static void init_obey(void)
+static void daemon_request(void)
 {
-	struct message *message = init.letters[init.letter];
+	struct message *message = init.letters[init.free_message];
 	struct talk talk;
 	int fds[2], count;
 	ssize_t len = init_receive(message, fds, &count);
@@ -175,7 +174,7 @@ static void init_obey(void)
 	}
 	conn = init_find(talk.conn);
 	if (conn)
-		obey_about(conn, &talk);
+		conn_request(conn, &talk);
 }
 
 static uint64_t in_us(struct timeval time)
@@ -183,12 +182,12 @@ static uint64_t in_us(struct timeval time)
 	return (uint64_t)time.tv_sec * 1000000 + (uint64_t)time.tv_usec;
 }
 
-static void note_death(int pid, int status, const struct rusage *usage, bool executed)
+static void child_reaped(int pid, int status, const struct rusage *usage, bool executed)
 {
 	bool is_spares = prefork_is_starting() && prefork_number() == pid;
 	int64_t last_us = init.ended_us;
 	struct conn *conn = NULL;
-	bool wants = false; // a spare, where this one was
+	bool wants = false; // a preforked worker, where this command ran
 
 	for (int i = 0; i < init.conn_end && !conn; i++)
 		if (init.conns[i].used &&
@@ -213,18 +212,18 @@ static void note_death(int pid, int status, const struct rusage *usage, bool exe
 	conn->status = status;
 	conn->max_rss = (uint64_t)usage->ru_maxrss * 1024;
 	conn->cpu_us = in_us(usage->ru_utime) + in_us(usage->ru_stime);
-	conn->cgroup_empty = prefork_cgroup_is_empty(&init.birth, conn->exec_cgroup,
+	conn->cgroup_empty = prefork_cgroup_is_empty(&init.setup, conn->exec_cgroup,
 						     &init.exec_cgroups[conn->exec_cgroup]);
 	conn->over = !conn->forgotten && !(conn->flags & TALK_EXEC_KEEP) && conn_is_over(conn);
 	conn->forgotten |= conn->over;
-	// One on a terminal had no use for a spare, and leaves the one there is alone. The leaf of
-	// one with a dialogue and a record, a runner, does not serve again.
+	// A command on a terminal could not use a preforked worker, and leaves an existing one
+	// alone. The exec cgroup of a runner, with dialogue and record, is not used again.
 	if (conn->cgroup_empty && (!(conn->flags & TALK_EXEC_PTY) || !prefork_waits()) &&
 	    ~conn->flags & (TALK_EXEC_DIALOGUE | TALK_EXEC_KEEP)) {
 		init.served = conn->exec_cgroup;
 		init.served_many = init.ended_us != 0;
 		init.ended_us = init_now_us();
-		init.seat = conn->flags & (TALK_EXEC_PTY | TALK_EXEC_SPOOL);
+		init.stdio_kind = conn->flags & (TALK_EXEC_PTY | TALK_EXEC_SPOOL);
 		init.wants = wants = !prefork_waits_in(conn->exec_cgroup);
 	}
 	init_settle(conn);
@@ -232,8 +231,9 @@ static void note_death(int pid, int status, const struct rusage *usage, bool exe
 		start_look_ahead(conn, last_us);
 }
 
-// A dead child that was not reaped yet, and whether it executed its command: the kernel knows that
-// only until it is reaped. 0: none. Without a preforked worker that is starting, each child has.
+// A dead child that is not reaped yet, and whether it executed its command: the kernel knows that
+// only until it is reaped. 0: none. Without a preforked worker that is starting, each child has
+// executed.
 static int find_dead(int pid, bool *out_executed)
 {
 	siginfo_t info = {0};
@@ -260,11 +260,11 @@ static bool reap_one(int pid)
 	pid = pid ? wait4(pid, &status, WNOHANG | __WALL, &usage) : 0;
 	if (pid <= 0)
 		return false;
-	note_death(pid, status, &usage, executed);
+	child_reaped(pid, status, &usage, executed);
 	return true;
 }
 
-// Its own commands and nobody else's: what a pid 1 that is none would do.
+// Reaps its own commands only: what a process that is not pid 1 would do.
 static void reap_own(void)
 {
 	for (int i = 0; i < init.conn_end; i++) {
@@ -286,11 +286,11 @@ static void init_reap(void)
 {
 	struct signalfd_siginfo info;
 
-	// One signal at most is pending, for any number of children. Somebody waits to hear of
-	// them, so they come first, and then those who died before the signal was taken.
+	// At most one SIGCHLD is pending, for any number of children. Reap first, because a client
+	// waits, and again for children that died before the signal was read.
 	if (!weak(REAP))
 		reap_all();
-	if (read(init.birth.children, &info, sizeof(info)) < 0)
+	if (read(init.setup.children, &info, sizeof(info)) < 0)
 		return;
 	if (weak(REAP))
 		reap_own();
@@ -320,26 +320,27 @@ static bool init_is_busy(void)
 	return false;
 }
 
-// A spare where the next command will most likely run: the daemon takes the leaf that served last.
-// While others have just begun leaves take turns, and nobody knows which is next.
-static void provide(void)
+// Prefork where the next command will most likely run: the daemon reuses the exec cgroup that
+// served last. While other commands have just begun the cgroups alternate, and the next one is
+// unknown.
+static void prefork_provide(void)
 {
 	bool elsewhere = !prefork_may_be_made(init.served);
 
 	if (prefork_waits_in(init.served) || init_is_busy()) {
 		init.wants = false;
 	} else if (elsewhere) {
-		prefork_rest(); // and when they are gone, others
+		prefork_rest(); // and when those are gone, make new ones
 	} else {
 		init.wants = false;
 		if (have_messages())
-			prefork_make(&init.birth, init.served, &init.exec_cgroups[init.served],
-				     init.seat);
+			prefork_make(&init.setup, init.served, &init.exec_cgroups[init.served],
+				     init.stdio_kind);
 	}
 }
 
-// What there is to do in how many microseconds, if nothing happens before; -1: nothing.
-static int64_t patience(void)
+// Microseconds until there is work to do, if no event comes before; -1: none.
+static int64_t init_timeout_us(void)
 {
 	int64_t left;
 
@@ -358,7 +359,7 @@ static int64_t patience(void)
 
 static int init_await(struct pollfd *ready)
 {
-	int64_t us = patience();
+	int64_t us = init_timeout_us();
 	struct timespec time = {us / 1000000, us % 1000000 * 1000};
 	int n = ppoll(ready, 4, us < 0 ? NULL : &time, NULL);
 
@@ -368,27 +369,27 @@ static int init_await(struct pollfd *ready)
 		if (init.untidy)
 			start_tidy();
 		if (init.wants && !prefork_is_dying())
-			provide();
+			prefork_provide();
 	}
 	return n;
 }
 
-// A process waits in sync or syncfs. The daemon lets it go on; pid 1 itself could not, for its own
-// filter forbids the calls that do.
-static void tell_sync(bool waits)
+// A process waits in sync or syncfs. The daemon lets it continue; pid 1 cannot, because its own
+// filter forbids the calls for that.
+static void sync_send(bool waits)
 {
 	if (!waits || init.sync != SYNC_MAY || init.listener != LISTENER_KNOWS)
 		return;
-	if (handover_send_sync(init.birth.syncs))
+	if (handover_send_sync(init.setup.syncs))
 		init.sync = SYNC_TOLD;
 	else
 		init.owing = true;
 }
 
-// What the last one had still said was heard before.
-static void meet_daemon(void)
+// The messages of the last daemon were read before.
+static void daemon_accept(void)
 {
-	if (!handover_meet())
+	if (!handover_accept())
 		return;
 	init_lose_daemon();
 	init.listener = LISTENER_STRANGER;
@@ -398,7 +399,7 @@ static void meet_daemon(void)
 
 static int syncs_to_hear(void)
 {
-	return init.sync == SYNC_MAY && !init.owing ? init.birth.syncs : -1;
+	return init.sync == SYNC_MAY && !init.owing ? init.setup.syncs : -1;
 }
 
 static void init_live(void)
@@ -409,7 +410,7 @@ static void init_live(void)
 				       ? -1
 				       : TALK_FD_CONTROL,
 			 .events = init.owing ? POLLOUT : POLLIN},
-			{.fd = init.birth.children, .events = POLLIN},
+			{.fd = init.setup.children, .events = POLLIN},
 			{.fd = init.returns ? TALK_FD_LISTEN : -1, .events = POLLIN},
 			{.fd = syncs_to_hear(), .events = POLLIN},
 		};
@@ -427,29 +428,28 @@ static void init_live(void)
 		}
 		if (!ready[0].revents) {
 			if (ready[2].revents)
-				meet_daemon();
+				daemon_accept();
 		} else if (init.owing) {
-			init_settle_all(); // nothing is owed to one that has gone: it is read to
-					   // its end
+			init_settle_all(); // drops what is due to a daemon that has gone
 		} else {
-			init_obey();
+			daemon_request();
 		}
-		tell_sync(ready[3].revents);
-		tell_if_asked();
+		sync_send(ready[3].revents);
+		adopt_send_if_asked();
 	}
 }
 
 int init_main(void)
 {
-	const char *failed = drop_privileges_run(&init.birth);
+	const char *failed = drop_privileges_run(&init.setup);
 
 	init.letters[0] = &init.first;
 	init.stale = RUN_NONE;
 	if (failed)
 		return conn_tell_broken(failed);
-	if (!exec_cgroup_learn(&init.exec_cgroups[0], init.birth.joins_by_clone,
+	if (!exec_cgroup_learn(&init.exec_cgroups[0], init.setup.joins_by_clone,
 			       (int[]){TALK_FD_CGROUP, TALK_FD_CGROUP_2}))
-		return conn_tell_broken("learn the first leaf");
+		return conn_tell_broken("take the first exec cgroup");
 	init.returns = handover_may_return();
 	if (!conn_greet(init.returns))
 		return 1;

@@ -1,5 +1,6 @@
-// A rename where the kernel can; else a copy under a name of its own, which then takes the place,
-// and the original goes. An overlay cannot rename a directory of its image, so that is common.
+// Renames where the kernel can. On EXDEV copies under a temporary name, renames the copy to the
+// target and removes the original. overlayfs cannot rename a directory of the lower layer, so that
+// is common.
 #include "init/move.h"
 
 #include <errno.h>
@@ -21,7 +22,7 @@ static bool rename_at(const struct path_resolve *from, const char *name,
 	return syscall(SYS_renameat2, from->dir, name, to->dir, to->name, flags) == 0;
 }
 
-// As rename() would refuse: a copy must not replace what a rename would not.
+// The checks of rename(): a copy must not replace what a rename would not.
 static bool may_replace(const struct path_resolve *from, const struct path_resolve *to,
 			unsigned flags)
 {
@@ -92,7 +93,7 @@ static bool copy_over(const struct path_resolve *from, const struct path_resolve
 		errno = kept;
 		return false;
 	}
-	// The new one stands; what is left of the old one is told.
+	// The copy is in place; entries of the original that could not be removed are reported.
 	return tree_erase(from->dir, from->name, &count) == 0;
 }
 
@@ -100,13 +101,13 @@ static bool move_to(const struct path_resolve *from, struct path_resolve *to, un
 {
 	if (rename_at(from, from->name, to, flags))
 		return true;
-	// EINVAL: a file system that does not know NO_REPLACE, or a directory into itself.
+	// EINVAL: the file system has no RENAME_NOREPLACE, or a directory is moved into itself.
 	if (errno != EXDEV)
 		return false;
 	return copy_over(from, to, flags);
 }
 
-// Where it goes: into a directory under its own name, or exactly there.
+// The target: under its own name in a directory, or exactly the given path.
 static bool find_place(const struct fileop_request *ask, const struct path_resolve *from,
 		       struct path_resolve *to)
 {

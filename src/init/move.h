@@ -1,4 +1,4 @@
-// A hand's mv.
+// MOVE of a file worker.
 #pragma once
 
 #include "protocol/fileop.h"

@@ -1,3 +1,6 @@
+// Resolves paths of requests with openat2() and RESOLVE_NO_MAGICLINKS. The last component is split
+// off and used relative to an fd of its directory. Files of /proc and /sys are refused unless
+// allowed. EAGAIN, which a box can cause by renames, is retried a bounded number of times.
 #include "init/path_resolve.h"
 
 #include <errno.h>
@@ -47,7 +50,7 @@ static int open_with(int dir, const char *path, int flags, uint64_t resolve)
 	};
 	long fd = -1;
 
-	// EAGAIN: a directory was renamed under our feet. A box can do that for ever.
+	// EAGAIN: a directory was renamed during the lookup. A box can cause that for ever.
 	for (int i = 0; i < RACES_BORNE; i++) {
 		fd = syscall(SYS_openat2, dir, path, &how, sizeof(how));
 		if (fd >= 0 || (errno != EAGAIN && errno != EINTR))
@@ -91,7 +94,7 @@ int path_resolve_open(struct str base, struct str path, int flags)
 		       : -1;
 }
 
-// Cuts the last name off. `path` is then the directory, "" for the one it began in.
+// Cuts the last component off. `path` is then the directory, "" for the starting one.
 static char *cut_name(char *path)
 {
 	size_t len = strlen(path);
@@ -105,7 +108,7 @@ static char *cut_name(char *path)
 	return slash + 1;
 }
 
-// Each directory on the way, made where there is none. The fd of the last, or -1.
+// Opens each directory of the path, made if missing. The fd of the last, or -1.
 static int init_path_resolve_make_way(int at, const char *path, uint64_t resolve)
 {
 	int dir = open_with(at, path[0] == '/' ? "/" : ".", O_PATH | O_DIRECTORY, 0);
@@ -163,7 +166,7 @@ static bool init_path_resolve_split(int at, char *path, bool parents, uint64_t r
 	return out->dir >= 0;
 }
 
-// The link in the last place, if it is one: where it leads.
+// If the last component is a symlink, follows it.
 static bool follow_links(struct path_resolve *resolved, bool parents)
 {
 	static char target[PATH_MAX];
@@ -174,7 +177,7 @@ static bool follow_links(struct path_resolve *resolved, bool parents)
 		int kept;
 
 		if (n < 0)
-			return true; // no link, or nothing there: here it is
+			return true; // no symlink, or nothing there
 		target[n] = 0;
 		if (!init_path_resolve_split(resolved->dir, target, parents, 0, &next)) {
 			kept = errno;
@@ -237,7 +240,7 @@ static enum fileop_type init_path_resolve_type_of(mode_t mode)
 	}
 }
 
-// A file can claim any time; what is past every calendar is cut.
+// A file can have any timestamp; values beyond the range are clamped.
 static int64_t in_us(const struct timespec *time)
 {
 	int64_t max = 1ll << 39;

@@ -1,3 +1,5 @@
+// Ports of the box: the list of TCP listeners from /proc/net/tcp and tcp6, and connections to them
+// on loopback, IPv4 first. Both are bounded: a connect that does not succeed in time fails.
 #include "init/ports.h"
 
 #include <errno.h>
@@ -15,7 +17,7 @@
 #define LISTENS 0x0A // TCP_LISTEN
 #define FILE_MAX (4u << 20)
 
-// A connected socket, or -1. Loopback answers at once unless the listener's queue is full.
+// A connected socket, or -1. Loopback answers at once unless the listener's backlog is full.
 static int init_ports_dial(const struct sockaddr *to, socklen_t len)
 {
 	int fd = socket(to->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -60,7 +62,7 @@ bool ports_dial(const struct fileop_request *ask, struct fileop_reply *reply)
 	if (fd < 0)
 		fd = init_ports_dial((struct sockaddr *)&v6, sizeof(v6));
 	if (fd < 0) {
-		errno = kept; // of the first: the second may not even exist
+		errno = kept; // of IPv4: the box may have no IPv6
 		return false;
 	}
 	reply_answer(&opened, fd);
@@ -88,7 +90,7 @@ static struct {
 
 static bool is_loopback(struct str address)
 {
-	// As the kernel prints it: words of the machine's byte order, in hexadecimal.
+	// As the kernel prints it: hexadecimal words in host byte order.
 	char text[9];
 
 	if (address.len == 32)
@@ -129,7 +131,7 @@ static void init_ports_read_line(struct str line)
 	(is_loopback(address) ? heard.local : heard.any)[port / 8] |= (uint8_t)(1u << port % 8);
 }
 
-// Line by line; what is longer than the room is no line of the kernel's.
+// Line by line; a line longer than the buffer is not the kernel's.
 static void read_table(const char *path)
 {
 	static char room[65536];

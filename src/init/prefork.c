@@ -1,27 +1,13 @@
-// Most of what a start costs does not depend on the command: the cgroup, the filter, the clone
-// itself, the pipes, a session. A spare child has all that behind it and sleeps on a futex; a
-// command that comes for its leaf costs a wake-up and execve.
-//
-// Who bears it? The mother: a process that lives in the leaf and has loaded the filter of commands,
-// once, so that whom she bears has both by birth, and the kernel has no filter to build and to free
-// for each of them. She is a copy of pid 1, with a memory of her own, so that the OOM killer can
-// take her or a spare without pid 1; and as undumpable, so that box root can neither read nor trace
-// her. Her children are pid 1's (CLONE_PARENT), and share her memory until they execute. She waits
-// for nobody, and one who knows of execve without being told is pid 1: the kernel clears `alive`.
-//
-//	pid 1                     mother                   spare
-//	prefork_make: ordered ----> clone -----------------> child_prepare
-//	            <------------------------------------- told = READY; waits for `go`
-//	prefork_use: go -----------------------------------> moved; child_execute; alive = 0
-//
-// When none waits but the mother does, she is asked with `go` set. Where commands come one right
-// after another the next is ordered as soon as the end of one was told (prefork_make_next), and not
-// waited for: the daemon is busy with that end, and with the next command. Not sooner: while a
-// command runs its processor is its own.
-//
-// Box root may kill or stop both, as it may any child before execve. Pid 1 waits for none: who does
-// not move in time is killed, and whoever has not moved, or was killed before execve (PF_FORKNOEXEC
-// says so), has run nothing, so the command is started the other way.
+// Preforked workers: cgroup, filter, clone, pipes and setsid are done before the command is known.
+// A worker sleeps on a futex, so a command costs a wake-up and execve. Workers are cloned by the
+// fork template: an undumpable copy of pid 1 in the exec cgroup that has loaded the filter of
+// commands, so that its children inherit both. They are pid 1's children (CLONE_PARENT) and share
+// the template's memory until execve, when the kernel clears `alive`.
+//	prefork_make: ordered -> template clones -> worker: child_prepare, told = READY
+//	prefork_use: go -> worker: moved; child_execute; alive = 0
+// Box root may kill or stop both; pid 1 waits for neither. A worker that has not moved, or died
+// before execve (PF_FORKNOEXEC), has run nothing: its command is started by run_start(). If none
+// waits, the template is asked with `go` set. The OOM killer can take both without pid 1.
 #include "init/prefork.h"
 
 #include <linux/sched.h>
@@ -38,28 +24,28 @@
 #include "init/stdio.h"
 #include "os/fd.h"
 
-#define MAKE_MS 20    // a hundred times what it takes
-#define STRIKES_MAX 6 // in a row: then only one moment in 64 is used
+#define MAKE_MS 20    // a hundred times the usual
+#define STRIKES_MAX 6 // in a row: then only one idle moment in 64 is used
 #define STACK 8192
 #define CHILD_CLONE_FLAGS                                                                          \
 	(CLONE_VM | CLONE_PARENT | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID | SIGCHLD)
-#define FORK_SLOTS 2 // one that has a command in hand, one that waits
+#define FORK_SLOTS 2 // one that has a command, one that waits
 
 enum told { READY = 1, FORK_FAILED = 2 };
-// Whoever comes first decides: it goes, or it never will.
+// A compare-and-swap decides: the worker moves, or never will.
 enum moved { UNMOVED, MOVED, REVOKED };
 enum phase { NONE, WAITS, USED, DROPPED };
 
-// What the three share. Births take turns: the n-th is in cradle n % CRADLES.
+// Shared by pid 1, template and workers. The n-th worker uses slot n % FORK_SLOTS.
 struct slot {
 	_Atomic int told, go;
 	_Atomic int alive; // 1 until it executes or dies: the kernel clears it
-	_Atomic int born;  // its number
+	_Atomic int pid;   // its pid
 	_Atomic int moved; // enum moved
 	struct child child;
 };
 static struct shared {
-	_Atomic int ordered; // births so far
+	_Atomic int ordered; // clones so far
 	struct slot slots[FORK_SLOTS];
 } * shared;
 
@@ -67,21 +53,22 @@ static struct {
 	struct prefork {
 		enum phase phase;
 		bool reaped;
-		bool assumed;	// to have executed, as the kernel says: its mother's death hides it
+		bool assumed;	// to have executed, as the kernel says: the template's death hides
+				// `alive`
 		struct run run; // our ends of its pipes
 	} at[FORK_SLOTS];
-	int strikes, skip; // moments to let pass, after strikes
+	int strikes, skip; // idle moments to skip after failures
 	struct {
 		int pid; // 0: there is none
 		bool dying;
-		uint32_t number; // her leaf
-		int procs;	 // of it, on v2
+		uint32_t number; // its exec cgroup
+		int procs;	 // cgroup.procs of it, on v2
 	} fork_template;
 } us = {.at = {[0 ... FORK_SLOTS - 1] = {.run = RUN_NONE}}, .fork_template = {.procs = -1}};
 
 static char fork_template_stack[STACK] __attribute__((aligned(16)));
 
-// What hands would inherit as well, and must not: they work for users, and on hostile input.
+// Regions that file workers must not inherit: they work for users, on hostile input.
 static struct region {
 	void *at;
 	size_t size;
@@ -136,7 +123,7 @@ static void prefork_fork(struct slot *slot)
 {
 	char *stack_end = slot->child.stack + sizeof(slot->child.stack);
 
-	if (raw_clone(CHILD_CLONE_FLAGS, stack_end, (int *)&slot->born, (int *)&slot->alive,
+	if (raw_clone(CHILD_CLONE_FLAGS, stack_end, (int *)&slot->pid, (int *)&slot->alive,
 		      be_prefork, slot) < 0)
 		tell(slot, FORK_FAILED);
 }
@@ -148,7 +135,7 @@ static int be_fork_template(void *arg)
 	enum talk_step step;
 
 	RAW_2(SYS_prctl, PR_SET_NAME, "cove-template");
-	if (child_enlist(child->birth, child->exec_cgroup, &step) < 0) {
+	if (child_enlist(child->setup, child->exec_cgroup, &step) < 0) {
 		for (int i = 0; i < FORK_SLOTS; i++)
 			tell(&shared->slots[i], FORK_FAILED);
 		return 1;
@@ -160,7 +147,7 @@ static int be_fork_template(void *arg)
 	}
 }
 
-// The first in that phase; -1: none.
+// The first slot in that phase; -1: none.
 static int which(enum phase phase)
 {
 	for (int i = 0; i < FORK_SLOTS; i++)
@@ -169,13 +156,13 @@ static int which(enum phase phase)
 	return -1;
 }
 
-// Its number, while it is that one's; 0: not born yet, or reaped.
+// Its pid, while it is valid; 0: not cloned yet, or reaped.
 static int number_of(int i)
 {
-	return us.at[i].reaped ? 0 : atomic_load(&shared->slots[i].born);
+	return us.at[i].reaped ? 0 : atomic_load(&shared->slots[i].pid);
 }
 
-static bool have_fork_template(const struct drop_privileges *birth, uint32_t number,
+static bool have_fork_template(const struct drop_privileges *setup, uint32_t number,
 			       const struct exec_cgroup *exec_cgroup)
 {
 	struct clone_args args = {
@@ -193,24 +180,24 @@ static bool have_fork_template(const struct drop_privileges *birth, uint32_t num
 	if (!shared)
 		return false;
 	for (int i = 0; i < FORK_SLOTS; i++) {
-		shared->slots[i].child.birth = birth;
+		shared->slots[i].child.setup = setup;
 		shared->slots[i].child.exec_cgroup = exec_cgroup;
 		shared->slots[i].child.enlisted = true;
 	}
 	atomic_store(&shared->ordered, 0);
-	if (birth->joins_by_clone) {
+	if (setup->joins_by_clone) {
 		args.flags |= CLONE_INTO_CGROUP;
 		args.cgroup = (uint64_t)exec_cgroup->join[0];
 	}
 	inherit(true);
-	run_raise_oom(birth, true); // hers, and that of whom she bears
+	run_raise_oom(setup, true); // of the template, inherited by its children
 	pid = raw_clone3(&args, be_fork_template, &shared->slots[0].child);
-	run_raise_oom(birth, false);
+	run_raise_oom(setup, false);
 	inherit(false);
 	if (pid < 0)
 		return false;
 	fd_drop(&us.fork_template.procs);
-	us.fork_template.procs = exec_cgroup_open_procs(exec_cgroup, birth->joins_by_clone);
+	us.fork_template.procs = exec_cgroup_open_procs(exec_cgroup, setup->joins_by_clone);
 	us.fork_template.pid = (int)pid;
 	us.fork_template.dying = false;
 	us.fork_template.number = number;
@@ -231,7 +218,7 @@ static void end_prefork(int i)
 		kill(number_of(i), SIGKILL);
 }
 
-// A mother that dies may bear one more before she does.
+// A dying template may clone one more before.
 static void prefork_destroy(void)
 {
 	for (int i = 0; i < FORK_SLOTS && !us.fork_template.dying; i++) {
@@ -251,7 +238,7 @@ static bool prefork_await_ready(int i)
 	if (!told)
 		raw_wait((const int *)&slot->told, 0, MAKE_MS);
 	told = atomic_load(&slot->told);
-	// Stopped in its first microseconds: the box is starved of CPU, or lies in wait for it.
+	// Stopped in its first microseconds: the box is short of CPU, or attacks it.
 	if (told)
 		us.strikes = 0;
 	else if (us.strikes < STRIKES_MAX)
@@ -260,13 +247,13 @@ static bool prefork_await_ready(int i)
 	return told == READY;
 }
 
-// The cradle whose turn it is.
+// The slot whose turn it is.
 static int next_slot(void)
 {
 	return (atomic_load(&shared->ordered) + 1) % FORK_SLOTS;
 }
 
-// She has nothing to do, and room for one.
+// The template is idle, and a slot is free.
 static bool is_fork_template_free(uint32_t number)
 {
 	return us.fork_template.pid && !us.fork_template.dying &&
@@ -281,7 +268,7 @@ bool prefork_may_be_made(uint32_t number)
 	return us.fork_template.pid ? is_fork_template_free(number) : which(DROPPED) < 0;
 }
 
-// Returns its cradle; -1: no pipes.
+// Returns its slot; -1: no pipes.
 static int order(const struct talk_exec *exec, uint32_t uid, bool go)
 {
 	int i = next_slot();
@@ -300,7 +287,7 @@ static int order(const struct talk_exec *exec, uint32_t uid, bool go)
 	atomic_store(&slot->told, 0);
 	atomic_store(&slot->go, go);
 	atomic_store(&slot->alive, 1);
-	atomic_store(&slot->born, 0);
+	atomic_store(&slot->pid, 0);
 	atomic_store(&slot->moved, UNMOVED);
 	atomic_fetch_add(&shared->ordered, 1);
 	raw_wake((const int *)&shared->ordered);
@@ -312,7 +299,7 @@ static bool may_try(void)
 	return us.skip <= 0 || us.skip-- == 0;
 }
 
-void prefork_make(const struct drop_privileges *birth, uint32_t number,
+void prefork_make(const struct drop_privileges *setup, uint32_t number,
 		  const struct exec_cgroup *exec_cgroup, uint32_t stdio_setup)
 {
 	struct talk_exec any = {.flags = stdio_setup ? stdio_setup : TALK_EXEC_STDIN};
@@ -323,7 +310,7 @@ void prefork_make(const struct drop_privileges *birth, uint32_t number,
 	for (i = 0; i < FORK_SLOTS; i++)
 		if (us.at[i].phase != WAITS)
 			run_drop(&us.at[i].run);
-	if (!prefork_may_be_made(number) || !have_fork_template(birth, number, exec_cgroup))
+	if (!prefork_may_be_made(number) || !have_fork_template(setup, number, exec_cgroup))
 		return;
 	i = order(&any, 0, false);
 	if (i < 0)
@@ -341,8 +328,8 @@ void prefork_make_next(uint32_t number)
 		order(&plain, 0, false);
 }
 
-// Of one that was ordered and not waited for it is seen what came of it.
-static void meet_next(void)
+// Finds out what became of a worker that was ordered and not waited for.
+static void prefork_check_next(void)
 {
 	int i = which(WAITS);
 
@@ -362,7 +349,7 @@ bool prefork_suits(const struct run_order *what)
 	const struct run *run = &us.at[i < 0 ? 0 : i].run;
 	uint32_t stdio_setup = flags & (TALK_EXEC_PTY | TALK_EXEC_DIALOGUE);
 
-	if (i < 0 || shared->slots[i].child.seat != stdio_setup)
+	if (i < 0 || shared->slots[i].child.stdio_kind != stdio_setup)
 		return false;
 	if (stdio_setup) // a terminal belongs to its user
 		return what->user.uid == 0 && !(flags & TALK_EXEC_SPOOL) == (run->err < 0);
@@ -379,40 +366,40 @@ bool prefork_fork_template_waits_in(uint32_t number)
 	return which(USED) < 0 && is_fork_template_free(number);
 }
 
-// But for ours.
-static bool is_empty(const struct drop_privileges *birth, uint32_t number,
+// True if the exec cgroup holds only the fork template and its idle workers.
+static bool is_empty(const struct drop_privileges *setup, uint32_t number,
 		     const struct exec_cgroup *exec_cgroup)
 {
 	int known[1 + FORK_SLOTS], count = 0;
 
 	if (us.fork_template.pid)
 		known[count++] = us.fork_template.pid;
-	// Of those that were dropped the mother may be reaped already.
+	// The template of dropped workers may be reaped already.
 	for (int i = 0; i < FORK_SLOTS; i++)
 		if (us.at[i].phase == WAITS || us.at[i].phase == DROPPED)
 			known[count++] = number_of(i);
 	if (count == 0 || us.fork_template.number != number)
-		return exec_cgroup_is_empty(exec_cgroup, birth->joins_by_clone);
-	return exec_cgroup_holds_only(exec_cgroup, birth->joins_by_clone, us.fork_template.procs,
+		return exec_cgroup_is_empty(exec_cgroup, setup->joins_by_clone);
+	return exec_cgroup_holds_only(exec_cgroup, setup->joins_by_clone, us.fork_template.procs,
 				      known, count);
 }
 
-// Somebody wants to hear of the command, so that the next child is not waited for, but if it may be
-// the stranger that is seen: it is in the leaf a moment before it has a number.
-bool prefork_cgroup_is_empty(const struct drop_privileges *birth, uint32_t number,
+// A client waits for the command, so the next worker is not waited for, unless it may be the
+// unknown process: a worker is in the cgroup a moment before its pid is known.
+bool prefork_cgroup_is_empty(const struct drop_privileges *setup, uint32_t number,
 			     const struct exec_cgroup *exec_cgroup)
 {
 	int i = which(WAITS);
 	bool unborn = i >= 0 && us.fork_template.number == number && !number_of(i);
 
 	if (i >= 0 && atomic_load(&shared->slots[i].told) == FORK_FAILED)
-		meet_next();
-	if (is_empty(birth, number, exec_cgroup))
+		prefork_check_next();
+	if (is_empty(setup, number, exec_cgroup))
 		return true;
 	if (!unborn)
 		return false;
-	meet_next();
-	return is_empty(birth, number, exec_cgroup);
+	prefork_check_next();
+	return is_empty(setup, number, exec_cgroup);
 }
 
 bool prefork_use(const struct run_order *what, struct run *out)
@@ -423,13 +410,14 @@ bool prefork_use(const struct run_order *what, struct run *out)
 
 	slot->child.exec = &what->exec;
 	slot->child.user = &what->user;
-	if (waits && slot->child.seat)
+	if (waits && slot->child.stdio_kind)
 		stdio_size(us.at[i].run.out, &what->exec);
 	if (waits) {
 		atomic_store(&slot->go, 1);
 		raw_wake((const int *)&slot->go);
 		us.at[i].phase = USED;
-		if (atomic_load(&slot->told) == READY) // it has its own; if not, it reads here
+		if (atomic_load(&slot->told) ==
+		    READY) // it has its own pipes; if not, it reads these
 			run_drop_ends(&slot->child);
 	} else {
 		i = order(&what->exec, what->user.uid, true);
@@ -439,7 +427,7 @@ bool prefork_use(const struct run_order *what, struct run *out)
 	*out = us.at[i].run;
 	us.at[i].run = RUN_NONE;
 	if (waits && !(what->exec.flags & (TALK_EXEC_STDIN | TALK_EXEC_PTY))) {
-		us.at[i].run.in = out->in; // to be closed in a moment when nobody waits
+		us.at[i].run.in = out->in; // closed later, when no client waits
 		out->in = -1;
 	}
 	return true;
@@ -469,7 +457,7 @@ bool prefork_has_started(void)
 	if (atomic_load(&slot->moved) == MOVED)
 		return slot->child.step == TALK_STEP_NONE &&
 		       (us.at[i].assumed || (!atomic_load(&slot->alive) && !is_dead(i)));
-	return !atomic_load(&slot->born) &&
+	return !atomic_load(&slot->pid) &&
 	       (!us.fork_template.pid || atomic_load(&slot->told) == FORK_FAILED);
 }
 
@@ -478,9 +466,9 @@ void prefork_await(void)
 	raw_wait((const int *)&shared->slots[which(USED)].alive, 1, PREFORK_STUCK_MS);
 }
 
-// It moved, and has not executed in time: a disk is slow, or somebody holds a lease of the program,
-// or stopped it. Without its mother `alive` does not tell, so the kernel is asked. One that is
-// stopped would later execute whatever lies in the cradle by then.
+// The worker moved, and has not executed in time: the disk is slow, a lease is held on the program,
+// or it was stopped. Without the template `alive` says nothing, so ask the kernel. A stopped worker
+// would later execute whatever is in the slot by then.
 static void look_after_moved(int i)
 {
 	bool stopped = false;
@@ -488,7 +476,7 @@ static void look_after_moved(int i)
 	if (weak(EXECUTED))
 		us.at[i].assumed = !us.fork_template.pid;
 	else if (!number_of(i) || run_is_dead(number_of(i)))
-		return; // it is about to be reaped
+		return; // about to be reaped
 	else if (!run_is_unexecuted(number_of(i), &stopped))
 		us.at[i].assumed = true;
 	else if (stopped)
@@ -533,7 +521,7 @@ bool prefork_reaped(int pid)
 	for (int i = 0; i < FORK_SLOTS; i++) {
 		if (us.at[i].phase == NONE || pid != number_of(i))
 			continue;
-		us.at[i].reaped = ours = true; // the number is anybody's now
+		us.at[i].reaped = ours = true; // the pid may be reused now
 		if (us.at[i].phase == WAITS)
 			prefork_drop();
 	}
@@ -574,7 +562,7 @@ void prefork_drop(void)
 
 	if (i < 0)
 		return;
-	// Ordered, and not born: none may be born into a cradle that is thought empty.
+	// Ordered, and not cloned: no clone may use a slot that is taken for empty.
 	if (us.fork_template.pid && !number_of(i) && !us.at[i].reaped && !prefork_await_ready(i))
 		end_fork_template();
 	run_drop(&us.at[i].run);
@@ -595,7 +583,7 @@ bool prefork_make_room(void)
 	if (!prefork_may_rest() && !prefork_is_dying())
 		return false;
 	prefork_rest();
-	// They count until they are reaped. She comes first: she may bear one more.
+	// They count in the pids limit until reaped. The template first: it may clone one more.
 	await_death(us.fork_template.pid);
 	for (int i = 0; i < FORK_SLOTS; i++)
 		if (us.at[i].phase == DROPPED)

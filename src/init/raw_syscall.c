@@ -1,3 +1,6 @@
+// Raw clone, clone3 and futex calls in assembly for x86-64 and aarch64. The C library's wrappers
+// set errno and, for clone, keep state per thread; a child that shares memory with its parent must
+// not.
 #include "init/raw_syscall.h"
 
 #include <linux/futex.h>
@@ -5,8 +8,8 @@
 #include <stddef.h>
 #include <time.h>
 
-// The child has the caller's registers and another stack: it calls fn(arg) and ends.
-static long raw_bear(long number, const long in[5], int (*fn)(void *), void *arg)
+// The child has the caller's registers and another stack: it calls fn(arg) and exits.
+static long raw_spawn(long number, const long in[5], int (*fn)(void *), void *arg)
 {
 #if defined(__x86_64__)
 	long ret = number;
@@ -54,19 +57,19 @@ static long raw_bear(long number, const long in[5], int (*fn)(void *), void *arg
 
 long raw_clone3(struct clone_args *args, int (*fn)(void *), void *arg)
 {
-	return raw_bear(SYS_clone3, (long[5]){(long)args, sizeof(*args)}, fn, arg);
+	return raw_spawn(SYS_clone3, (long[5]){(long)args, sizeof(*args)}, fn, arg);
 }
 
-long raw_clone(unsigned long flags, void *stack_end, int *born, int *alive, int (*fn)(void *),
+long raw_clone(unsigned long flags, void *stack_end, int *tid, int *alive, int (*fn)(void *),
 	       void *arg)
 {
 #if defined(__x86_64__)
-	long in[5] = {(long)flags, (long)stack_end, (long)born, (long)alive, 0};
+	long in[5] = {(long)flags, (long)stack_end, (long)tid, (long)alive, 0};
 #else
-	long in[5] = {(long)flags, (long)stack_end, (long)born, 0, (long)alive};
+	long in[5] = {(long)flags, (long)stack_end, (long)tid, 0, (long)alive};
 #endif
 
-	return raw_bear(SYS_clone, in, fn, arg);
+	return raw_spawn(SYS_clone, in, fn, arg);
 }
 
 void raw_wait(const int *word, int is, int ms)

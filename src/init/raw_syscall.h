@@ -1,5 +1,5 @@
-// System calls without a C library. Children that share their parent's memory share its errno too;
-// while they run beside it they must not touch it. Returns the value, or -errno.
+// System calls without a C library. Children that share their parent's memory share its errno too,
+// and must not touch it while the parent runs. Returns the value, or -errno.
 #pragma once
 
 #include <stdint.h>
@@ -43,12 +43,12 @@ static inline long raw_call(long number, long a, long b, long c, long d, long e)
 #define RAW_3(number, a, b, c) raw_call(number, (long)(a), (long)(b), (long)(c), 0, 0)
 #define RAW_4(number, a, b, c, d) raw_call(number, (long)(a), (long)(b), (long)(c), (long)(d), 0)
 
-// The child calls fn(arg) on another stack, and ends with what it returns.
+// The child calls fn(arg) on another stack, and exits with the result.
 long raw_clone3(struct clone_args *args, int (*fn)(void *), void *arg); // the stack is in `args`
-// `born` is for CLONE_PARENT_SETTID, `alive` for CLONE_CHILD_CLEARTID.
-long raw_clone(unsigned long flags, void *stack_end, int *born, int *alive, int (*fn)(void *),
+// `tid` is for CLONE_PARENT_SETTID, `alive` for CLONE_CHILD_CLEARTID.
+long raw_clone(unsigned long flags, void *stack_end, int *tid, int *alive, int (*fn)(void *),
 	       void *arg);
-// Until *word is no longer `is`, or `ms` have passed (-1: never). It may return early. The word may
+// Waits until *word is not `is`, or `ms` have passed (-1: for ever). May return early. The word may
 // be in memory that several processes share.
 void raw_wait(const int *word, int is, int ms);
 void raw_wake(const int *word);

@@ -1,4 +1,5 @@
-// Answers are sent by a call that may wait: a daemon that does not read slows its own hand.
+// Sends answers of a file worker with blocking calls: a daemon that does not read slows only its
+// own worker. When the daemon's end is closed the process undoes its work and exits here.
 #include "init/reply.h"
 
 #include <errno.h>
@@ -60,7 +61,7 @@ static void reply_send_parts(struct iovec *parts, int count, int fd)
 	do {
 		n = sendmsg(us.sock, &message, MSG_NOSIGNAL);
 		if (n < 0 && (errno == ENOBUFS || errno == ENOMEM || errno == ETOOMANYREFS))
-			poll(NULL, 0, 10); // the host is short of it just now
+			poll(NULL, 0, 10); // ENOBUFS: the host is short of memory
 		else if (n < 0 && errno != EINTR)
 			reply_leave();
 	} while (n < 0);

@@ -1,9 +1,9 @@
-// A command is started by clone3(CLONE_VM | CLONE_VFORK): pid 1 sleeps until the child has executed
-// or failed, and a failure comes back through the memory that both share. A child that is stopped
-// meanwhile holds pid 1 up, and the daemon has the leaf killed. One that was killed before execve
-// is no command that ended: its start has failed, with EINTR.
+// Starts a command by clone3(CLONE_VM | CLONE_VFORK): pid 1 sleeps until the child has executed or
+// failed, and an error comes back through shared memory. A child that is stopped meanwhile blocks
+// pid 1 until the daemon has its exec cgroup killed. A child killed before execve is a failed
+// start, EINTR.
 //
-// Most commands are not started here: a spare child waits for them (spare.c).
+// Most commands are not started here, but by a preforked worker (prefork.c).
 #include "init/run.h"
 
 #include <errno.h>
@@ -21,21 +21,21 @@
 #include "os/fd.h"
 #include "os/thread.h"
 
-static int be_born(void *arg)
+static int run_child(void *arg)
 {
 	int status = child_prepare(arg);
 
 	return status ? status : child_execute(arg);
 }
 
-void run_raise_oom(const struct drop_privileges *birth, bool up)
+void run_raise_oom(const struct drop_privileges *setup, bool up)
 {
-	const char *text = up ? "500" : birth->oom_own;
+	const char *text = up ? "500" : setup->oom_own;
 	ssize_t n = 0;
 
-	if (birth->oom >= 0)
-		n = pwrite(birth->oom, text, strlen(text), 0);
-	(void)n; // a host may forbid it: then the sizes alone decide
+	if (setup->oom >= 0)
+		n = pwrite(setup->oom, text, strlen(text), 0);
+	(void)n; // the host may forbid it: then size alone decides
 }
 
 bool run_is_dead(int pid)
@@ -71,13 +71,13 @@ static bool init_run_spawn(struct child *child, int *out_pid)
 	};
 	long pid;
 
-	if (child->birth->joins_by_clone) {
+	if (child->setup->joins_by_clone) {
 		args.flags |= CLONE_INTO_CGROUP;
 		args.cgroup = (uint64_t)child->exec_cgroup->join[0];
 	}
-	run_raise_oom(child->birth, true);
-	pid = raw_clone3(&args, be_born, child);
-	run_raise_oom(child->birth, false);
+	run_raise_oom(child->setup, true);
+	pid = raw_clone3(&args, run_child, child);
+	run_raise_oom(child->setup, false);
 	if (pid < 0) {
 		errno = (int)-pid;
 		child->step = errno == EAGAIN || errno == ENOMEM ? TALK_STEP_FORK : TALK_STEP_JOIN;
@@ -139,8 +139,8 @@ static bool make_pipes(bool with_stdin, struct run *out, struct child *child)
 
 void run_drop_ends(struct child *child)
 {
-	if (child->seat == TALK_EXEC_PTY)
-		child->err = child->in = -1; // it is one, three times
+	if (child->stdio_kind == TALK_EXEC_PTY)
+		child->err = child->in = -1; // one fd, three times
 	fd_drop(&child->out);
 	fd_drop(&child->err);
 	fd_drop(&child->in);
@@ -158,8 +158,8 @@ bool run_make_ends(const struct talk_exec *exec, uint32_t uid, struct run *out, 
 	struct stdio stdio_setup;
 	bool made;
 
-	child->seat = exec->flags & (TALK_EXEC_PTY | TALK_EXEC_DIALOGUE);
-	if (!child->seat)
+	child->stdio_kind = exec->flags & (TALK_EXEC_PTY | TALK_EXEC_DIALOGUE);
+	if (!child->stdio_kind)
 		return make_pipes(exec->flags & TALK_EXEC_STDIN, out, child);
 	made = stdio_make(exec, uid, &stdio_setup);
 	*out = (struct run){
@@ -170,7 +170,7 @@ bool run_make_ends(const struct talk_exec *exec, uint32_t uid, struct run *out, 
 	return made;
 }
 
-bool run_start(const struct drop_privileges *birth, const struct exec_cgroup *exec_cgroup,
+bool run_start(const struct drop_privileges *setup, const struct exec_cgroup *exec_cgroup,
 	       const struct run_order *order, struct run *out, enum talk_step *step)
 {
 	static struct child child;
@@ -178,7 +178,7 @@ bool run_start(const struct drop_privileges *birth, const struct exec_cgroup *ex
 	bool started = false;
 	int kept;
 
-	child.birth = birth;
+	child.setup = setup;
 	child.exec_cgroup = exec_cgroup;
 	child.enlisted = false;
 	child.exec = &order->exec;

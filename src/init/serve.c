@@ -1,7 +1,6 @@
-// One request at a time. Long ones are looked after by a timer: every tick asks whether the
-// daemon's end is still there, and ends the process if not, wherever it is, in a regular expression
-// or in a pipe that nobody reads. Files that are half done have no name by then, or a name that
-// begins with a dot; what can be undone is undone in file_undo().
+// One request at a time. During a long one a timer checks whether the daemon's end is still open,
+// and ends the process if not, even in a regular expression or in a pipe without reader. Incomplete
+// files then have no name, or one that begins with a dot; file_undo() removes them.
 #include "init/serve.h"
 
 #include <errno.h>

@@ -1,17 +1,13 @@
-// docs/ISOLATION.md STEP-6 to STEP-8, by pid 1 itself; the order is the security. The exec (STEP-5)
-// is done, the user namespace (STEP-9) comes next. The builder has left us in the zygote's bare
-// mount namespace (warden/builder.c), with a /dev and a /proc for this box, and with its rights. We
-// stand there until we hear what the box shall be: that may be at once, or never.
-//
+// docs/ISOLATION.md STEP-6 to STEP-8, by pid 1 itself; the order is the security. Before: the exec
+// (STEP-5), in the zygote's mount namespace with the builder's capabilities. Next: the user
+// namespace (STEP-9). pid 1 waits here for its rootfs mounts, which may never come.
 //	/h/dev /h/proc      made for this box, to be moved
-//	/h/l0 /h/l1 /h/up   the lowers and the disk, idmapped, so that overlay can name them
+//	/h/l0 /h/l1 /h/up   lowers and disk, idmapped, so that overlay can name them
 //	/h/t                the box's one small tmpfs: shm, run and its /proc/meminfo
-//	/sys                static files
-//
-// The overlay is laid over the zygote's root and we chroot into it: a chroot break-out climbs to
-// the topmost mount of the root, which is the overlay again. From then on every name is the image's
-// word, so mount points are opened O_NOFOLLOW as directories and mounted upon by fd. Only beneath
-// our own /proc and /dev may names be used again.
+// The overlay is mounted over the zygote's root, then chroot: a break-out from it reaches the
+// topmost mount of the root, which is the overlay. From then on names are the image's, so mount
+// points are opened O_NOFOLLOW as directories and mounted on by fd, except beneath our own /proc
+// and /dev.
 #include "init/setup_rootfs.h"
 
 #include <errno.h>
@@ -103,7 +99,7 @@ static int attach_layers(struct setup_rootfs *f)
 	return mount_attach(f->fds[ROOTFS_MOUNTS_DISK], AT_FDCWD, "/h/up");
 }
 
-// Its size was a guess, when there was no order yet.
+// The size was a guess, before the order came.
 static int fit_scratch(struct setup_rootfs *f)
 {
 	if (f->mounts.memory == f->base_rootfs.memory)
@@ -112,7 +108,7 @@ static int fit_scratch(struct setup_rootfs *f)
 					   : make_scratch(f->base_rootfs.base, f->mounts.memory);
 }
 
-// Held now, while the names are ours, and attached when the root is the box's.
+// Opened while names are ours, attached when the root is the box's.
 static int take_mounts(struct setup_rootfs *f)
 {
 	f->dev = open("/h/dev", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -162,7 +158,7 @@ static int switch_root(struct setup_rootfs *f)
 	return chroot(".");
 }
 
-// An image need not have what every command may count on.
+// Directories that commands rely on and an image may lack.
 static int make_homes(struct setup_rootfs *f)
 {
 	(void)f;
@@ -171,7 +167,7 @@ static int make_homes(struct setup_rootfs *f)
 	return mkdir("/tmp", 01777) && errno != EEXIST ? -1 : 0;
 }
 
-// Mounts `tree` on a directory of the image, which must be one.
+// Mounts `tree` on `name` of the image, which must be a directory.
 static int mount_inside(int tree, const char *name)
 {
 	int at = openat(AT_FDCWD, name, DIR_FLAGS);
@@ -191,8 +187,9 @@ static int mount_usr(struct setup_rootfs *f)
 	return f->mounts.has_usr ? mount_inside(f->usr, "usr") : 0;
 }
 
-// Whoever holds this copy decides when the overlays end, see warden/deferred_unmount.h.
-static int bear_witness(struct setup_rootfs *f)
+// Sends a copy of the overlays: its holder decides when they are unmounted, see
+// warden/deferred_unmount.h.
+static int send_overlays(struct setup_rootfs *f)
 {
 	struct rootfs_mounts_witness witness = {.number = f->mounts.number};
 	int tree, result;
@@ -230,7 +227,7 @@ static int name_host(struct setup_rootfs *f)
 	return sethostname(f->mounts.host, strnlen(f->mounts.host, sizeof(f->mounts.host)));
 }
 
-// The host's file-max bounds what all processes of a box together may have open.
+// fs.file-max of the host bounds the open files of all processes of a box together.
 static int bound_files(struct setup_rootfs *f)
 {
 	struct rlimit now;
@@ -246,17 +243,17 @@ static int bound_files(struct setup_rootfs *f)
 }
 
 static const struct {
-	const char *note; // what the daemon reads when it fails
+	const char *note; // the daemon reads this when the step fails
 	int (*run)(struct setup_rootfs *f);
 } steps[] = {
 	{"attach the layers", attach_layers},
 	{"fit the scratch file system", fit_scratch},
-	{"hold what is to be moved", take_mounts},
+	{"open the mounts to be moved", take_mounts},
 	{"make the overlay", make_overlays},
 	{"switch to the new root", switch_root},
 	{"bad_image: make /workspace and /tmp", make_homes},
 	{"bad_image: mount /usr", mount_usr},
-	{"tell of the overlays", bear_witness},
+	{"send the overlays", send_overlays},
 	{"bad_image: mount /dev", mount_dev},
 	{"bad_image: mount /run and /sys", mount_rest},
 	{"bad_image: mount /proc", mount_proc},
@@ -264,8 +261,8 @@ static const struct {
 	{"limit files", bound_files},
 };
 
-// Files are made as the box's root: overlay turns read-only, and mkdir fails with EOVERFLOW, when
-// the maker's id has no mapping.
+// Files are made as the box's root: if the maker's id has no mapping, overlay becomes read-only and
+// mkdir fails with EOVERFLOW.
 static const char *setup_rootfs_lay(struct setup_rootfs *f)
 {
 	if (set_ids_files(f->base_rootfs.base) < 0)
@@ -275,7 +272,8 @@ static const char *setup_rootfs_lay(struct setup_rootfs *f)
 	return NULL;
 }
 
-// Who is told nothing is wanted by nobody, and ends without a word.
+// The warden closed the socket without a configuration: this prebuilt box was never used. Exit
+// quietly.
 static void await_mounts(struct setup_rootfs *f)
 {
 	int count = ROOTFS_MOUNTS_FDS_MAX;
@@ -295,7 +293,7 @@ const char *setup_rootfs_box(void)
 	errno = EPROTO;
 	if (fd_recv(TALK_FD_CONTROL, &f.base_rootfs, sizeof(f.base_rootfs), NULL, &none, 0) !=
 	    sizeof(f.base_rootfs))
-		return "hear of the ground";
+		return "read the base configuration";
 	if (f.base_rootfs.is_set_up)
 		return NULL;
 	prctl(PR_SET_NAME, "cove-prebuilt", 0, 0, 0);

@@ -1,6 +1,6 @@
-// How the box gets its root, its disk and all else that an order asks for.
+// Mounts the rootfs of a box: root, disk and everything else that its order names.
 #pragma once
 
-// Waits to be told what the box shall be, and moves in; ends when nobody wants it. NULL, or a word
-// for the step that failed, with errno.
+// Waits for the rootfs mounts and sets them up; exits if the socket closes. NULL, or the name of
+// the step that failed, with errno.
 const char *setup_rootfs_box(void);

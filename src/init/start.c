@@ -1,6 +1,6 @@
-// How what the daemon asks for begins: a place in the table, a leaf, and a child: the spare that
-// waits, one that its mother bears, or one of pid 1's own. Whatever cannot begin is refused with
-// the step where it stopped.
+// Begins the work that the daemon requests: an entry in the table, an exec cgroup, and a child,
+// which is a waiting preforked worker, a new one of the fork template, or a clone of pid 1. A
+// request that cannot begin is refused with the step that failed.
 #include <errno.h>
 #include <unistd.h>
 
@@ -10,7 +10,7 @@
 #include "init/state.h"
 #include "os/fd.h"
 
-#define HURRY_US 500 // from the end of a command to the next: nobody rests between them
+#define HURRY_US 500 // from the end of a command to the next in a sequence without pauses
 
 static struct conn *init_start_take_place(void)
 {
@@ -59,10 +59,11 @@ void start_drop_fds(const int *fds, int count)
 		close(fds[i]);
 }
 
-// A leaf that is new, or was made anew, comes with its fds. 0, or the errno to refuse with.
-static int meet_cgroup(const struct talk_exec *exec, const int *fds, int count)
+// A new exec cgroup, or one that was made again, comes with its fds. 0, or the errno to refuse
+// with.
+static int exec_cgroup_check(const struct talk_exec *exec, const int *fds, int count)
 {
-	bool by_clone = init.birth.joins_by_clone;
+	bool by_clone = init.setup.joins_by_clone;
 	struct exec_cgroup *exec_cgroup;
 
 	if (count == FD_LOST)
@@ -80,9 +81,10 @@ static int meet_cgroup(const struct talk_exec *exec, const int *fds, int count)
 		prefork_lose(exec->exec_cgroup);
 	if (count > 0 && !exec_cgroup_learn(exec_cgroup, by_clone, fds))
 		return errno;
-	// Where a spare waits nothing else lives: the leaf was empty when it was born there.
+	// Where a preforked worker waits nothing else lives: the exec cgroup was empty at its
+	// clone.
 	if ((exec->flags & TALK_EXEC_IF_EMPTY) && !prefork_waits_in(exec->exec_cgroup) &&
-	    !prefork_cgroup_is_empty(&init.birth, exec->exec_cgroup, exec_cgroup))
+	    !prefork_cgroup_is_empty(&init.setup, exec->exec_cgroup, exec_cgroup))
 		return EBUSY;
 	return 0;
 }
@@ -95,14 +97,14 @@ static void init_start_start(struct conn *conn, uint32_t id, const struct run_or
 	bool started;
 
 	if (init.served == order->exec.exec_cgroup)
-		init.wants = false; // it is not idle any more
+		init.wants = false; // not idle any more
 	prefork_lose(order->exec.exec_cgroup);
-	started = run_start(&init.birth, exec_cgroup, order, &run, &step);
+	started = run_start(&init.setup, exec_cgroup, order, &run, &step);
 	if (!started && step == TALK_STEP_FORK && prefork_make_room())
-		started = run_start(&init.birth, exec_cgroup, order, &run, &step);
-	// Something in the box killed it before it began.
+		started = run_start(&init.setup, exec_cgroup, order, &run, &step);
+	// A process of the box killed it before execve.
 	if (!started && step == TALK_STEP_SETUP && errno == EINTR)
-		started = run_start(&init.birth, exec_cgroup, order, &run, &step);
+		started = run_start(&init.setup, exec_cgroup, order, &run, &step);
 	if (!started) {
 		init_start_refuse(conn, id, step, errno);
 		return;
@@ -121,7 +123,7 @@ static void init_start_start(struct conn *conn, uint32_t id, const struct run_or
 	if (run.in < 0)
 		init.fresh = true; // on a terminal too: nobody types before a moment has passed
 	else
-		init_settle(conn); // it may wait for its input
+		init_settle(conn); // the client may wait to send input
 }
 
 static bool is_alone(const struct conn *conn)
@@ -133,8 +135,8 @@ static bool is_alone(const struct conn *conn)
 	return true;
 }
 
-// What can be done for the next that comes right behind it, now that the daemon has heard of this
-// one: the daemon is busy with that, and we are not.
+// Prepares for a command that follows at once: the daemon is busy with the last message, pid 1 is
+// not.
 void start_look_ahead(const struct conn *conn, int64_t last_us)
 {
 	if ((conn->flags & (TALK_EXEC_STDIN | TALK_EXEC_PTY | TALK_EXEC_DIALOGUE)) ||
@@ -156,15 +158,15 @@ static bool start_by_prefork(struct conn *conn, uint32_t id, const struct run_or
 	made.flags = order->exec.flags;
 	*conn = made;
 	handover_set_label(conn, (int)(conn - init.conns), order->exec.tag);
-	init.wants = false; // the leaf is not idle any more
-	init.letter ^= 1;
+	init.wants = false; // the exec cgroup is not idle any more
+	init.free_message ^= 1;
 	init.look_us = made.asked_us + PREFORK_SOON_MS * 1000;
 	init.stuck_us = init.look_us + PREFORK_STUCK_MS * 1000;
 	return true;
 }
 
-// The spare has executed, or failed, or never came to it: then the command is started the other
-// way.
+// The preforked worker has executed, failed, or never moved: then the command is started by
+// run_start().
 void start_conclude(struct conn *conn, bool executed)
 {
 	int pid = prefork_number();
@@ -180,11 +182,11 @@ void start_conclude(struct conn *conn, bool executed)
 	if (end.moved && end.step != TALK_STEP_NONE)
 		init_start_refuse(conn, conn->id, end.step, end.errnum);
 	else
-		init_start_start(conn, conn->id, &init.letters[init.letter ^ 1]->order);
+		init_start_start(conn, conn->id, &init.letters[init.free_message ^ 1]->order);
 }
 
-// The command that a spare has in hand: most end soon, and their death tells that they began. One
-// that lasts has its leaf for itself: its tree is what lives there.
+// The command of a preforked worker: most end soon, and their exit shows that they began. A command
+// that lasts keeps its exec cgroup for itself.
 void start_look(bool now)
 {
 	int64_t time = init_now_us();
@@ -210,7 +212,7 @@ void start_look(bool now)
 		init_settle(conn);
 }
 
-// One that waits sits on what the last one sat on; one that is born for it takes any seat.
+// A waiting worker has the stdio of the last command; one that is cloned now takes any.
 static bool may_use_prefork(const struct run_order *order)
 {
 	if (prefork_waits_in(order->exec.exec_cgroup) && !prefork_suits(order))
@@ -222,7 +224,7 @@ static bool may_use_prefork(const struct run_order *order)
 void start_exec(uint32_t id, struct run_order *order, const int *fds, int count)
 {
 	struct conn *conn = init_start_take_place();
-	int errnum = meet_cgroup(&order->exec, fds, count);
+	int errnum = exec_cgroup_check(&order->exec, fds, count);
 
 	if (!conn || init_find(id))
 		init_start_refuse(&init.other, id, TALK_STEP_BUSY, EAGAIN);
@@ -232,7 +234,7 @@ void start_exec(uint32_t id, struct run_order *order, const int *fds, int count)
 		init_start_refuse(conn, id, TALK_STEP_USER, ENOENT);
 	else if (!may_use_prefork(order) || !start_by_prefork(conn, id, order))
 		init_start_start(conn, id, order);
-	// It may wait for its input, so its start is told as soon as it is known.
+	// The client may wait to send input, so the start is reported as soon as it is known.
 	else if (order->exec.flags & (TALK_EXEC_STDIN | TALK_EXEC_DIALOGUE)) {
 		prefork_await();
 		start_look(true);
@@ -249,7 +251,7 @@ void start_worker(uint32_t id, struct str user)
 		init_start_refuse(&init.other, id, TALK_STEP_BUSY, EAGAIN);
 		return;
 	}
-	if (!file_worker_start(&init.birth, user, &run.out, &step)) {
+	if (!file_worker_start(&init.setup, user, &run.out, &step)) {
 		init_start_refuse(conn, id, step, errno);
 		return;
 	}

@@ -1,5 +1,5 @@
-// The state of pid 1, one per process, and its table of commands: find one, tell the daemon what it
-// is owed of one, free its place when it is over.
+// The state of pid 1, one per process, and its table of commands: find an entry, send what is due
+// for it, free it when it is over.
 #include "init/state.h"
 
 #include <time.h>
@@ -17,7 +17,7 @@ int64_t init_now_us(void)
 	return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-// Frees the place when the conversation is over. Its ends are closed when nobody waits.
+// Frees the entry when it is over. Its fds are closed when no client waits.
 void init_settle(struct conn *conn)
 {
 	if (init.listener != LISTENER_KNOWS && conn->owes)

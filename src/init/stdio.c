@@ -1,8 +1,6 @@
-// The terminal's other end is opened by TIOCGPTPEER, so no path is looked up that the box could
-// have changed.
-//
-// In the child the fds of a dialogue go to their high numbers by way of 0, 1 and 2: pid 1 may hold
-// fds of any number, those too, and one must not overwrite the next.
+// Terminals and dialogues. The slave of a pty is opened by TIOCGPTPEER, so no path is looked up
+// that the box could have changed. In the child the fds of a dialogue get their high numbers by way
+// of 0, 1 and 2: pid 1 may hold fds of any number, and one must not overwrite the next.
 #include "init/stdio.h"
 
 #include <errno.h>
@@ -39,10 +37,10 @@ static bool make_pty(const struct talk_exec *exec, uint32_t uid, struct stdio *o
 		return false;
 	for (int i = 0; i < 3; i++)
 		out->theirs[i] = slave;
-	// Where its output waits between the terminal, which forgets what was read, and the disk.
+	// Output waits here between the pty, which drops bytes once read, and the disk.
 	if ((exec->flags & TALK_EXEC_SPOOL) && pipe2(out->ours + 1, O_CLOEXEC) < 0)
 		return false;
-	// As grantpt() would have it: the user's own.
+	// As grantpt() does: the slave belongs to the user.
 	return uid == 0 || fchown(slave, uid, (gid_t)-1) == 0;
 }
 

@@ -1,10 +1,8 @@
-// What a process has started: those whose line of parents leads to it, those in its session, those
-// in its cgroup; and of these, the ones that are not older than asked for. Or all that live in one
-// leaf, whose first process may be gone. Each is signalled by a pidfd, after a second look at when
-// it began: its number may have become another's.
-//
-// Who is in pid 1's own session is no part of it: nobody can get there who was not born to it, so
-// that is the mother of spares (spare.c), who may live in the leaf.
+// Signals the processes that a command has started: its descendants, those in its session, those in
+// its cgroup; of these, the ones that are not older than asked for. Or all processes of one exec
+// cgroup, whose first process may be gone. Each is signalled by a pidfd, after a second check of
+// its start time, because its pid may have been reused. Processes in pid 1's own session are
+// spared: only the fork template is there (prefork.c), which may live in the exec cgroup.
 #include "init/sweep.h"
 
 #include <dirent.h>
@@ -19,7 +17,7 @@
 #include "os/fd.h"
 
 #define PROCESSES_MAX 32768
-#define TICK_MS 10 // USER_HZ is 100 on every machine
+#define TICK_MS 10 // USER_HZ is 100 on every architecture
 #define LINE_MAX_DEPTH 512
 
 enum field { STATE, PARENT, SESSION = 3, START = 19, FIELDS }; // of /proc/PID/stat, less two
@@ -33,7 +31,7 @@ static struct {
 	struct process all[PROCESSES_MAX];
 	int count;
 	char group[1024], other[1024];
-	char exec_cgroup[2][32]; // how the line of its cgroup ends, or goes on with a mark
+	char exec_cgroup[2][32]; // the end of its line in /proc/PID/cgroup, or followed by a mark
 } seen;
 
 static bool to_int(struct str text, int *out)
@@ -46,7 +44,7 @@ static bool to_int(struct str text, int *out)
 	return true;
 }
 
-// Behind the name, which may hold anything, at the last bracket: the third field and on.
+// After the name, which may contain any byte, at the last bracket: the third field and on.
 static bool init_sweep_read_process(int pid, struct process *out)
 {
 	struct str rest, field[FIELDS];
@@ -65,7 +63,7 @@ static bool init_sweep_read_process(int pid, struct process *out)
 			return false;
 	*out = (struct process){.pid = pid};
 	if (str_is(field[STATE], "Z") || str_is(field[STATE], "X"))
-		return false; // dead, and waiting for its parent to notice
+		return false; // a zombie
 	return to_int(field[PARENT], &out->parent) && to_int(field[SESSION], &out->session) &&
 	       str_to_u64(field[START], 0, UINT64_MAX, &out->start);
 }

@@ -1,4 +1,4 @@
-// A hand's broom: signals for what a command has started.
+// SWEEP of a file worker: signals to the processes that a command has started.
 #pragma once
 
 #include "protocol/fileop.h"

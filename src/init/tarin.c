@@ -1,8 +1,7 @@
-// Each name is resolved beneath the target directory by the kernel, without any link on the way,
-// and what is made there is made new: an old file or link under that name goes first, an old
-// directory stays. So an archive can write what its target directory holds, and nothing else.
-//
-// Directories get their modes and times at the end, since both would be in the way before.
+// Unpacks a tar from a pipe. Each name is resolved beneath the target directory by the kernel,
+// without following symlinks. Every entry is made new: an existing file or link is removed first,
+// an existing directory stays. So an archive can write only below its target directory. Directories
+// get their modes and times at the end, since both could prevent or be changed by later entries.
 #include "init/tarin.h"
 
 #include <errno.h>
@@ -20,7 +19,7 @@
 
 #define ENTRIES_MAX 1000000
 #define BYTES_MAX (10ull << 30)
-#define TAIL_MAX (64u << 20) // behind the end; then nobody reads it any more
+#define TAIL_MAX (64u << 20) // after the end of the archive; then reading stops
 #define CHUNK (1 << 20)
 #define ID_MAX 65535
 
@@ -42,7 +41,7 @@ static struct {
 	char scratch[65536];
 } in;
 
-// Refused, not fatal. The first one is told.
+// Skips an entry. The first one is reported.
 static void tarin_refuse(struct str path)
 {
 	size_t len = path.len < sizeof(in.note) ? path.len : sizeof(in.note) - 1;
@@ -54,7 +53,7 @@ static void tarin_refuse(struct str path)
 	in.reply->text = (struct str){in.note, len};
 }
 
-// Neither absolute nor upwards nor too deep. What begins with "./" is fine.
+// Not absolute, without "..", not too deep. A leading "./" is accepted.
 static bool is_decent(struct str path)
 {
 	struct str rest = path, part;
@@ -68,7 +67,8 @@ static bool is_decent(struct str path)
 	return true;
 }
 
-// Bytes of the pipe, to the file or nowhere (-1). False: errno, or 0 when the archive is cut.
+// Copies bytes of the pipe to the file, or discards them (-1). False: errno, or 0 if the archive is
+// truncated.
 static bool tarin_move_bytes(int to, uint64_t len)
 {
 	while (len > 0) {
@@ -112,13 +112,13 @@ static void date(int dir, const char *name, int64_t mtime)
 	(void)!utimensat(dir, name, times, AT_SYMLINK_NOFOLLOW);
 }
 
-// The place is free, or a directory holds it: then false.
+// True: the name is free. False: a directory has it.
 static bool clear(const struct path_resolve *resolved)
 {
 	return unlinkat(resolved->dir, resolved->name, 0) == 0 || errno == ENOENT;
 }
 
-// *written: its bytes were taken from the pipe, all of them or until it failed.
+// *written: its bytes were read from the pipe, all of them or until it failed.
 static bool tarin_make_file(const struct path_resolve *resolved, const struct tar_head *head,
 			    bool *written)
 {
@@ -223,7 +223,7 @@ static bool is_fatal(int errnum)
 static bool cut_short(void)
 {
 	in.reply->why = FILEOP_BAD_ARCHIVE;
-	in.reply->text = STR("the archive is cut short");
+	in.reply->text = STR("the archive is truncated");
 	errno = EINVAL;
 	return false;
 }
@@ -235,7 +235,7 @@ static bool too_much(void)
 	return false;
 }
 
-// One member. False: the whole has failed.
+// One member. False: the whole request has failed.
 static bool tarin_take(const struct tar_head *head)
 {
 	struct path_resolve resolved = {.dir = -1};
@@ -280,7 +280,7 @@ static bool tarin_take_all(void)
 	for (;;) {
 		ssize_t n = fd_read_all(in.pipe, block, sizeof(block));
 
-		// Some archivers leave the two empty blocks out.
+		// Some archivers omit the two empty blocks.
 		if (n == 0 && in.tar.left == 0 && in.entries > 0)
 			return true;
 		if (n < TAR_BLOCK)

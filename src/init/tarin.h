@@ -1,4 +1,4 @@
-// A hand's untar, out of a pipe: the archive is a stranger's.
+// UNTAR of a file worker, from a pipe. The archive is untrusted.
 #pragma once
 
 #include "protocol/fileop.h"

@@ -1,8 +1,9 @@
-// Bytes go from the file to the pipe inside of the kernel. A file that shrinks while it is read is
-// filled up with zeroes, one that grows is cut: the archive stays sound, and the answer counts it.
+// Packs a tree as a tar into a pipe, with splice where possible. A file that shrinks while it is
+// read is padded with zeroes, one that grows is cut: the archive stays valid, and the answer counts
+// them.
 //
-// A file with several names is packed once; its other names are hard links to the first. The names
-// are remembered, up to a bound: a file beyond it is packed again.
+// A file with several names is packed once; its other names become hard links to the first. The
+// table of names is bounded: a file beyond it is packed again.
 #include "init/tarout.h"
 
 #include <errno.h>
@@ -73,7 +74,7 @@ static bool tarout_put_head(const struct tar_head *head)
 	return put(out.head, len);
 }
 
-// Some bytes of the file: how many, 0 at its end or when it cannot be read, -1 when the pipe broke.
+// Copies some bytes of the file: how many, 0 at its end or on a read error, -1 if the pipe broke.
 static ssize_t tarout_move_some(int fd, size_t len)
 {
 	ssize_t n;
@@ -125,7 +126,7 @@ static struct link_name **links_at(const struct stat *st)
 	return &out.links[(st->st_ino ^ st->st_dev) % LINK_BUCKETS];
 }
 
-// The name under which it was packed; NULL: it was not yet.
+// The name under which it was packed; NULL: not yet.
 static const char *links_find(const struct stat *st)
 {
 	if (st->st_nlink < 2)

@@ -1,4 +1,4 @@
-// A hand's tar of a tree, into a pipe.
+// TAR of a file worker: packs a tree into a pipe.
 #pragma once
 
 #include "protocol/fileop.h"

@@ -1,3 +1,6 @@
+// LIST, FIND, MKDIR, REMOVE and CHMOD of a file worker, by walks over directory fds (walk.c). No
+// symlink is followed. A box that changes the tree meanwhile can only add or hide entries; removal
+// of a directory that fills up again is retried a bounded number of times.
 #include "init/tree.h"
 
 #include <errno.h>
@@ -9,7 +12,7 @@
 #include "init/path_resolve.h"
 #include "init/reply.h"
 
-#define AGAIN_MAX 64 // of directories into which somebody writes while they are removed
+#define AGAIN_MAX 64 // directories that were written to while being removed
 
 static char target[PATH_MAX];
 
@@ -43,7 +46,7 @@ static int open_root(const struct fileop_request *ask)
 	return path_resolve_open(ask->base, ask->path, O_RDONLY | O_DIRECTORY | O_NONBLOCK);
 }
 
-// An entry of the current directory. False: it is gone.
+// Stats an entry of the current directory. False: gone.
 static bool init_tree_look(const struct walk_at *at, struct fileop_entry *out)
 {
 	struct stat st;
@@ -61,7 +64,7 @@ static bool init_tree_look(const struct walk_at *at, struct fileop_entry *out)
 	return true;
 }
 
-// True when it is told of; at the limit, `more`.
+// Sends the entry; at the limit sets `more`.
 static void init_tree_tell(struct reply_batch *batch, const struct fileop_request *ask,
 			   const struct fileop_entry *entry, struct fileop_reply *reply)
 {
@@ -87,7 +90,7 @@ static bool init_tree_finish(struct reply_batch *batch, struct fileop_reply *rep
 
 enum { TELL = 1, ENTER = 2 };
 
-// What to do with what was found, of which *out then tells.
+// Decides on an entry, and describes it in *out.
 typedef unsigned judge_fn(const struct fileop_request *ask, const struct walk_at *at,
 			  struct fileop_entry *out);
 
@@ -194,7 +197,7 @@ static void erase_one(const struct walk_at *at, bool is_dir, struct erased *out)
 	}
 	if (errno == ENOENT)
 		return;
-	// Somebody wrote into it meanwhile.
+	// A process has written into it meanwhile.
 	if (is_dir && (errno == ENOTEMPTY || errno == EEXIST) && out->again++ < AGAIN_MAX &&
 	    walk_enter())
 		return;
@@ -213,7 +216,8 @@ static void erase_beneath(int root, struct erased *out)
 
 		if (step == WALK_ENTRY && is_dir && walk_enter())
 			continue;
-		// What claims to be a directory and cannot be entered may still be removed.
+		// An entry that claims to be a directory and cannot be entered may still be
+		// removed.
 		erase_one(&at,
 			  is_dir && (step == WALK_LEFT || (errno != ENOTDIR && errno != ELOOP)),
 			  out);
@@ -294,7 +298,7 @@ bool tree_remove(const struct fileop_request *ask, struct fileop_reply *reply)
 	return done;
 }
 
-// By an O_PATH fd, so that nobody can put a link in its place.
+// By an O_PATH fd, so that it cannot be replaced by a symlink.
 static bool set_mode(int dir, const char *name, mode_t mode)
 {
 	int fd = openat(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);

@@ -1,4 +1,4 @@
-// A hand's verbs on directories and what is in them.
+// Requests to a file worker about directories and trees.
 #pragma once
 
 #include "init/walk.h"
@@ -10,10 +10,10 @@ bool tree_mkdir(const struct fileop_request *ask, struct fileop_reply *reply);
 bool tree_remove(const struct fileop_request *ask, struct fileop_reply *reply);
 bool tree_chmod(const struct fileop_request *ask, struct fileop_reply *reply);
 
-// Removes what `dir` has under `name`, with all that is in it. Counts what could not be removed;
-// errno is that of the first.
+// Removes `name` in `dir` with everything beneath it. Returns how many entries could not be
+// removed; errno is that of the first.
 uint64_t tree_erase(int dir, const char *name, uint64_t *count);
-// Whether a pattern of the request says so.
+// Whether a pattern of the request matches.
 bool tree_is_included(const struct fileop_request *ask, const char *path); // also when it has none
 bool tree_is_excluded(const struct fileop_request *ask, const char *path);
 bool tree_is_directory(const struct walk_at *at);

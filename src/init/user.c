@@ -1,6 +1,6 @@
-// The box's /etc/passwd and /etc/group are written by whoever owns the box. Each is read only if it
-// is a regular file, never waited for (a lease or a fifo cannot hold us), at most 64 KiB and 1000
-// lines of it.
+// Reads the box's /etc/passwd and /etc/group, which are untrusted. Each is read only if it is a
+// regular file, without waiting (a lease or a fifo cannot block us), at most 64 KiB and 1000 lines
+// of it.
 #include "init/user.h"
 
 #include <fcntl.h>
@@ -20,7 +20,7 @@ struct entry {
 
 static struct str user_read_file(const char *path)
 {
-	static char room[PASSWD_SIZE]; // touched as far as the file reaches
+	static char room[PASSWD_SIZE]; // pages are touched as far as the file reaches
 	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	struct str text = {room, 0};
 	struct stat st;
@@ -77,7 +77,7 @@ static bool user_look_up(struct str name, uint32_t uid, struct entry *out)
 	return false;
 }
 
-// name:password:gid:members. A number is one whether or not the file names it.
+// name:password:gid:members. A number is valid whether or not the file names it.
 static bool find_group(struct str word, uint32_t *out)
 {
 	struct str text, line;
@@ -107,7 +107,7 @@ static bool has_member(struct str members, struct str name)
 	return false;
 }
 
-// The groups of which the user is a member, by name.
+// Adds the groups that list the user by name.
 static void user_add_groups(struct user *user)
 {
 	struct str text = user_read_file("/etc/group"), line;
@@ -165,7 +165,7 @@ bool user_find(struct str word, bool with_home, struct user *out)
 		out->uid = entry.uid;
 		out->gid = entry.gid;
 	}
-	name_it(&entry, out); // the next file takes the room of this one
+	name_it(&entry, out); // the next file uses the same buffer
 	if (has_group && !find_group(group, &out->gid))
 		return false;
 	out->groups[0] = out->gid;

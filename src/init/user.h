@@ -1,4 +1,4 @@
-// Who a command runs as: the word of the request, read against the box's own /etc/passwd.
+// The user of a command: the word of the request, looked up in the box's own /etc/passwd.
 #pragma once
 
 #include <stdbool.h>
@@ -19,9 +19,8 @@ struct user {
 	char home[USER_HOME_MAX + 1];
 };
 
-// `word` is "", or "name" or "uid", with ":group" or ":gid" behind it or without. False: no such
-// user or group, or ids that the box does not have. Without a group behind it the user has those
-// that /etc/group names it a member of, USER_GROUPS_MAX in all; root has its own alone. With
-// `with_home` the name and the home directory are looked up too; one that the file does not tell is
-// "/". The file is the box's: hostile, and read within bounds.
+// `word` is "", or "name" or "uid", optionally followed by ":group" or ":gid". False: no such user
+// or group, or ids that the box does not have. Without a group the user gets those that list it in
+// /etc/group, at most USER_GROUPS_MAX; root has only its own. With `with_home` the name and the
+// home directory are looked up too; "/" if unknown. The file is untrusted, and read within bounds.
 bool user_find(struct str word, bool with_home, struct user *out);

@@ -1,5 +1,6 @@
-// One level a directory: its fd, and what getdents64() said last. All of it is static, and what is
-// not used is never touched. A path that grows too long is left out with all that is beneath.
+// Walks a tree with one level per directory: its fd, and the last result of getdents64(). All
+// memory is static; unused pages are not touched. A path that grows too long is skipped with
+// everything beneath.
 #include "init/walk.h"
 
 #include <errno.h>
@@ -27,7 +28,7 @@ static struct {
 		long at, len;
 		_Alignas(8) char room[ROOM];
 	} levels[FILEOP_DEPTH_MAX + 1];
-	int depth; // of levels in use
+	int depth; // number of levels in use
 	char path[FILEOP_PATH_MAX + 1];
 	const char *name; // of the last entry
 	uint64_t skipped;
@@ -68,7 +69,7 @@ uint64_t walk_skipped(void)
 	return walk.skipped;
 }
 
-// NULL at the end of the directory. One that cannot be read is at its end.
+// NULL at the end of the directory. A read error ends it too.
 static const struct dirent_64 *next_name(struct level *level)
 {
 	for (;;) {
@@ -95,7 +96,7 @@ static enum walk_step walk_leave(struct walk_at *at)
 	walk.depth--;
 	if (walk.depth == 0)
 		return WALK_END;
-	walk.path[level->path_len - 1] = 0; // its slash
+	walk.path[level->path_len - 1] = 0; // the trailing slash
 	walk.name = walk.path + walk.levels[walk.depth - 1].path_len;
 	*at = (struct walk_at){
 		.dir = dir_now(),

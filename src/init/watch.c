@@ -1,11 +1,10 @@
-// One inotify watch for each directory, added by fd, before the directory is looked at: what is
-// there by then is found, what comes later is heard of, and what is both is merged. A directory
-// that is renamed keeps its watches, which get its new path; one that leaves loses them when it has
-// not arrived anywhere within the time that events wait.
-//
-// Events wait for a short time, counted from the first. One that equals the last of its path is
-// dropped then; no other is, so the last word on a path is always true. Files that cove itself
-// replaces are named so that the rename can be told for what it means (path_resolve_temp_name()).
+// One inotify watch per directory, added by fd before the directory is listed: entries that exist
+// are found, later ones are reported by the kernel, and duplicates are merged. A renamed directory
+// keeps its watches, with a new path; a directory that leaves the tree loses them when no
+// IN_MOVED_TO follows within the delay. Events are delayed for a short time, counted from the
+// first. An event that equals the last one of its path is dropped, no other is, so the last event
+// of a path is always right. Files that cove itself replaces have names by which the rename is
+// reported as it is meant (path_resolve_temp_name()).
 #include "init/watch.h"
 
 #include <errno.h>
@@ -44,11 +43,11 @@ static struct {
 	int parent_wd; // -1: none
 	struct pending pending[PENDING_MAX];
 	int count;
-	int64_t due; // of the oldest that waits
+	int64_t due; // of the oldest event that waits
 	bool is_over;
-	uint32_t cookie; // of a file of ours that changes its name
+	uint32_t cookie; // of a temporary file of cove that is being renamed
 	enum path_resolve_temp temp;
-	uint32_t leaving; // the cookie of a directory that was here, and where
+	uint32_t leaving; // the cookie of a directory that left, and its path
 	char left[FILEOP_PATH_MAX + 1];
 	bool lame; // some directory could not be watched
 	char path[FILEOP_PATH_MAX + 1];
@@ -125,7 +124,7 @@ static void init_watch_tell(enum fileop_event_type type, bool is_directory, cons
 		init_watch_flush();
 }
 
-// Its watch, by fd. False: there are too many of them.
+// Adds a watch, by fd. False: too many watches.
 static bool watch_dir(int dir, const char *name, const char *path)
 {
 	int fd = openat(dir, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -142,7 +141,7 @@ static bool watch_dir(int dir, const char *name, const char *path)
 	return watched_add(wd, path);
 }
 
-// All directories beneath one that is watched already. `fresh`: what they hold is news.
+// Watches all directories beneath one that is watched already. `fresh`: their entries are new.
 static bool watch_beneath(int root, const char *path, bool fresh)
 {
 	size_t len = strlen(path);
@@ -175,7 +174,7 @@ static bool watch_beneath(int root, const char *path, bool fresh)
 	return all;
 }
 
-// A directory has come: by its parent's fd it cannot be missed, for we hold the root.
+// A directory was added. It is opened relative to the root, which is held open.
 static void meet(const char *path, bool fresh)
 {
 	static char own[FILEOP_PATH_MAX + 1];
@@ -209,7 +208,7 @@ static bool init_watch_join(const char *dir, const char *name)
 	return true;
 }
 
-// Our own files: true when that was all that is to be said of it.
+// Files of cove itself: true if the event is fully handled.
 static bool init_watch_is_ours(const struct inotify_event *event, const char *name)
 {
 	enum path_resolve_temp temp = path_resolve_is_temp(name);
@@ -231,7 +230,7 @@ static bool init_watch_is_ours(const struct inotify_event *event, const char *na
 	return !(event->mask & IN_ISDIR);
 }
 
-static void hear_name(const struct inotify_event *event)
+static void watch_event_name(const struct inotify_event *event)
 {
 	static const struct {
 		uint32_t bit;
@@ -273,7 +272,7 @@ static void rescan(void)
 		close(root);
 }
 
-// Is the root still where it was asked for?
+// Whether the root is still at the requested path.
 static bool is_there(void)
 {
 	int fd = path_resolve_open(job.ask->base, job.ask->path, O_PATH);
@@ -286,7 +285,7 @@ static bool is_there(void)
 	return same;
 }
 
-static void init_watch_hear(const struct inotify_event *event)
+static void watch_event(const struct inotify_event *event)
 {
 	const char *dir;
 
@@ -311,21 +310,21 @@ static void init_watch_hear(const struct inotify_event *event)
 		}
 		return;
 	}
-	// Its own events come from its parent as well.
+	// Events of the directory itself come from its parent as well.
 	if (event->len == 0 && event->wd != job.root_wd)
 		return;
 	if (init_watch_join(dir, event->len > 0 ? event->name : ""))
-		hear_name(event);
+		watch_event_name(event);
 }
 
-// A large file is replaced by an exchange of names (write.c): it leaves for a name of ours first.
+// A large file is replaced by RENAME_EXCHANGE (write.c): it moves to a temporary name first.
 static bool is_exchange(const struct inotify_event *event, const struct inotify_event *next)
 {
 	return next && (event->mask & IN_MOVED_FROM) && (next->mask & IN_MOVED_TO) &&
 	       event->cookie == next->cookie && next->len > 0 && path_resolve_is_temp(next->name);
 }
 
-static bool hear_some(void)
+static bool watch_read_events(void)
 {
 	ssize_t n = read(job.inotify, job.events, sizeof(job.events));
 
@@ -337,7 +336,7 @@ static bool hear_some(void)
 		at += (ssize_t)sizeof(*event) + event->len;
 		next = at < n ? (const void *)(job.events + at) : NULL;
 		if (!is_exchange(event, next))
-			init_watch_hear(event);
+			watch_event(event);
 	}
 	if (job.lame)
 		init_watch_tell(FILEOP_OVERFLOW, false, "");
@@ -345,8 +344,8 @@ static bool hear_some(void)
 	return true;
 }
 
-// Somebody wants to know now: what the kernel holds is heard, and what waits is told. A tree that
-// does not come to rest is not waited for.
+// A client asks now: read all queued events and send them. A tree that keeps changing is not waited
+// for.
 static bool init_watch_catch_up(void)
 {
 	struct pollfd ready = {.fd = job.inotify, .events = POLLIN};
@@ -355,7 +354,7 @@ static bool init_watch_catch_up(void)
 	if (recv(reply_sock(), &word, sizeof(word), MSG_DONTWAIT) <= 0)
 		return false;
 	for (int i = 0; i < CATCH_UP_READS && !job.is_over && poll(&ready, 1, 0) > 0; i++)
-		if (!hear_some())
+		if (!watch_read_events())
 			return false;
 	init_watch_tell(FILEOP_CAUGHT_UP, false, "");
 	init_watch_flush();
@@ -379,13 +378,13 @@ static void init_watch_live(void)
 			break;
 		if (ready[1].revents && !init_watch_catch_up())
 			_exit(0);
-		if (ready[0].revents && !hear_some())
+		if (ready[0].revents && !watch_read_events())
 			break;
 	}
 	init_watch_flush();
 }
 
-// The root is held open, and its own watch would be silent about its end: its parent tells of that.
+// The root is held open, so its own watch does not report its removal: its parent's does.
 static int watch_parent(void)
 {
 	int up = openat(job.root, "..", O_PATH | O_DIRECTORY | O_CLOEXEC), wd;
@@ -449,6 +448,6 @@ bool watch_serve(const struct fileop_request *ask, struct fileop_reply *reply)
 		close(job.inotify);
 	close(job.root);
 	reply->count = 0;
-	errno = kept == ENOSPC ? EMFILE : kept; // of watches, not of disk
+	errno = kept == ENOSPC ? EMFILE : kept; // of watches, not of disk space
 	return begun;
 }

@@ -1,4 +1,4 @@
-// A hand's watch over a directory.
+// WATCH of a file worker: changes in a directory tree.
 #pragma once
 
 #include "protocol/fileop.h"

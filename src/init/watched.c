@@ -1,11 +1,13 @@
-// A hash table by number. A place that was given up stays marked until the table is made anew.
+// The table of inotify watches: an open-addressing hash table by watch descriptor. A removed entry
+// stays marked until the table is rebuilt. Paths are on the heap; a failed allocation ends the
+// watch.
 #include "init/watched.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
 
-#define FREE 0 // the kernel counts from 1
+#define FREE 0 // watch descriptors start at 1
 #define GIVEN_UP (-1)
 
 struct place {
@@ -16,7 +18,7 @@ struct place {
 static struct {
 	struct place *places;
 	uint32_t size; // a power of two
-	uint32_t used; // with those that were given up
+	uint32_t used; // with removed entries
 	uint32_t count;
 } table;
 

@@ -1,17 +1,11 @@
-// A file is replaced whole or not at all: the new one is written under a name of its own in the
-// same directory, or under none, and takes the old one's place by a rename. It keeps the old one's
-// mode and, if it may, its owner. Whoever could not have written to the old file may not replace
-// it either, though the directory would let him.
-//
-// Two things would take as long as half of writing a large file, and nobody waits for them: to free
-// the old one, which the kernel does when its last name and fd go, and to begin writing the new one
-// to the disk, which btrfs does when a name goes over from one file to another. So the two are
-// exchanged, the old one goes under the other name, and a child sees to both when the answer is on
-// its way. The next file is not begun before the old one is gone, so that no more than one of them
-// takes up space unseen.
-//
-// Where the directory lets nobody in, or the file is a mount point, a small file is written in
-// place, as any program of the box would.
+// WRITE and uploads. A file is replaced atomically: the new one is written under a temporary name
+// in the same directory, or without a name, and renamed. It keeps mode and, if allowed, owner of
+// the old one. A user who may not write the old file may not replace it, though the directory would
+// allow it. Freeing a large old file, and the writeback that btrfs starts when a rename replaces a
+// file, take half as long as the write. So names are exchanged, the old file is unlinked, and a
+// child does both after the answer. The next write waits for that child, so that at most one such
+// file uses space unseen. Where the directory is not writable, or the file is a mount point, a
+// small file is written in place.
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
@@ -31,41 +25,41 @@
 #define LARGE (4 << 20)
 #define PARTING_MS 1
 
-// What is being written. One at a time.
+// The file that is being written. One at a time.
 static struct {
-	volatile bool named; // `temp` is there
+	volatile bool named; // `temp` exists
 	bool open;	     // between BEGIN and its end
-	struct path_resolve site;
+	struct path_resolve at;
 	char temp[NAME_MAX + 1];
 	int fd;
 	bool exists;
 	struct stat old;
 	uint32_t flags;
 	mode_t mode;
-} now = {.fd = -1, .site = {.dir = -1}};
+} now = {.fd = -1, .at = {.dir = -1}};
 
 void file_undo(void)
 {
 	if (now.named)
-		unlinkat(now.site.dir, now.temp, 0);
+		unlinkat(now.at.dir, now.temp, 0);
 	now.named = false;
 }
 
-static void let_all_go(void)
+static void write_close_all(void)
 {
 	int kept = errno;
 
 	file_undo();
 	fd_drop(&now.fd);
-	path_resolve_done(&now.site);
+	path_resolve_done(&now.at);
 	now.open = false;
 	errno = kept;
 }
 
-// What is there now, and whether it may be replaced.
-static bool meet_old(const struct fileop_request *ask, struct fileop_reply *reply)
+// The existing file, and whether it may be replaced.
+static bool target_check(const struct fileop_request *ask, struct fileop_reply *reply)
 {
-	now.exists = fstatat(now.site.dir, now.site.name, &now.old, AT_SYMLINK_NOFOLLOW) == 0;
+	now.exists = fstatat(now.at.dir, now.at.name, &now.old, AT_SYMLINK_NOFOLLOW) == 0;
 	now.flags = ask->flags;
 	now.mode = ask->mode == FILEOP_KEEP_MODE ? NEW_MODE : (mode_t)ask->mode;
 	if (!now.exists)
@@ -78,35 +72,35 @@ static bool meet_old(const struct fileop_request *ask, struct fileop_reply *repl
 	}
 	if (ask->mode == FILEOP_KEEP_MODE)
 		now.mode = now.old.st_mode & 07777;
-	return geteuid() == 0 || syscall(SYS_faccessat2, now.site.dir, now.site.name, W_OK,
+	return geteuid() == 0 || syscall(SYS_faccessat2, now.at.dir, now.at.name, W_OK,
 					 AT_EACCESS | AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-static int undertaker = -1; // ends when the old file is gone
+static int unlinker = -1; // reads EOF when the old file is freed
 
-static void await_undertaker(void)
+static void unlinker_wait(void)
 {
 	char none;
 
-	if (undertaker >= 0)
-		while (read(undertaker, &none, 1) < 0 && errno == EINTR)
+	if (unlinker >= 0)
+		while (read(unlinker, &none, 1) < 0 && errno == EINTR)
 			continue;
-	fd_drop(&undertaker);
+	fd_drop(&unlinker);
 	while (waitpid(-1, NULL, WNOHANG) > 0)
-		continue; // one that has written the new one by now
+		continue; // an earlier child that has exited by now
 }
 
-static void be_undertaker(int old, int done)
+static void unlinker_run(int old, int done)
 {
 	close(reply_sock());
-	poll(NULL, 0, PARTING_MS); // until the other fds of the old one are closed
+	poll(NULL, 0, PARTING_MS); // until the other fds of the old file are closed
 	close(old);
 	close(done);
 	fdatasync(now.fd);
 	_exit(0);
 }
 
-// It has no name any more, and goes with the last fd.
+// The old file has no name any more, and is freed with its last fd.
 static void write_destroy(int old)
 {
 	int done[2];
@@ -114,28 +108,28 @@ static void write_destroy(int old)
 	if (pipe2(done, O_CLOEXEC) < 0)
 		return;
 	if (fork() == 0)
-		be_undertaker(old, done[1]);
+		unlinker_run(old, done[1]);
 	close(done[1]);
-	undertaker = done[0];
+	unlinker = done[0];
 }
 
 static bool find_target(const struct fileop_request *ask, struct fileop_reply *reply)
 {
-	await_undertaker();
-	if (!path_resolve_find(ask->base, ask->path, ask->flags & FILEOP_PARENTS, true, &now.site))
+	unlinker_wait();
+	if (!path_resolve_find(ask->base, ask->path, ask->flags & FILEOP_PARENTS, true, &now.at))
 		return false;
-	if (!now.site.name[0]) {
+	if (!now.at.name[0]) {
 		errno = EISDIR;
 		return false;
 	}
-	return meet_old(ask, reply);
+	return target_check(ask, reply);
 }
 
 static bool make_named(void)
 {
 	for (int i = 0; i < TRIES; i++) {
 		path_resolve_temp_name(now.temp, now.exists);
-		now.fd = openat(now.site.dir, now.temp,
+		now.fd = openat(now.at.dir, now.temp,
 				O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
 				now.mode & 0777);
 		if (now.fd >= 0) {
@@ -148,7 +142,7 @@ static bool make_named(void)
 	return false;
 }
 
-// Mode and owner, where they are not what they were born with.
+// Sets mode and owner where they differ.
 static bool write_attributes(struct stat *st)
 {
 	if (fstat(now.fd, st) < 0)
@@ -157,7 +151,7 @@ static bool write_attributes(struct stat *st)
 	    fchown(now.fd, now.old.st_uid, now.old.st_gid) == 0) {
 		st->st_uid = now.old.st_uid;
 		st->st_gid = now.old.st_gid;
-		st->st_mode |= 1 << 16; // chown took bits: set them again
+		st->st_mode |= 1 << 16; // chown cleared bits: set them again
 	}
 	if ((st->st_mode & ~(mode_t)S_IFMT) != now.mode && fchmod(now.fd, now.mode) < 0)
 		return false;
@@ -165,7 +159,7 @@ static bool write_attributes(struct stat *st)
 	return true;
 }
 
-// Both in the layer that is written to: an exchange would copy one that is not.
+// Both are in the upper layer: an exchange would copy up a file that is not.
 static bool is_large(const struct stat *st)
 {
 	return now.exists && now.old.st_nlink == 1 && now.old.st_dev == st->st_dev &&
@@ -174,17 +168,17 @@ static bool is_large(const struct stat *st)
 
 static bool swap_names(void)
 {
-	return syscall(SYS_renameat2, now.site.dir, now.site.name, now.site.dir, now.temp,
+	return syscall(SYS_renameat2, now.at.dir, now.at.name, now.at.dir, now.temp,
 		       RENAME_EXCHANGE) == 0;
 }
 
 static bool replace_large(void)
 {
-	int old = openat(now.site.dir, now.site.name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	int old = openat(now.at.dir, now.at.name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
 	bool done = old >= 0 && swap_names();
 
-	// Somebody may have put a directory there.
-	if (done && unlinkat(now.site.dir, now.temp, 0) < 0) {
+	// A process may have put a directory there.
+	if (done && unlinkat(now.at.dir, now.temp, 0) < 0) {
 		swap_names();
 		done = false;
 	}
@@ -202,7 +196,7 @@ static bool write_take_place(const struct stat *st)
 
 	if (is_large(st) && replace_large())
 		return true;
-	if (syscall(SYS_renameat2, now.site.dir, now.temp, now.site.dir, now.site.name, flags) < 0)
+	if (syscall(SYS_renameat2, now.at.dir, now.temp, now.at.dir, now.at.name, flags) < 0)
 		return false;
 	now.named = false;
 	return true;
@@ -210,7 +204,7 @@ static bool write_take_place(const struct stat *st)
 
 static bool write_in_place(const struct fileop_request *ask, struct stat *st)
 {
-	int fd = openat(now.site.dir, now.site.name,
+	int fd = openat(now.at.dir, now.at.name,
 			O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	bool done = fd >= 0 && fstat(fd, st) == 0 && S_ISREG(st->st_mode) &&
 		    ftruncate(fd, 0) == 0 && fd_write_all(fd, ask->bytes.at, ask->bytes.len) == 0 &&
@@ -241,7 +235,7 @@ bool file_write(const struct fileop_request *ask, struct fileop_reply *reply)
 			done = write_in_place(ask, &st);
 		}
 	}
-	let_all_go();
+	write_close_all();
 	if (done) {
 		path_resolve_stat(&st, &reply->stat);
 		reply->stat.size = ask->bytes.len;
@@ -258,12 +252,12 @@ bool file_begin(const struct fileop_request *ask, struct fileop_reply *reply)
 		return false;
 	}
 	if (!find_target(ask, reply)) {
-		let_all_go();
+		write_close_all();
 		return false;
 	}
-	now.fd = openat(now.site.dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, now.mode & 0777);
+	now.fd = openat(now.at.dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, now.mode & 0777);
 	if (now.fd < 0 && !make_named()) {
-		let_all_go();
+		write_close_all();
 		return false;
 	}
 	now.open = true;
@@ -271,8 +265,8 @@ bool file_begin(const struct fileop_request *ask, struct fileop_reply *reply)
 	return true;
 }
 
-// A file without a name gets one.
-static bool give_name(void)
+// Links a file that was made without a name.
+static bool temp_link(void)
 {
 	char path[32];
 
@@ -281,7 +275,7 @@ static bool give_name(void)
 	path_resolve_of_fd(now.fd, path);
 	for (int i = 0; i < TRIES; i++) {
 		path_resolve_temp_name(now.temp, now.exists);
-		if (linkat(AT_FDCWD, path, now.site.dir, now.temp, AT_SYMLINK_FOLLOW) == 0) {
+		if (linkat(AT_FDCWD, path, now.at.dir, now.temp, AT_SYMLINK_FOLLOW) == 0) {
 			now.named = true;
 			return true;
 		}
@@ -301,8 +295,8 @@ bool file_commit(const struct fileop_request *ask, struct fileop_reply *reply)
 		reply->why = FILEOP_OUT_OF_TURN;
 		return false;
 	}
-	done = write_attributes(&st) && give_name() && write_take_place(&st);
-	let_all_go();
+	done = write_attributes(&st) && temp_link() && write_take_place(&st);
+	write_close_all();
 	if (done)
 		path_resolve_stat(&st, &reply->stat);
 	return done;
@@ -312,6 +306,6 @@ bool file_abort(const struct fileop_request *ask, struct fileop_reply *reply)
 {
 	(void)ask;
 	(void)reply;
-	let_all_go();
+	write_close_all();
 	return true;
 }

@@ -1,10 +1,10 @@
 // docs/ISOLATION.md STEP-2 to STEP-5. The order of the steps is the security. The builder is pid 1
-// of new pid, mount, join_network, ipc and uts namespaces that the outer user namespace owns, in a
+// of new pid, mount, network, ipc and uts namespaces that the outer user namespace owns, in a
 // clone of the zygote's mount namespace: a read-only tmpfs with empty directories to attach to, and
 // a /dev.
-//  /h/dev /h/proc           the box's own, made here and moved later
-//  /dev                     a mount of its own, read-only, shared by all boxes
-//  /e /sys /loadavg /blank  an empty directory, static files
+//	/h/dev /h/proc           the box's own, made here and moved later
+//	/dev                     a mount of its own, read-only, shared by all boxes
+//	/e /sys /loadavg /blank  an empty directory, static files
 // The builder then executes pid 1's program, which waits for its rootfs mounts
 // (init/setup_rootfs.c). Nothing of an image is visible before that. The warden's seccomp filter
 // does not apply here: the zygote was forked before it was installed.

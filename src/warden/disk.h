@@ -1,7 +1,7 @@
 // Where a box's files live, and the limit on them. One driver per host, chosen at start:
-//  btrfs       a subvolume with a simple quota in one pool file (Linux 6.7 and later)
-//  ext4-image  a file system image per box, loop-mounted
-//  directory   a directory on the state file system: no limit can be enforced
+//	btrfs       a subvolume with a simple quota in one pool file (Linux 6.7 and later)
+//	ext4-image  a file system image per box, loop-mounted
+//	directory   a directory on the state file system: no limit can be enforced
 // All mounts are in the warden's own mount namespace, beneath fds that it holds.
 #pragma once
 

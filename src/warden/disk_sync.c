@@ -1,10 +1,10 @@
 // A sync of a busy disk takes as long as the disk needs, so a child of the warden does it. The
 // child keeps two descriptors and finds the rest:
-//  pool         syncfs: data first, while transactions go on, then a short commit. A commit by
-//               btrfs itself (disk_btrfs.c) then has no unwritten data to wait for.
-//  images       BLKFLSBUF on each loop device of a file in DATA/boxes: the kernel syncs the
-//               file system that is mounted from it, wherever that is.
-//  directories  syncfs of the host's file system, if there are any.
+//	pool         syncfs: data first, while transactions go on, then a short commit. A commit by
+//	             btrfs itself (disk_btrfs.c) then has no unwritten data to wait for.
+//	images       BLKFLSBUF on each loop device of a file in DATA/boxes: the kernel syncs the
+//	             file system that is mounted from it, wherever that is.
+//	directories  syncfs of the host's file system, if there are any.
 //
 // syscalls: clone close_range dup2 dup3 prctl exit_group syncfs fsync ioctl openat close getdents64
 // syscalls: clock_nanosleep nanosleep getppid set_robust_list kill wait4 fcntl faccessat faccessat2

@@ -1,11 +1,11 @@
 // Rebuilds the table at start (docs/ISOLATION.md END-3, END-4) from state files, cgroups and disks:
-//  state file and its process           the box lives, and is in the table again
-//  state file without a pid             was being built for nobody: destroyed, with a new disk
-//  state file, process gone or another  the box has ended: its disk stays unless ephemeral
-//  state file of another boot           the same, but the daemon decides on ephemeral disks
-//  no or a bad state file               a pid 1 in the box's cgroup is the box's; its uid_map
-//                                       names the slot
-//  a disk alone                         kept; the daemon has it destroyed if not wanted
+//	state file and its process           the box lives, and is in the table again
+//	state file without a pid             was being built for nobody: destroyed, with a new disk
+//	state file, process gone or another  the box has ended: its disk stays unless ephemeral
+//	state file of another boot           the same, but the daemon decides on ephemeral disks
+//	no or a bad state file               a pid 1 in the box's cgroup is the box's; its uid_map
+//	                                     names the slot
+//	a disk alone                         kept; the daemon has it destroyed if not wanted
 // Nothing is signalled here: other cgroups are destroyed by inventory.c. A box that cannot be
 // examined is neither living nor gone: then the start fails, and the boxes run on.
 #include "warden/recover.h"

@@ -1,9 +1,9 @@
 // Templates on disk. DATA/layers holds, for each, a directory NAME with `root` (its files, ids
 // unshifted) and `meta` (lines of key=value). Other names, which no template can have:
-//  .host-STAMP  the skeleton of the host, made anew when its packages change
-//  .new-N       being filled by a child; renamed when complete
-//  .gone-N      removed, but boxes that started from it may still read it
-//  .trash       being deleted
+//	.host-STAMP  the skeleton of the host, made anew when its packages change
+//	.new-N       being filled by a child; renamed when complete
+//	.gone-N      removed, but boxes that started from it may still read it
+//	.trash       being deleted
 // A lower directory must not change under a mounted overlay, so a removed template is kept until
 // every box that is older than its removal has ended.
 //

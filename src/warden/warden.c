@@ -1,10 +1,10 @@
 // The privileged process: one thread, one loop, one daemon at a time. At start it leaves the host's
 // mount namespace, drops capabilities, probes the kernel, recovers living boxes and destroys the
 // rest, forks the zygote, opens its socket and installs its filter. From then on it serves events:
-//  the daemon's socket   orders in, answers out (warden/orders)
-//  the zygote's socket   a clone was made (warden/build)
-//  a pidfd               a box has ended (warden/teardown)
-//  signals               a child exited; exit request; the daemon cannot exit (warden/blocked)
+//	the daemon's socket   orders in, answers out (warden/orders)
+//	the zygote's socket   a clone was made (warden/build)
+//	a pidfd               a box has ended (warden/teardown)
+//	signals               a child exited; exit request; the daemon cannot exit (warden/blocked)
 // Boxes outlive the daemon and the warden. A daemon that disconnects changes nothing: the next one
 // asks for the boxes. SIGTERM, also sent when the supervisor dies, leaves the boxes as they are;
 // SIGINT ends the boxes first.

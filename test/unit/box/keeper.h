@@ -23,7 +23,7 @@
 #include "protocol/order.h"
 #include "tap.h"
 #include "unit/box/keeper_kill.h"
-#include "unit/init/cradle.h"
+#include "unit/init/testbox.h"
 
 #define KEEPER_BOXES 16
 #define KEEPER_MEMORY "/sys/fs/cgroup/memory"
@@ -77,8 +77,8 @@ static int keeper_meter(const struct slot *slot, int exec_cgroup)
 {
 	char path[512];
 
-	cradle_cgroup_path(slot, 0, exec_cgroup, slot->by_clone ? "cpu.stat" : "cpuacct.usage",
-			   path, sizeof(path));
+	testbox_cgroup_path(slot, 0, exec_cgroup, slot->by_clone ? "cpu.stat" : "cpuacct.usage",
+			    path, sizeof(path));
 	return open(path, O_RDONLY | O_CLOEXEC);
 }
 
@@ -314,7 +314,7 @@ static void keeper_cgroup(int sock, struct keeper_box *box, const struct order *
 	}
 	answer->exec_cgroup = keeper_cgroup_number(order->again, order->exec_cgroup,
 						   box->slot.exec_cgroups);
-	count = order->again ? 0 : cradle_cgroup(&box->slot, fds);
+	count = order->again ? 0 : testbox_cgroup(&box->slot, fds);
 	answer->join_count = (uint32_t)count;
 	fds[count] = keeper_meter(&box->slot, (int)answer->exec_cgroup);
 	fds[count + 1] = keeper_oom(box);
@@ -425,7 +425,7 @@ static void keeper_obey(int sock, const struct order *order, int brought)
 		if (order->kind == ORDER_DESTROY)
 			keeper_destroy(box);
 		else if (!box->evil)
-			cradle_kill_cgroup(&box->slot, (int)order->exec_cgroup);
+			testbox_kill_cgroup(&box->slot, (int)order->exec_cgroup);
 		break;
 	default:
 		break;

@@ -1,15 +1,15 @@
-// A hand's verbs on single files and trees, one by one.
+// Requests to a file worker about files and trees, one by one.
 #include <errno.h>
 
 #include "unit/init/grip.h"
 
-TEST(opens, "a hand opens")
+TEST(opens, "a file worker starts")
 {
 	grip_open();
 	CHECK(grip.pid > 0);
 }
 
-TEST(writes, "what is written is read again, in one message each way")
+TEST(writes, "a written file is read back, in one message each way")
 {
 	CHECK(grip_write("note", 0, "hello") == 0);
 	CHECK(grip_send.kind == FILEOP_DONE && grip_send.stat.size == 5 &&
@@ -31,7 +31,7 @@ TEST(keeps, "a file that is replaced keeps its mode, and a link is followed")
 	CHECK(grip_sh("[ -L far ] && [ -L dd ]"));
 }
 
-TEST(refuses, "what cannot be written to is refused, and nothing is left behind")
+TEST(refuses, "a file that cannot be written is refused, and nothing is left behind")
 {
 	CHECK(grip_write("d", 0, "x") == EISDIR);
 	CHECK(grip_write("no/where", 0, "x") == ENOENT);
@@ -193,7 +193,7 @@ TEST(names, "names are bytes: newlines, quotes, dashes, 255 of them, no UTF-8")
 	CHECK(grip_sh("[ ! -e pwn ]"));
 }
 
-TEST(nonsense, "a malformed request ends the hand")
+TEST(nonsense, "a malformed request ends the file worker")
 {
 	char byte;
 
@@ -203,7 +203,7 @@ TEST(nonsense, "a malformed request ends the hand")
 	grip_hold();
 }
 
-TEST(closes, "a hand ends with its socket")
+TEST(closes, "a file worker ends with its socket")
 {
 	CHECK(grip_let_go());
 	grip_close();

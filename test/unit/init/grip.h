@@ -1,4 +1,4 @@
-// A hand at the other end of a socket pair, with a directory of its own to work in.
+// A file worker at the other end of a socket pair, with a directory of its own to work in.
 #pragma once
 
 #include <fcntl.h>
@@ -89,7 +89,7 @@ static bool grip_put(const struct fileop_request *ask)
 	return len > 0 && fd_send(grip.sock, room, len, NULL, 0, 0) == (ssize_t)len;
 }
 
-// The next answer, in grip_send and grip_fd. False: none came, or it is nonsense.
+// The next answer, in grip_send and grip_fd. False: none came, or it is malformed.
 static bool grip_get(void)
 {
 	int count = 1;

@@ -1,4 +1,4 @@
-// pid 1 between two daemons: the first is gone without a word, the second finds everything.
+// pid 1 between two daemons: the first dies, the second finds everything.
 #include "init/handover.h"
 
 #include <sys/ioctl.h>
@@ -29,7 +29,7 @@ struct held {
 	int fds[3], count;
 };
 
-// Leaves, comes back as another daemon, and is told: how many are held; -1: nonsense.
+// Disconnects, connects as another daemon and adopts: how many are held; -1: malformed.
 static int come_back(struct held *helds, int room)
 {
 	struct talk talk;
@@ -81,7 +81,7 @@ static uint32_t start(const char *script, uint32_t flags, const char *tag, int *
 	if (flags & TALK_EXEC_PTY)
 		talk.exec.cols = talk.exec.rows = 24;
 	if (exec_cgroup++ > 0) {
-		joins = cradle_cgroup(&box, join);
+		joins = testbox_cgroup(&box, join);
 		talk.exec.exec_cgroup = (uint32_t)box.exec_cgroups - 1;
 	}
 	if (!tell(&box, &talk, join, joins))
@@ -127,7 +127,7 @@ TEST(returns, "END-7 a command runs on without a daemon, and the next one reads 
 	CHECK_STR(text, "one\ntwo\n");
 	CHECK(ends(conn, 5));
 	drop(&held);
-	// Told, but not forgotten: it is told again.
+	// Reported, but not forgotten: it is reported again.
 	CHECK(come_back(&held, 1) == 1 && held.talk.conn == conn);
 	drop(&held);
 	CHECK(ends(conn, 5));
@@ -136,7 +136,7 @@ TEST(returns, "END-7 a command runs on without a daemon, and the next one reads 
 	end();
 }
 
-TEST(unread, "what a daemon said before its death is heard, though it had not read everything")
+TEST(unread, "requests of a dead daemon are executed, though it had not read everything")
 {
 	static struct held held;
 	struct talk talk = {.kind = TALK_LABEL, .tag = STR("the second")}, exec;
@@ -162,7 +162,7 @@ TEST(unread, "what a daemon said before its death is heard, though it had not re
 	end();
 }
 
-// Until nobody writes to its output any more.
+// Waits until no process holds the write end of its output.
 static void await_end(int fds[3])
 {
 	char room[64];
@@ -174,7 +174,7 @@ static void await_end(int fds[3])
 	}
 }
 
-TEST(plain, "what is over and not to be kept is not held; nor is what was forgotten")
+TEST(plain, "a command that is over without KEEP, or forgotten, is not held")
 {
 	static struct held held;
 	static struct outcome got;
@@ -198,13 +198,13 @@ TEST(plain, "what is over and not to be kept is not held; nor is what was forgot
 	}
 	CHECK(count == 0);
 	await_end(first);
-	// Its end is told to nobody: the next word is the answer to the next command.
+	// Its end is not reported: the next message answers the next command.
 	CHECK(SH(&box, &got, "echo y"));
 	CHECK_STR(got.out, "y\n");
 	end();
 }
 
-TEST(seats, "terminals, dialogues and a stdin that is kept are given again; SHUT ends a stdin")
+TEST(seats, "terminals, dialogues and a kept stdin are passed again; SHUT closes a stdin")
 {
 	static struct held held[4];
 	uint32_t in, pty, talks;
@@ -253,7 +253,7 @@ TEST(seats, "terminals, dialogues and a stdin that is kept are given again; SHUT
 	end();
 }
 
-TEST(many, "more than a socket holds are told, and one after another if the daemon is slow")
+TEST(many, "more than a socket holds are sent, one after another if the daemon is slow")
 {
 	char tag[TALK_LABEL_MAX];
 	uint32_t first = 0;
@@ -286,7 +286,7 @@ TEST(many, "more than a socket holds are told, and one after another if the daem
 	end();
 }
 
-TEST(replaced, "a new connection replaces the old, also in the middle of the telling")
+TEST(replaced, "a new connection replaces the old, also in the middle of HELD messages")
 {
 	static struct held held;
 	struct talk talk;
@@ -308,7 +308,7 @@ TEST(replaced, "a new connection replaces the old, also in the middle of the tel
 	end();
 }
 
-TEST(strangers, "who asks for anything before he knows, and who comes from inside, is hung up on")
+TEST(strangers, "a request before ADOPT, or a connection from inside the box, is disconnected")
 {
 	static struct outcome got;
 	static struct held held;

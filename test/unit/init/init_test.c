@@ -7,7 +7,7 @@
 static struct slot box;
 static struct outcome got;
 
-TEST(greets, "it greets, runs a command and tells how it ended")
+TEST(greets, "pid 1 greets, runs a command and reports how it ended")
 {
 	if (skip(true))
 		return;
@@ -43,7 +43,7 @@ TEST(exact, "argv, environment and cwd arrive exactly; no fd but three does")
 										// own, for the glob
 }
 
-TEST(failures, "what cannot be started fails at its step, with its errno")
+TEST(failures, "a command that cannot be started fails at its step, with its errno")
 {
 	static const struct {
 		const char *name, *cwd, *user;
@@ -80,7 +80,7 @@ TEST(failures, "what cannot be started fails at its step, with its errno")
 	}
 }
 
-TEST(path_search, "a file on the way that may not be executed is told before one not found")
+TEST(path_search, "EACCES of a PATH candidate is reported before ENOENT")
 {
 	char dir[32], path[64];
 	static char var[128];
@@ -166,7 +166,7 @@ TEST(closed_book, "pid 1 cannot be read, traced, stopped or killed from inside")
 	CHECK(STATUS(got) == 0);
 }
 
-TEST(signals, "a signal reaches the whole group of a conversation")
+TEST(signals, "a signal reaches the whole process group of a command")
 {
 	struct talk talk = command((const char *[]){"/bin/sh", "-c", "sleep 60 & wait", NULL});
 	struct talk heard, kick = {.kind = TALK_SIGNAL, .conn = talk.conn, .signal = SIGTERM};
@@ -186,7 +186,7 @@ TEST(signals, "a signal reaches the whole group of a conversation")
 	forget(&box, talk.conn);
 }
 
-TEST(orphans, "orphans are reaped, and a leaf with one alive is not reported empty")
+TEST(orphans, "orphans are reaped, and an exec cgroup with one alive is not reported empty")
 {
 	struct talk again = command((const char *[]){"true", NULL});
 
@@ -206,14 +206,14 @@ TEST(orphans, "orphans are reaped, and a leaf with one alive is not reported emp
 	      got.first.failed.errnum == EBUSY);
 }
 
-TEST(renewed, "a leaf that was killed is made anew: pid 1 takes its new fds")
+TEST(renewed, "a killed exec cgroup is made again: pid 1 takes its new fds")
 {
 	struct talk talk = command((const char *[]){"true", NULL});
 	int join[2], fds[3], count;
 
 	if (skip(true))
 		return;
-	cradle_kill_cgroup(&box, 0);
+	testbox_kill_cgroup(&box, 0);
 	count = slot_renew(&box, 0, join);
 	CHECK(tell(&box, &talk, join, count));
 	close(join[0]);
@@ -226,14 +226,14 @@ TEST(renewed, "a leaf that was killed is made anew: pid 1 takes its new fds")
 	CHECK(RUN(&box, &got, "true") && STATUS(got) == 0);
 }
 
-TEST(exec_cgroups, "a new leaf comes with its fds; the command is born in it")
+TEST(exec_cgroups, "a new exec cgroup comes with its fds; the command is cloned into it")
 {
 	struct talk talk = command((const char *[]){"cat", "/proc/self/cgroup", NULL});
 	int fds[3], count = 0, join[2];
 
 	if (skip(true))
 		return;
-	count = cradle_cgroup(&box, join);
+	count = testbox_cgroup(&box, join);
 	talk.exec.exec_cgroup = 1;
 	CHECK(run(&box, &talk, NULL, &got)); // not known, and no fds: refused
 	CHECK(got.first.kind == TALK_FAILED && got.first.failed.step == TALK_STEP_JOIN);
@@ -300,8 +300,9 @@ static int count_fds(void)
 
 TEST(no_leak, "after all that pid 1 holds as many fds as before any of it")
 {
-	// stdio, control, signalfd, oom score, two leaves of two; who lives in a mother's leaf, and
-	// three pipes of her child; while she bears it, their other ends as well
+	// stdio, control, signalfd, oom score, two exec cgroups of two; cgroup.procs of the fork
+	// template, and three pipes of its worker; while it is being cloned, their other ends as
+	// well
 	enum { WANT = 3 + 1 + 1 + 1 + 4 + 4 };
 	int fds = WANT + 1;
 
@@ -326,7 +327,7 @@ TEST(end, "when the daemon's end closes, pid 1 ends and every process with it")
 	CHECK(access(box.group[0], F_OK) < 0); // empty, so it could be removed
 }
 
-TEST(v1, "on cgroup v1 a command walks into its leaf, and emptiness is told by tasks")
+TEST(v1, "on cgroup v1 a command joins its exec cgroup, and emptiness is read from tasks")
 {
 	struct talk again = command((const char *[]){"true", NULL});
 
@@ -349,7 +350,7 @@ TEST(v1, "on cgroup v1 a command walks into its leaf, and emptiness is told by t
 	slot_close(&box);
 }
 
-TEST(broken, "a kit that is no kit breaks the box with a word, not with silence")
+TEST(broken, "a malformed init config breaks the box with a message")
 {
 	struct talk heard = {0};
 	int pair[2], fds[3], count, pid;
@@ -367,7 +368,7 @@ TEST(broken, "a kit that is no kit breaks the box with a word, not with silence"
 	box.control = pair[0];
 	CHECK(hear(&box, &heard, fds, &count));
 	CHECK(heard.kind == TALK_BROKEN);
-	CHECK_STR(heard.failed.note, "understand the kit");
+	CHECK_STR(heard.failed.note, "parse the init config");
 	close(pair[0]);
 	waitpid(pid, NULL, 0);
 }

@@ -1,4 +1,4 @@
-// The spare child: what it makes faster must not make anything different.
+// The preforked worker: a command started by it must behave like any other.
 #include "init/prefork.h"
 
 #include <ctype.h>
@@ -63,8 +63,8 @@ static int look_for_fork_template(void)
 	return look_for("cove-template\n");
 }
 
-// The one that waits, as the host counts. It is made in an idle moment, so it may take one; and on
-// a busy host a moment may pass unused.
+// The pid of the waiting worker, on the host. It is made in an idle moment, so it may take one; and
+// on a busy host a moment may pass unused.
 static int prefork(void)
 {
 	struct outcome idle;
@@ -84,7 +84,7 @@ static int prefork(void)
 	return 1 << 30; // nobody's
 }
 
-// Runs it, and says whether it was the spare that ran. On a busy host one that is seen may not be
+// Runs it, and says whether the preforked worker ran it. On a busy host a worker may not be
 // ready in time: then the command is started without it, and is run again here.
 static bool run_by_prefork(struct talk *talk, const char *input)
 {
@@ -101,7 +101,7 @@ static bool run_by_prefork(struct talk *talk, const char *input)
 	return false;
 }
 
-TEST(waits, "from the beginning a spare waits, and the next command is it")
+TEST(waits, "from the beginning a worker waits, and the next command uses it")
 {
 	struct talk talk = command((const char *[]){"/bin/echo", "hello", NULL});
 
@@ -117,7 +117,7 @@ TEST(waits, "from the beginning a spare waits, and the next command is it")
 	CHECK(STATUS(got) == 0);
 }
 
-TEST(same, "it has the rights, the session, the signals and the files of any other")
+TEST(same, "its command has the privileges, the session, the signals and the files of any other")
 {
 	static const char script[] =
 		"grep -v '[Pp]id\\|SigQ\\|Tgid\\|NStgid\\|ctxt\\|^Vm\\|^Rss\\|NSs\\|NSpg' "
@@ -155,7 +155,8 @@ TEST(asked, "user, directory, home and input are those of the command")
 	CHECK(strstr(got.out, "nobody\n"));
 }
 
-TEST(chain, "one right after another, each has its leaf for itself, and the next is never the last")
+TEST(chain,
+     "in a sequence each command has its exec cgroup for itself, and the next is never the last")
 {
 	long last = 0, same = 0;
 
@@ -168,7 +169,8 @@ TEST(chain, "one right after another, each has its leaf for itself, and the next
 		last = got.first.started.pid;
 	}
 	CHECK(same == 0);
-	// What one leaves behind is seen by the next, which is not run beside it.
+	// Processes that a command leaves behind are seen by the next, which is not run beside
+	// them.
 	CHECK(SH(&box, &got, "setsid sleep 60 >/dev/null 2>&1 &"));
 	CHECK(!got.last.exited.cgroup_empty);
 	CHECK(SH(&box, &got, "until kill -9 $(pidof sleep) 2>/dev/null; do :; done"));
@@ -179,7 +181,7 @@ TEST(chain, "one right after another, each has its leaf for itself, and the next
 	CHECK(got.last.exited.cgroup_empty);
 }
 
-TEST(fails, "what it cannot start fails at its step, and the one after it starts")
+TEST(fails, "a command that it cannot start fails at its step, and the next one starts")
 {
 	static const struct {
 		const char *name, *cwd;
@@ -206,7 +208,7 @@ TEST(fails, "what it cannot start fails at its step, and the one after it starts
 	}
 }
 
-TEST(killed, "one that was killed is missed by nobody")
+TEST(killed, "every command runs though a worker was killed")
 {
 	if (skip(true))
 		return;
@@ -218,7 +220,7 @@ TEST(killed, "one that was killed is missed by nobody")
 	CHECK(RUN(&box, &got, "true") && got.last.exited.cgroup_empty);
 }
 
-TEST(stopped, "one that was stopped holds nobody up")
+TEST(stopped, "a stopped worker delays no command")
 {
 	if (skip(true))
 		return;
@@ -230,7 +232,7 @@ TEST(stopped, "one that was stopped holds nobody up")
 	}
 }
 
-TEST(fork_template, "her who bears may be killed or stopped, and every command runs")
+TEST(fork_template, "the fork template may be killed or stopped, and every command runs")
 {
 	struct talk talk = command((const char *[]){"true", NULL});
 
@@ -249,7 +251,8 @@ TEST(fork_template, "her who bears may be killed or stopped, and every command r
 	CHECK(run_by_prefork(&talk, NULL));
 }
 
-TEST(born, "without a spare she bears one for a command, and that is like any other")
+TEST(born,
+     "without a waiting worker the template clones one for a command, and that is like any other")
 {
 	struct talk talk = command((const char *[]){"cat", NULL});
 
@@ -265,7 +268,7 @@ TEST(born, "without a spare she bears one for a command, and that is like any ot
 		CHECK(RUN(&box, &got, "no-such-thing") && got.first.kind == TALK_FAILED);
 		CHECK(got.first.failed.step == TALK_STEP_EXEC);
 	}
-	// One that failed may still be dying when its failure is told.
+	// A worker that failed may still be dying when its failure is reported.
 	for (int i = 0; i < 50 && !got.last.exited.cgroup_empty; i++) {
 		usleep(2000);
 		CHECK(RUN(&box, &got, "true") && STATUS(got) == 0);
@@ -273,7 +276,7 @@ TEST(born, "without a spare she bears one for a command, and that is like any ot
 	CHECK(got.last.exited.cgroup_empty);
 }
 
-TEST(alone, "a command that lasts has its leaf for itself")
+TEST(alone, "a command that lasts has its exec cgroup for itself")
 {
 	if (skip(true))
 		return;
@@ -284,10 +287,10 @@ TEST(alone, "a command that lasts has its leaf for itself")
 	CHECK(STATUS(got) == 0 && got.last.exited.cgroup_empty);
 }
 
-// In a new leaf of its own, beside the spare.
+// In a new exec cgroup of its own, beside the worker.
 static bool run_beside(struct talk *talk)
 {
-	int fds[3], count = cradle_cgroup(&box, fds);
+	int fds[3], count = testbox_cgroup(&box, fds);
 	bool told;
 
 	talk->exec.exec_cgroup = 1;
@@ -322,7 +325,7 @@ TEST(inside, "box root sees it and may kill it, but can neither read nor trace i
 	CHECK(RUN(&box, &got, "true") && STATUS(got) == 0);
 }
 
-TEST(hidden, "box root can neither read nor trace her, nor change her limits")
+TEST(hidden, "box root can neither read nor trace the template, nor change its limits")
 {
 	char script[512];
 	struct talk talk = command((const char *[]){"/bin/sh", "-c", script, NULL});
@@ -342,7 +345,7 @@ TEST(hidden, "box root can neither read nor trace her, nor change her limits")
 	CHECK(RUN(&box, &got, "true") && STATUS(got) == 0);
 }
 
-TEST(renewed, "it is not used when its leaf was made anew")
+TEST(renewed, "a worker is not used when its exec cgroup was made again")
 {
 	struct talk talk = command((const char *[]){"cat", "/proc/self/cgroup", NULL});
 	int fds[3], count;
@@ -350,7 +353,7 @@ TEST(renewed, "it is not used when its leaf was made anew")
 	if (skip(true))
 		return;
 	CHECK(prefork() > 0);
-	cradle_kill_cgroup(&box, 0);
+	testbox_kill_cgroup(&box, 0);
 	count = slot_renew(&box, 0, fds);
 	CHECK(tell(&box, &talk, fds, count));
 	for (int i = 0; i < count; i++)
@@ -365,7 +368,7 @@ TEST(renewed, "it is not used when its leaf was made anew")
 	CHECK(run_by_prefork(&talk, NULL));
 }
 
-TEST(empty, "a leaf with a spare in it counts as empty, with something of the box in it not")
+TEST(empty, "an exec cgroup with only a worker counts as empty, with a process of the box not")
 {
 	struct talk talk = command((const char *[]){"true", NULL});
 
@@ -380,10 +383,10 @@ TEST(empty, "a leaf with a spare in it counts as empty, with something of the bo
 	talk.conn = ++next_conn;
 	CHECK(run(&box, &talk, NULL, &got));
 	CHECK(got.first.kind == TALK_FAILED && got.first.failed.errnum == EBUSY);
-	cradle_kill_cgroup(&box, 0);
+	testbox_kill_cgroup(&box, 0);
 }
 
-TEST(many, "many at once over many leaves, while spares come and go")
+TEST(many, "many at once over many exec cgroups, while workers come and go")
 {
 	enum { LEAVES = 8, ROUNDS = 30 };
 	int fds[3], count, done = 0;
@@ -395,7 +398,7 @@ TEST(many, "many at once over many leaves, while spares come and go")
 			struct talk talk = command((const char *[]){"true", NULL});
 
 			talk.exec.exec_cgroup = (uint32_t)i;
-			count = round ? 0 : cradle_cgroup(&box, fds);
+			count = round ? 0 : testbox_cgroup(&box, fds);
 			CHECK(tell(&box, &talk, fds, count));
 			while (count > 0)
 				close(fds[--count]);
@@ -415,7 +418,7 @@ TEST(many, "many at once over many leaves, while spares come and go")
 	CHECK(WIFEXITED(slot_close(&box)));
 }
 
-TEST(v1, "on cgroup v1 the spare has walked into its leaf")
+TEST(v1, "on cgroup v1 the worker has joined its exec cgroup")
 {
 	struct talk talk = command((const char *[]){"cat", "/proc/self/cgroup", NULL});
 

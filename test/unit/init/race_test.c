@@ -1,6 +1,6 @@
-// Directories that are swapped with links while a hand works on them, over and over. The hand lives
-// in a root of its own: what is outside of it must never be read, changed or gone, by any verb; and
-// what a link inside leads to is no part of the tree that a recursive verb was asked for.
+// Directories that are exchanged with links while a file worker works on them. The worker lives
+// in a root of its own: files outside of it must never be read, changed or removed by a request,
+// and the target of a link is no part of the tree of a recursive request.
 //
 // COVE_SOAK=1: a million tries; else a few seconds.
 #include <errno.h>
@@ -17,8 +17,8 @@ static int attacker = -1;
 static long tries;
 static bool is_root;
 
-// The layout: DIR/outside/f is the secret; DIR/jail is the hand's root. In there t/d is a directory
-// and t/l a link to /keep, and o/d is one and o/l a link that climbs out.
+// The layout: DIR/outside/f is the secret; DIR/jail is the worker's root. In there t/d is a
+// directory and t/l a link to /keep, and o/d is one and o/l a link that climbs out.
 static const char *const layout =
 	"mkdir -p outside jail/t/d/sub jail/keep jail/o/d jail/proc jail/shm && "
 	"echo SECRET > outside/f && chmod 711 outside && chmod 604 outside/f && "
@@ -200,7 +200,7 @@ TEST(opens, "a jail is made, and somebody swaps directories with links in it")
 	attack();
 }
 
-TEST(control, "a look-up that trusts its last name alone is led astray")
+TEST(control, "a lookup that checks its last component alone is led outside")
 {
 	char path[96], byte;
 	long seen = 0, all = 0;
@@ -220,7 +220,7 @@ TEST(control, "a look-up that trusts its last name alone is led astray")
 	CHECK(seen > 0);
 }
 
-TEST(outside, "no verb reads or changes what is outside of its root")
+TEST(outside, "no request reads or changes files outside of its root")
 {
 	tries = 0;
 	for (long i = 0; is_root && tries < wanted(8000, 600000); i++) {

@@ -1,8 +1,8 @@
-// The daemon's side of the talk with a pid 1 in its cradle: commands are run to their end.
+// The daemon's side of the protocol with a pid 1 in a test box: commands are run to their end.
 #pragma once
 
 #include "tap.h"
-#include "unit/init/cradle.h"
+#include "unit/init/testbox.h"
 
 #define PATIENCE_MS 10000
 

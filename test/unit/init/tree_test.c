@@ -1,4 +1,4 @@
-// A hand's verbs with many answers: list, find, grep, tar, watch, ports, sweep.
+// Requests to a file worker with many answers: list, find, grep, tar, watch, ports, sweep.
 #include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -52,7 +52,7 @@ static bool collect_on(enum fileop_verb verb, const char *path, uint32_t flags)
 	return collect(&ask);
 }
 
-TEST(opens, "a hand opens, and a tree is made")
+TEST(opens, "a file worker starts, and a tree is made")
 {
 	grip_open();
 	CHECK(grip_sh("mkdir -p t/src/.hid t/src/deep/er t/node_modules/m t/empty;"
@@ -140,7 +140,7 @@ TEST(greps, "grep finds lines of text files by expression or text, within bounds
 	CHECK_STR(found, "main.c:1:2:int main\n");
 }
 
-TEST(cancels, "a hand that is busy ends when nobody listens any more")
+TEST(cancels, "a busy file worker ends when its client is gone")
 {
 	struct fileop_request ask = grip_ask(FILEOP_GREP, "t/evil");
 
@@ -163,7 +163,7 @@ static bool pump(int from, int to)
 	return n == 0;
 }
 
-TEST(packs, "a tree becomes a tar that tar itself reads, without what is no file")
+TEST(packs, "a tree becomes a tar that tar itself reads, without special files")
 {
 	const char *globs[] = {"node_modules", "*.md", NULL};
 	struct fileop_request ask = grip_ask(FILEOP_PACK, "t");
@@ -232,7 +232,7 @@ TEST(unpacks, "a tar of tar is unpacked: files, links, long names, modes and tim
 	CHECK(unpack("gnu.tar", "out.tar") == -3 && grip_send.errnum == ENOTDIR);
 }
 
-TEST(evil, "a hostile tar leaves its directory by no way: dots, slashes, links, hard links, nodes")
+TEST(evil, "a hostile tar cannot leave its directory: dots, slashes, links, hard links, nodes")
 {
 	CHECK(grip_sh(
 		"echo safe > sentinel && python3 - <<'E'\n"
@@ -286,7 +286,7 @@ static bool hears(enum fileop_event_type type, const char *path)
 	return false;
 }
 
-TEST(watches, "a watch tells what happens, in new directories too, merged, and of its end")
+TEST(watches, "a watch reports changes, in new directories too, merged, and its end")
 {
 	const char *globs[] = {".git", "node_modules", NULL};
 	struct fileop_request ask = grip_ask(FILEOP_WATCH, "w");
@@ -309,7 +309,7 @@ TEST(watches, "a watch tells what happens, in new directories too, merged, and o
 	CHECK(grip_get() && grip_send.kind == FILEOP_DONE);
 }
 
-TEST(atomic, "a file that cove replaces is told as made or changed, not as a rename")
+TEST(atomic, "a file that cove replaces is reported as created or changed, not as a rename")
 {
 	struct fileop_request ask = grip_ask(FILEOP_WATCH, "gone");
 	struct grip first = grip, second;
@@ -330,7 +330,7 @@ TEST(atomic, "a file that cove replaces is told as made or changed, not as a ren
 	grip = second;
 }
 
-TEST(ports, "who listens is known, and can be reached")
+TEST(ports, "listening ports are listed, and can be connected to")
 {
 	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(0x7f000001)};
 	socklen_t len = sizeof(at);
@@ -354,7 +354,7 @@ TEST(ports, "who listens is known, and can be reached")
 	CHECK(grip_do(&ask) == ECONNREFUSED);
 }
 
-TEST(sweeps, "a sweep signals what a process has started since, and nothing else")
+TEST(sweeps, "a sweep signals the processes that a process has started since, and nothing else")
 {
 	struct fileop_request ask = grip_ask(FILEOP_SWEEP, "/");
 	struct timespec now;
@@ -395,7 +395,7 @@ TEST(sweeps, "a sweep signals what a process has started since, and nothing else
 	close(pipes[1]);
 }
 
-TEST(closes, "a hand ends with its socket")
+TEST(closes, "a file worker ends with its socket")
 {
 	CHECK(grip_let_go());
 	grip_close();

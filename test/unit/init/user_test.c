@@ -115,7 +115,7 @@ TEST(groups, "a user has the groups that name it, within bounds; root, or with a
 	restore();
 }
 
-TEST(refuses, "words that are no user are refused")
+TEST(refuses, "names that are no user are refused")
 {
 	static const char *const words[] = {"nobody-here",
 					    "65536",
@@ -180,7 +180,7 @@ TEST(bounded, "what is behind 64 KiB or 1000 lines is not read")
 	restore();
 }
 
-TEST(no_wait, "a fifo in its place is not waited for")
+TEST(no_wait, "a fifo in its place does not block")
 {
 	if (cannot())
 		return;

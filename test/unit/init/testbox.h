@@ -1,11 +1,11 @@
-// A box without a warden: namespaces of its own over the host's files, one leaf cgroup, and the
-// real pid 1. The test program is that pid 1: executed with the name `cove-init` it becomes it, so
+// A box without a warden: namespaces of its own over the host's files, one exec cgroup, and the
+// real pid 1. The test program is that pid 1 when executed with the name `cove-init`, so
 // every variant (the address sanitizer too) is tested as it was built. Ids are shifted as in a real
-// box, so it may read what everybody may.
+// box, so it can read world-readable files.
 //
-// The thread sanitizer alone has the pid 1 that is installed: the children that share its memory
-// are no threads that the sanitizer knows of, and a hand would have ten megabytes of its tables,
-// which a small box pays for with its life.
+// The thread sanitizer build runs the installed pid 1: the children that share its memory
+// are no threads that the sanitizer knows, and a file worker would carry ten megabytes of its
+// tables, which exceeds the memory limit of a small box.
 #pragma once
 
 #include <errno.h>
@@ -47,7 +47,7 @@ __attribute__((constructor(101))) static void slot_be_init(int argc, char **argv
 #define SLOT_BASE 1048576
 #define SLOT_MAP "0 1048576 65536"
 
-// Where the next ones listen for another daemon; "": they do not, and end with the first.
+// Path at which pid 1 listens for another daemon; "": it exits with the first.
 static char slot_listens[96];
 
 // The program that becomes pid 1; "": this one.
@@ -57,7 +57,7 @@ struct slot {
 	int control;
 	int pid;
 	bool by_clone;
-	char group[2][128]; // the directories of cgroups in which leaves are made; v2 uses one
+	char group[2][128]; // directories in which exec cgroups are made; v2 uses one
 	int exec_cgroups;
 };
 
@@ -70,7 +70,7 @@ static const char *slot_v2(void)
 	return NULL;
 }
 
-// Why it cannot be tried here; NULL: it can.
+// Why the test cannot run here; NULL: it can.
 __attribute__((unused)) static const char *slot_cannot(bool by_clone)
 {
 	if (geteuid() != 0)
@@ -82,8 +82,8 @@ __attribute__((unused)) static const char *slot_cannot(bool by_clone)
 	return NULL;
 }
 
-static void cradle_cgroup_path(const struct slot *slot, int which, int exec_cgroup,
-			       const char *file, char *room, size_t size)
+static void testbox_cgroup_path(const struct slot *slot, int which, int exec_cgroup,
+				const char *file, char *room, size_t size)
 {
 	snprintf(room, size, "%s/x-%d%s%s", slot->group[which], exec_cgroup, file ? "/" : "",
 		 file ? file : "");
@@ -99,38 +99,38 @@ static void slot_give(const char *group, bool by_clone)
 		perror(path);
 }
 
-static int cradle_make_cgroup(struct slot *slot, int exec_cgroup, int *fds)
+static int testbox_make_cgroup(struct slot *slot, int exec_cgroup, int *fds)
 {
 	int count = slot->by_clone ? 1 : 2;
 	char path[512];
 
 	for (int i = 0; i < count; i++) {
-		cradle_cgroup_path(slot, i, exec_cgroup, NULL, path, sizeof(path));
+		testbox_cgroup_path(slot, i, exec_cgroup, NULL, path, sizeof(path));
 		mkdir(path, 0755);
 		slot_give(path, slot->by_clone);
-		cradle_cgroup_path(slot, i, exec_cgroup, slot->by_clone ? "." : "tasks", path,
-				   sizeof(path));
+		testbox_cgroup_path(slot, i, exec_cgroup, slot->by_clone ? "." : "tasks", path,
+				    sizeof(path));
 		fds[i] = open(path,
 			      (slot->by_clone ? O_RDONLY | O_DIRECTORY : O_WRONLY) | O_CLOEXEC);
 	}
 	return count;
 }
 
-// One more leaf: its join fds. Returns how many.
-static int cradle_cgroup(struct slot *slot, int *fds)
+// One more exec cgroup: its join fds. Returns how many.
+static int testbox_cgroup(struct slot *slot, int *fds)
 {
-	return cradle_make_cgroup(slot, slot->exec_cgroups++, fds);
+	return testbox_make_cgroup(slot, slot->exec_cgroups++, fds);
 }
 
-// The same leaf again, as another cgroup: what a leaf needs that was killed.
+// The same exec cgroup again, as a new cgroup, after a kill.
 __attribute__((unused)) static int slot_renew(struct slot *slot, int exec_cgroup, int *fds)
 {
 	char path[512];
 
-	cradle_cgroup_path(slot, 0, exec_cgroup, NULL, path, sizeof(path));
+	testbox_cgroup_path(slot, 0, exec_cgroup, NULL, path, sizeof(path));
 	for (int i = 0; i < 100 && rmdir(path) < 0; i++)
 		usleep(2000);
-	return cradle_make_cgroup(slot, exec_cgroup, fds);
+	return testbox_make_cgroup(slot, exec_cgroup, fds);
 }
 
 static int slot_init_config(bool by_clone)
@@ -223,11 +223,11 @@ static int slot_listener(void)
 	memcpy(at.sun_path, slot_listens, sizeof(slot_listens));
 	unlink(slot_listens);
 	if (bind(sock, (struct sockaddr *)&at, sizeof(at)) < 0 || listen(sock, 4) < 0)
-		perror("cradle listener");
+		perror("testbox listener");
 	return sock;
 }
 
-// The next daemon's socket; -1: there is nobody.
+// Connects as the next daemon; -1: no pid 1 listens.
 __attribute__((unused)) static int slot_connect(const char *path)
 {
 	struct sockaddr_un at = {.sun_family = AF_UNIX};
@@ -257,13 +257,13 @@ __attribute__((unused)) static bool slot_open(struct slot *slot, bool by_clone)
 	}
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return false;
-	if (!slot_program[0]) // one of earlier days does not ask
+	if (!slot_program[0]) // an older pid 1 does not ask
 		fd_send(pair[0], &(struct rootfs_mounts_base_rootfs){.is_set_up = true},
 			sizeof(struct rootfs_mounts_base_rootfs), NULL, 0, 0);
 	fds[0] = pair[1];
 	fds[1] = slot_init_config(by_clone);
 	fds[2] = slot_userns();
-	count += cradle_cgroup(slot, fds + 3);
+	count += testbox_cgroup(slot, fds + 3);
 	if (slot_listens[0]) {
 		if (by_clone)
 			fds[count++] = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -280,15 +280,15 @@ __attribute__((unused)) static bool slot_open(struct slot *slot, bool by_clone)
 	return slot->pid > 0;
 }
 
-__attribute__((unused)) static void cradle_kill_cgroup(const struct slot *slot, int exec_cgroup)
+__attribute__((unused)) static void testbox_kill_cgroup(const struct slot *slot, int exec_cgroup)
 {
 	char path[512];
 
-	cradle_cgroup_path(slot, 0, exec_cgroup, "cgroup.kill", path, sizeof(path));
+	testbox_cgroup_path(slot, 0, exec_cgroup, "cgroup.kill", path, sizeof(path));
 	fd_put(AT_FDCWD, path, "1");
 }
 
-// Ends what is left and removes the groups. Returns the wait status of pid 1.
+// Kills what is left and removes the cgroups. Returns the wait status of pid 1.
 __attribute__((unused)) static int slot_close(struct slot *slot)
 {
 	char path[512];
@@ -302,7 +302,7 @@ __attribute__((unused)) static int slot_close(struct slot *slot)
 	}
 	for (int i = 0; i < (slot->by_clone ? 1 : 2); i++) {
 		for (int exec_cgroup = 0; exec_cgroup < slot->exec_cgroups; exec_cgroup++) {
-			cradle_cgroup_path(slot, i, exec_cgroup, NULL, path, sizeof(path));
+			testbox_cgroup_path(slot, i, exec_cgroup, NULL, path, sizeof(path));
 			for (int try = 0; try < 100 && rmdir(path) < 0 && errno == EBUSY; try++)
 				usleep(5000);
 		}
