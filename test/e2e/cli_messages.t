@@ -52,7 +52,7 @@ def others_missing(cli, cove):
     reply = cove.request("DELETE", "/v1/keys/" + secret)
     c.ok(reply.status == 404 and secret not in reply.body.decode(), "nor is a secret that was given instead of a key's id", reply.status)
     for words, word in ((["tenant", "rm", "nobody"], "'nobody'"),
-                        (["session", "inspect", "nobody"], "'nobody'")):
+                        (["agent-session", "inspect", "nobody"], "'nobody'")):
         got = cli(*words)
         c.ok(got.returncode and word in got.err, "'cove %s' names it" % " ".join(words[:2]), got.err)
     cove.delete(box)

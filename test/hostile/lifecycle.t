@@ -130,7 +130,7 @@ def crashes(stage):
         shot, all at once, and cove was started again. A box that lives would be taken up: it outlives
         its cove."""
         box, roles = cove.create(), cove.children()
-        c.until(lambda: cove.get("/v1/verify").json["counts"]["berths"] == 1, 10)
+        c.until(lambda: cove.get("/v1/verify").json["counts"]["prebuilt"] == 1, 10)
         groups = [path for path in c._groups(cove.instance()) if "/box-" in path]
         with open(os.path.join(cove.data, "run", "cells", box["id"])) as file:
             first = int(file.read().split("\npid ", 1)[1].split()[0])
