@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "types/limits.h"
 
 #define MIB ((uint64_t)1 << 20)
 
@@ -55,7 +56,7 @@ static fallible get_mib(const struct call *call, enum opt opt, const char *examp
 	return OK;
 }
 
-static fallible get_ms(const struct call *call, enum opt opt, int64_t *out)
+static fallible get_ms(const struct call *call, enum opt opt, const char *example, int64_t *out)
 {
 	const char *text = call_value(call, opt);
 	uint64_t ms;
@@ -65,7 +66,7 @@ static fallible get_ms(const struct call *call, enum opt opt, int64_t *out)
 	if (str_to_u64(str_of(text), 1, UINT32_MAX, &ms)) // bare numbers are seconds, as elsewhere
 		ms *= 1000;
 	else if (!str_to_ms(str_of(text), &ms) || ms == 0)
-		return bad_value(call, opt, "30s");
+		return bad_value(call, opt, example);
 	*out = (int64_t)ms;
 	return OK;
 }
@@ -79,9 +80,9 @@ static fallible get_count(const struct call *call, enum opt opt, const char *exa
 	return OK;
 }
 
-static fallible get_cpus(const struct call *call, double *out)
+static fallible get_cpus(const struct call *call, enum opt opt, const char *example, double *out)
 {
-	const char *text = call_value(call, OPT_CPUS);
+	const char *text = call_value(call, opt);
 	char *end;
 	double cpus;
 
@@ -89,28 +90,25 @@ static fallible get_cpus(const struct call *call, double *out)
 		return OK;
 	cpus = strtod(text, &end);
 	if (text[strspn(text, "0123456789.")] || *end || end == text || !(cpus > 0 && cpus < 1e6))
-		return bad_value(call, OPT_CPUS, "0.5");
+		return bad_value(call, opt, example);
 	*out = cpus;
 	return OK;
 }
 
 static fallible cli_body_get_limits(const struct call *call, struct cove_box_spec *box)
 {
-	TRY(get_mib(call, OPT_MEMORY, "512m", &box->memory_mb));
-	TRY(get_cpus(call, &box->cpus));
-	TRY(get_count(call, OPT_PIDS, "256", &box->pids));
-	TRY(get_mib(call, OPT_DISK, "2g", &box->disk_mb));
-	TRY(get_count(call, OPT_INODES, "131072", &box->inodes));
-	TRY(get_mib(call, OPT_IO, "20m", &box->io_mbps));
-	TRY(get_mib(call, OPT_OUTPUT, "64m", &box->output_mb));
-	TRY(get_mib(call, OPT_KEPT_OUTPUT, "512m", &box->kept_output_mb));
-	if (call->verb->id == VERB_CREATE) { // of every exec to come; run limits its own one
+	bool of_every_exec = call->verb->id == VERB_CREATE; // `run` limits its own exec in time
+
+#define F(field, key, unit, least, most, stored, client, option, reads, example)                   \
+	if (of_every_exec || (OPT_##option != OPT_CPU_TIME && OPT_##option != OPT_TIMEOUT))        \
+		TRY(get_##reads(call, OPT_##option, example, &box->client));
+	LIMITS_FIELDS(F)
+#undef F
+	if (of_every_exec) {
 		box->user = call_value(call, OPT_USER);
 		box->workdir = call_value(call, OPT_WORKDIR);
-		TRY(get_ms(call, OPT_CPU_TIME, &box->cpu_time_ms));
-		TRY(get_ms(call, OPT_TIMEOUT, &box->wall_time_ms));
-		TRY(get_ms(call, OPT_SLEEP_AFTER, &box->sleep_after_ms));
-		TRY(get_ms(call, OPT_TTL, &box->ttl_ms));
+		TRY(get_ms(call, OPT_SLEEP_AFTER, "30s", &box->sleep_after_ms));
+		TRY(get_ms(call, OPT_TTL, "30s", &box->ttl_ms));
 		box->keep_alive = call_has(call, OPT_KEEP_ALIVE);
 	}
 	return OK;
@@ -225,7 +223,7 @@ fallible body_env(const struct call *call, struct body *out)
 fallible body_cell(const struct call *call, struct body *out)
 {
 	out->command.cwd = call_value(call, OPT_WORKDIR);
-	TRY(get_ms(call, OPT_TIMEOUT, &out->command.timeout_ms));
+	TRY(get_ms(call, OPT_TIMEOUT, "30s", &out->command.timeout_ms));
 	return body_env(call, out);
 }
 
@@ -245,7 +243,7 @@ fallible body_command(const struct call *call, char *const *argv, bool with_env,
 		command->argv = (const char *const *)argv;
 	command->cwd = call_value(call, OPT_WORKDIR);
 	command->user = call_value(call, OPT_USER);
-	TRY(get_ms(call, OPT_TIMEOUT, &command->timeout_ms));
-	TRY(get_ms(call, OPT_CPU_TIME, &command->cpu_time_ms));
+	TRY(get_ms(call, OPT_TIMEOUT, "30s", &command->timeout_ms));
+	TRY(get_ms(call, OPT_CPU_TIME, "30s", &command->cpu_time_ms));
 	return with_env ? body_env(call, out) : OK;
 }

@@ -255,7 +255,7 @@ fallible cli_session_rm(struct call *call)
 fallible cli_session_attach(struct call *call)
 {
 	auto_free char *path = remote_path(SESSIONS_PATH "/", call->words[0], "");
-	struct cove_terminal_options options = {.conversation = call->words[0]};
+	struct cove_terminal_options options = {.agent_session = call->words[0]};
 	const char *const shell[] = {call->word_count > 1 ? call->words[1] : NULL, NULL};
 	auto_remote remote = {0};
 	auto_json session = NULL;

@@ -4,6 +4,7 @@
 #include "codec/text.h"
 #include "lib/fields.h"
 #include "lib/http_call.h"
+#include "types/limits.h"
 
 #define SPEC_MAX (1 << 20)
 
@@ -61,31 +62,22 @@ const char *cove_box_id(const struct cove_box *box)
 
 static fallible lib_box_put_limits(struct json_out *out, const struct cove_box_spec *spec)
 {
+#define F(field, name, unit, least, most, stored, client, ...) {name, (double)spec->client},
 	const struct {
 		const char *key;
-		uint64_t value;
-	} rows[] = {
-		{"memoryMB", spec->memory_mb},
-		{"pids", spec->pids},
-		{"diskMB", spec->disk_mb},
-		{"inodes", spec->inodes},
-		{"outputMB", spec->output_mb},
-		{"keptOutputMB", spec->kept_output_mb},
-		{"ioMBps", spec->io_mbps},
-		{"cpuTimeMs", spec->cpu_time_ms > 0 ? (uint64_t)spec->cpu_time_ms : 0},
-		{"wallTimeMs", spec->wall_time_ms > 0 ? (uint64_t)spec->wall_time_ms : 0},
-	};
+		double value;
+	} rows[] = {LIMITS_FIELDS(F)};
+#undef F
 
-	json_key(out, "limits");
-	json_begin(out, '{');
-	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
-		if (rows[i].value)
-			json_put_int(out, rows[i].key, (int64_t)rows[i].value);
 	if (spec->cpus < 0)
 		return err_new(INVALID, "bad_value", "a share of CPUs is positive");
-	if (spec->cpus > 0) {
-		json_key(out, "cpus");
-		json_add_double(out, spec->cpus);
+	json_key(out, "limits");
+	json_begin(out, '{');
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		if (rows[i].value <= 0)
+			continue;
+		json_key(out, rows[i].key);
+		json_add_double(out, rows[i].value);
 	}
 	json_end(out, '}');
 	return OK;

@@ -505,8 +505,8 @@ struct cove_terminal_options {
 	bool existing;		 // only attach: COVE_NOT_FOUND when there is none of this id
 	const char *const *argv; // what runs there; NULL: bash
 	const char *session;	 // the terminal of a session instead, which has its state; no id
-	const char
-		*conversation; // one of /v1/agent-sessions that lives in this sandbox: its terminal
+	const char *
+		agent_session; // one of /v1/agent-sessions that lives in this sandbox: its terminal
 	uint16_t cols, rows;   // 0: 80, 24
 	const char *cwd, *user;
 	const char *const *env;

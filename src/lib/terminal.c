@@ -109,9 +109,9 @@ static char *first_path(const struct cove_box *box, const char *id,
 	auto_buf path = BUF_INIT(1 << 20);
 	const char *const *argv = options->argv ? options->argv : shell;
 
-	if (options->conversation) {
+	if (options->agent_session) {
 		buf_text(&path, "/v1/agent-sessions/");
-		text_percent(&path, str_of(options->conversation));
+		text_percent(&path, str_of(options->agent_session));
 		buf_text(&path, "/terminal?shell=");
 		text_percent(&path, str_of(*argv ? *argv : shell[0]));
 		return buf_take(&path);

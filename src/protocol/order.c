@@ -39,14 +39,8 @@ static void put_array(struct pack *pack, const char *array, size_t size)
 
 static void order_put_limits(struct pack *pack, const struct limits *limits)
 {
-	pack_u64(pack, limits->memory);
-	pack_u32(pack, limits->cpu_milli);
-	pack_u32(pack, limits->pids);
-	pack_u64(pack, limits->disk);
-	pack_u64(pack, limits->inodes);
-	pack_u64(pack, limits->output);
-	pack_u64(pack, limits->cpu_time_ms);
-	pack_u64(pack, limits->wall_time_ms);
+	for (enum limit i = 0; i < LIMIT_COUNT; i++)
+		pack_u64(pack, limit_of(limits, i));
 }
 
 size_t order_encode(const struct order *order, void *room, size_t size)
@@ -73,8 +67,6 @@ size_t order_encode(const struct order *order, void *room, size_t size)
 		pack_u8(&pack, order->net);
 		pack_u8(&pack, order->ahead);
 		put_chars(&pack, order->next);
-		if (order->limits.io)
-			pack_u64(&pack, order->limits.io);
 		break;
 	case ORDER_NETWORK:
 	case ORDER_ADOPT:
@@ -171,14 +163,11 @@ static bool is_mark(struct str s)
 
 static void order_get_limits(struct unpack *in, struct limits *out)
 {
-	out->memory = within(in, unpack_u64(in), 1 << 20, BYTES_MAX);
-	out->cpu_milli = (uint32_t)within(in, unpack_u32(in), 1, 1024 * 1000);
-	out->pids = (uint32_t)within(in, unpack_u32(in), 1, 1 << 22);
-	out->disk = within(in, unpack_u64(in), 0, BYTES_MAX);
-	out->inodes = within(in, unpack_u64(in), 0, BYTES_MAX);
-	out->output = within(in, unpack_u64(in), 0, BYTES_MAX);
-	out->cpu_time_ms = within(in, unpack_u64(in), 0, NUMBER_MAX);
-	out->wall_time_ms = within(in, unpack_u64(in), 0, NUMBER_MAX);
+	for (enum limit i = 0; i < LIMIT_COUNT; i++)
+		*limit_at(out, i) = within(in, unpack_u64(in), 0, BYTES_MAX);
+	within(in, out->memory, 1 << 20, BYTES_MAX);
+	within(in, out->cpu_milli, 1, 1024 * 1000);
+	within(in, out->pids, 1, 1 << 22);
 }
 
 static void get_box(struct unpack *in, struct order *order)
@@ -223,7 +212,6 @@ static void get_order(struct unpack *in, struct order *order)
 		order->ahead = get_bool(in);
 		hold(in, !order->ahead || !order->again);
 		get_next(in, order);
-		order->limits.io = in->left ? within(in, unpack_u64(in), 1, BYTES_MAX) : 0;
 		break;
 	case ORDER_NETWORK:
 	case ORDER_ADOPT:

@@ -34,7 +34,7 @@
 #include "protocol/talk.h"
 #include "types/limits.h"
 
-#define ORDER_VERSION 9
+#define ORDER_VERSION 10
 #define ORDER_SIZE_MAX 4096
 #define ORDER_FDS_MAX 5
 #define ORDER_BOXES_MAX 16384

@@ -20,16 +20,8 @@ static void store_boxes_put_limits(struct json_out *out, const struct limits *li
 {
 	json_key(out, "limits");
 	json_begin(out, '{');
-	json_put_int(out, "memory", (int64_t)limits->memory);
-	json_put_int(out, "cpu", limits->cpu_milli);
-	json_put_int(out, "pids", limits->pids);
-	json_put_int(out, "disk", (int64_t)limits->disk);
-	json_put_int(out, "inodes", (int64_t)limits->inodes);
-	json_put_int(out, "output", (int64_t)limits->output);
-	json_put_int(out, "keptOutput", (int64_t)limits->kept_output);
-	json_put_int(out, "io", (int64_t)limits->io);
-	json_put_int(out, "cpuTime", (int64_t)limits->cpu_time_ms);
-	json_put_int(out, "wallTime", (int64_t)limits->wall_time_ms);
+	for (enum limit i = 0; i < LIMIT_COUNT; i++)
+		json_put_int(out, limit_rows[i].stored, (int64_t)limit_of(limits, i));
 	json_end(out, '}');
 }
 
@@ -105,28 +97,12 @@ static fallible read_u64(const struct json *object, const char *key, uint64_t *o
 	return json_u64(json_get(object, key), key, 0, 1ull << 53, out);
 }
 
-static fallible read_u32(const struct json *object, const char *key, uint32_t *out)
-{
-	uint64_t number = *out;
-
-	TRY(json_u64(json_get(object, key), key, 0, UINT32_MAX, &number));
-	*out = (uint32_t)number;
-	return OK;
-}
-
 static fallible store_boxes_read_limits(const struct json *from, struct limits *out)
 {
 	TRY(json_want(from, "limits", JSON_OBJECT));
-	TRY(read_u64(from, "memory", &out->memory));
-	TRY(read_u32(from, "cpu", &out->cpu_milli));
-	TRY(read_u32(from, "pids", &out->pids));
-	TRY(read_u64(from, "disk", &out->disk));
-	TRY(read_u64(from, "inodes", &out->inodes));
-	TRY(read_u64(from, "output", &out->output));
-	TRY(read_u64(from, "keptOutput", &out->kept_output));
-	TRY(read_u64(from, "io", &out->io));
-	TRY(read_u64(from, "cpuTime", &out->cpu_time_ms));
-	return read_u64(from, "wallTime", &out->wall_time_ms);
+	for (enum limit i = 0; i < LIMIT_COUNT; i++)
+		TRY(read_u64(from, limit_rows[i].stored, limit_at(out, i)));
+	return OK;
 }
 
 static fallible read_retention(const struct json *from, struct retention *out)

@@ -7,9 +7,6 @@
 #include "base/mem.h"
 #include "types/timers.h"
 
-#define MIB (1ull << 20)
-#define CPU_MILLI_MIN 50
-
 static uint64_t least(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
@@ -38,73 +35,69 @@ static fallible out_of_range(const char *where, double min, double max)
 	return err_new(INVALID, "bad_field", "'%s' must be within %g and %.15g", where, min, max);
 }
 
-// A whole number of `unit`s within min..max units.
-static fallible read_scaled(const struct json *limits, const char *key, uint64_t unit, uint64_t min,
-			    uint64_t max, uint64_t *out)
+// The most of a limit, in units of its row. Some are the host's, or follow from other limits.
+static uint64_t limit_max(enum limit limit, const struct spec_bounds *bounds,
+			  const struct limits *limits)
 {
-	const struct json *value = json_get(limits, key);
+	uint64_t unit = limit_rows[limit].unit;
+
+	switch (limit) {
+	case LIMIT_MEMORY:
+		return bounds->memory_max / unit;
+	case LIMIT_CPUS:
+		return bounds->cpu_milli_max;
+	case LIMIT_OUTPUT:
+		return bounds->output_max / unit;
+	case LIMIT_KEPT_OUTPUT:
+		return most(limits->disk, limits->output) / unit;
+	default:
+		return limit_rows[limit].most;
+	}
+}
+
+static fallible spec_read_limit(const struct json *from, enum limit limit, uint64_t max,
+				struct limits *to)
+{
+	const struct limit_row *row = &limit_rows[limit];
+	const struct json *value = json_get(from, row->key);
+	double scale = limit == LIMIT_CPUS ? 1000 : 1, cpus = 0;
 	uint64_t number = 0;
+	struct err *err;
 	char where[40];
 
 	if (!value)
 		return OK;
-	snprintf(where, sizeof(where), "limits.%s", key);
+	snprintf(where, sizeof(where), "limits.%s", row->key);
 	TRY(json_want(value, where, JSON_NUMBER));
-	struct err *err = json_u64(value, where, min, max, &number);
-
+	if (limit == LIMIT_CPUS)
+		err = json_double(value, where, (double)row->least / scale, (double)max / scale,
+				  &cpus);
+	else
+		err = json_u64(value, where, row->least, max, &number);
 	if (err) {
 		err_free(err);
-		return out_of_range(where, (double)min, (double)max);
+		return out_of_range(where, (double)row->least / scale, (double)max / scale);
 	}
-	*out = number * unit;
-	return OK;
-}
-
-static fallible read_cpus(const struct json *limits, uint32_t milli_max, uint32_t *out)
-{
-	const struct json *value = json_get(limits, "cpus");
-	double min = CPU_MILLI_MIN / 1000.0, max = milli_max / 1000.0, cpus = 0;
-
-	if (!value)
-		return OK;
-	TRY(json_want(value, "limits.cpus", JSON_NUMBER));
-	struct err *err = json_double(value, "limits.cpus", min, max, &cpus);
-
-	if (err) {
-		err_free(err);
-		return out_of_range("limits.cpus", min, max);
-	}
-	*out = (uint32_t)(cpus * 1000 + 0.5);
+	*limit_at(to, limit) = limit == LIMIT_CPUS ? (uint64_t)(cpus * scale + 0.5)
+						   : number * row->unit;
 	return OK;
 }
 
 static fallible spec_read_limits(const struct json *from, const struct spec_bounds *bounds,
 				 struct spec *spec)
 {
-	static const char *const known[] = {"memoryMB",	    "cpus",	"pids",	     "diskMB",
-					    "inodes",	    "outputMB", "cpuTimeMs", "wallTimeMs",
-					    "keptOutputMB", "ioMBps",	NULL};
-	const uint64_t ages = 1ull << 42; // ms, or MiB: more than anybody means
+	const char *known[LIMIT_COUNT + 1] = {NULL};
 	struct limits *to = &spec->limits;
-	uint64_t pids = to->pids;
 
 	if (!from)
 		return OK;
+	for (enum limit i = 0; i < LIMIT_COUNT; i++)
+		known[i] = limit_rows[i].key;
 	TRY(json_want(from, "limits", JSON_OBJECT));
 	TRY(json_only(from, known));
-	TRY(read_scaled(from, "memoryMB", MIB, 16, bounds->memory_max / MIB, &to->memory));
-	TRY(read_cpus(from, bounds->cpu_milli_max, &to->cpu_milli));
-	TRY(read_scaled(from, "pids", 1, 8, 32768, &pids));
-	TRY(read_scaled(from, "diskMB", MIB, 16, 1ull << 24, &to->disk)); // 16 TiB
-	TRY(read_scaled(from, "inodes", 1, 64, UINT32_MAX, &to->inodes));
-	TRY(read_scaled(from, "outputMB", MIB, 1, bounds->output_max / MIB, &to->output));
-	TRY(read_scaled(from, "keptOutputMB", MIB, 1, most(to->disk, to->output) / MIB,
-			&to->kept_output));
-	TRY(read_scaled(from, "ioMBps", MIB, 1, 1 << 20, &to->io));
-	TRY(read_scaled(from, "cpuTimeMs", 1, 1, ages, &to->cpu_time_ms));
-	TRY(read_scaled(from, "wallTimeMs", 1, 1, ages, &to->wall_time_ms));
-	to->pids = (uint32_t)pids;
-	spec->disk_asked = json_get(from, "diskMB") != NULL;
+	for (enum limit i = 0; i < LIMIT_COUNT; i++)
+		TRY(spec_read_limit(from, i, limit_max(i, bounds, to), to));
+	spec->disk_asked = json_get(from, limit_rows[LIMIT_DISK].key) != NULL;
 	return OK;
 }
 
@@ -203,16 +196,16 @@ static void put_or_null(struct json_out *out, const char *key, uint64_t value)
 void spec_write_limits(struct json_out *out, const struct limits *limits)
 {
 	json_begin(out, '{');
-	put_or_null(out, "memoryMB", limits->memory / MIB);
-	json_key(out, "cpus");
-	json_add_double(out, limits->cpu_milli / 1000.0);
-	put_or_null(out, "pids", limits->pids);
-	put_or_null(out, "diskMB", limits->disk / MIB);
-	put_or_null(out, "inodes", limits->inodes);
-	put_or_null(out, "outputMB", limits->output / MIB);
-	put_or_null(out, "keptOutputMB", limits_kept_output(limits) / MIB);
-	put_or_null(out, "ioMBps", limits->io / MIB);
-	put_or_null(out, "cpuTimeMs", limits->cpu_time_ms);
-	put_or_null(out, "wallTimeMs", limits->wall_time_ms);
+	for (enum limit i = 0; i < LIMIT_COUNT; i++) {
+		uint64_t value = i == LIMIT_KEPT_OUTPUT ? limits_kept_output(limits)
+							: limit_of(limits, i);
+
+		if (i != LIMIT_CPUS) {
+			put_or_null(out, limit_rows[i].key, value / limit_rows[i].unit);
+			continue;
+		}
+		json_key(out, limit_rows[i].key);
+		json_add_double(out, (double)value / 1000);
+	}
 	json_end(out, '}');
 }
