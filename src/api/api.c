@@ -1,3 +1,6 @@
+// The route table of the native API under /v1. Rows match in order. Authentication, audit and
+// idempotency come before the handler (gateway/). The last column is shown by the API's
+// documentation.
 #include "api/api.h"
 
 #include "api/boxes.h"

@@ -1,4 +1,4 @@
-// The native API: one table of routes. A handler decodes, calls the fleet, and encodes.
+// The native API: one table of routes. A handler decodes, calls manager/ or agent/, and encodes.
 #pragma once
 
 #include "http/router.h"

@@ -1,3 +1,6 @@
+// Routes for sandboxes. Creating honours an Idempotency-Key: the answer is durable before it is
+// sent, and a repeated request gets the same one. A client that disconnects before it learns the id
+// of an unnamed sandbox leaves none behind. Lists are in pages with an encrypted cursor.
 #include "api/boxes.h"
 
 #include <stdio.h>
@@ -25,7 +28,7 @@ static fallible check_key(struct http *x)
 			ID_NAME_MAX);
 }
 
-// The credential lets whoever has it work in the sandbox: it is for those who may do that.
+// The path token gives access to the sandbox: it is shown only to principals that may use it.
 static bool may_use(const struct http *x)
 {
 	auto_err err = access_ask(gateway_who(x), ACCESS_USE);
@@ -33,7 +36,8 @@ static bool may_use(const struct http *x)
 	return !err;
 }
 
-// What a tenant was answered is nothing to the next one of its name.
+// The owner of an idempotency key, tenant generation included: a new tenant of the same name does
+// not get old answers.
 static const char *whose(const struct http *x)
 {
 	const char *tenant = gateway_who(x)->tenant;
@@ -42,8 +46,8 @@ static const char *whose(const struct http *x)
 	return since ? arena_fmt(x->arena, "%s@%lld", tenant, since) : tenant;
 }
 
-// With the way in for clients that send no headers: its own credential, and a base URL that holds
-// it. By the name that the caller reached us with, unless another was set.
+// Writes a record with its path token and a base URL that contains it, for clients that cannot send
+// headers. The host is the request's Host, unless configured otherwise.
 static void write_box(struct http *x, struct json_out *out, const struct record *record,
 		      const struct order_usage *usage)
 {
@@ -75,7 +79,7 @@ static fallible answer_record(struct http *x, int status, const struct record *r
 	return http_reply_json(x, status, &body);
 }
 
-// A client that went away before it learned the id of a box without a name will never delete it.
+// A client that disconnected before it learned the id of an unnamed box can never delete it.
 static bool is_orphan(struct http *x, const char *name, bool may_ask_again)
 {
 	return !may_ask_again && !name[0] && http_peer_gone(x, HTTP_PROBE_HEAD);
@@ -83,7 +87,8 @@ static bool is_orphan(struct http *x, const char *name, bool may_ask_again)
 
 static fallible client_gone(void)
 {
-	return err_new(CANCELLED, "client_gone", "nobody could be told of the sandbox");
+	return err_new(CANCELLED, "client_gone",
+		       "the client disconnected before the sandbox was reported");
 }
 
 static fallible api_boxes_make(struct http *x, struct spec *spec, struct idempotency *idempotency)
@@ -95,7 +100,7 @@ static fallible api_boxes_make(struct http *x, struct spec *spec, struct idempot
 	struct str place;
 	bool made;
 
-	// Asked before as well: a probe that is sent now is answered by the time the box is made.
+	// Probe before the work as well: the peer's RST arrives while the box is made.
 	if (is_orphan(x, spec->name, idempotency != NULL))
 		return client_gone();
 	ask_name_box(gateway->manager->ask, spec->id);
@@ -108,7 +113,7 @@ static fallible api_boxes_make(struct http *x, struct spec *spec, struct idempot
 		err_free(life_delete(gateway->manager, gateway_who(x), str_of(record->id), false));
 		return client_gone();
 	}
-	// What is answered under a key is answered again, so it is durable before it is said.
+	// An answer under a key is repeated later, so it is durable before it is sent.
 	if (idempotency) {
 		idempotency_keep(idempotency, 201, place, buf_view(&body));
 		TRY(manager_flush(gateway->manager));
@@ -117,15 +122,15 @@ static fallible api_boxes_make(struct http *x, struct spec *spec, struct idempot
 	return http_reply_json(x, 201, &body);
 }
 
-// It was made before a restart, but nobody may have been told: this is its answer from now on. Left
-// without one: it is not there.
+// The sandbox was created before a restart, but its answer may be lost: build it now. If *out has
+// no answer afterwards, the sandbox does not exist.
 static fallible answer_made(struct http *x, struct idempotency *idempotency)
 {
 	struct gateway *gateway = gateway_of(x);
 	auto_buf body = BUF_INIT(REPLY_MAX);
 	struct json_out out = json_to(&body);
 	const struct record *record = NULL;
-	// While we wait another request of that key may find that there is none, or answer.
+	// While we wait, another request of that key may void or answer it.
 	struct str id = str_of(arena_fmt(x->arena, "%s", idempotency_made(idempotency)));
 	auto_err err = create_find_made(gateway->manager, gateway_who(x), id, &record);
 
@@ -136,7 +141,7 @@ static fallible answer_made(struct http *x, struct idempotency *idempotency)
 	if (idempotency_status(idempotency))
 		return OK;
 	if (record->state == STATE_DELETING)
-		return OK; // it was not finished, and is on its way out
+		return OK; // it was incomplete and is being destroyed
 	write_box(x, &out, record, NULL);
 	idempotency_keep(idempotency, 201,
 			 str_of(arena_fmt(x->arena, "/v1/sandboxes/%s", record->id)),
@@ -144,7 +149,7 @@ static fallible answer_made(struct http *x, struct idempotency *idempotency)
 	return OK;
 }
 
-// The answer may be as young as the request that it was first given to.
+// The stored answer may have been sent to another request first.
 static fallible api_boxes_replay(struct http *x, const struct idempotency *idempotency)
 {
 	TRY(manager_flush(gateway_of(x)->manager));
@@ -164,13 +169,15 @@ fallible api_boxes_create(struct http *x)
 	struct str text;
 	bool first = true;
 
-	TRY(create_ask(gateway_who(x))); // an answer that was given to another key, too
+	TRY(create_ask(
+		gateway_who(x))); // also before replaying an answer that was given to another key
 	TRY(gateway_json(x, &json, &text));
 	TRY(spec_read(json, manager_bounds(gateway->manager), &spec));
 	if (!key.at)
 		return api_boxes_make(x, &spec, NULL);
 	secret_sha256(text.at ? text.at : "", text.len, hash);
-	hash[0] ^= !may_use(x); // the answer to one who may holds the credential
+	hash[0] ^= !may_use(
+		x); // only the answer to an authorized principal contains the path token
 	for (;;) {
 		TRY(idempotency_claim_of(gateway->idempotency_keys, whose(x), key, hash,
 					 &idempotency, &first));
@@ -238,7 +245,8 @@ fallible api_boxes_get(struct http *x)
 	TRY(manager_get(manager, gateway_who(x), x->params[0], &record));
 	if (with_usage) {
 		usage_ask(manager, arena_fmt(x->arena, "%s", record->id), &usage);
-		TRY(manager_get(manager, gateway_who(x), x->params[0], &record)); // that waited
+		TRY(manager_get(manager, gateway_who(x), x->params[0],
+				&record)); // the wait may have changed it
 	}
 	write_box(x, &out, record, with_usage ? &usage : NULL);
 	return http_reply_json(x, 200, &body);
@@ -297,8 +305,8 @@ fallible api_boxes_start(struct http *x)
 	return take_step(x, pause_start);
 }
 
-// Every `label=name=value` of the query. *out_none: no box can have them all, for two give one name
-// different values.
+// Reads every `label=name=value` of the query. *out_none: two values for one name, so no box
+// matches.
 static fallible api_boxes_read_labels(struct http *x, struct env_map *out, bool *out_none)
 {
 	struct str rest = x->url.query, key, raw;
@@ -326,9 +334,9 @@ static fallible api_boxes_read_labels(struct http *x, struct env_map *out, bool 
 	return OK;
 }
 
-// Where a page ended is told in a way that only we can read: the numbers themselves would tell how
-// many sandboxes others have made. A Feistel network of four rounds over 64 bits; the upper 16 are
-// zero, by which we know our own again.
+// Cursors are encrypted: plain sequence numbers would show how many sandboxes others have made. A
+// Feistel network of four rounds over 64 bits; the upper 16 are zero, which authenticates our own
+// cursors.
 #define CURSOR_ROUNDS 4
 
 static uint32_t cursor_mix(const uint8_t key[SECRET_HASH], int round, uint32_t half)
@@ -377,9 +385,9 @@ static bool cursor_open(const uint8_t key[SECRET_HASH], struct str text, uint64_
 
 struct page {
 	const struct record **records;
-	const struct order_usage *usage; // of each; NULL: not asked for
+	const struct order_usage *usage; // of each box; NULL: not requested
 	size_t count;
-	uint64_t last; // 0: there are no more
+	uint64_t last; // 0: no more pages
 };
 
 static void write_page(const struct gateway *gateway, struct buf *body, const struct page *page)
@@ -409,8 +417,8 @@ static void write_page(const struct gateway *gateway, struct buf *body, const st
 	json_end(&out, '}');
 }
 
-// The usage of each sandbox of the page. Asking waits, and some may be gone afterwards: the others
-// are looked up again.
+// Reads the usage of each sandbox of the page. This waits, and some may be deleted meanwhile: the
+// others are looked up again.
 static void ask_usages(struct http *x, struct page *page)
 {
 	struct manager *manager = gateway_of(x)->manager;

@@ -1,3 +1,5 @@
+// Runs a round of the janitor (manager/sweep) and reports it, or reports the last one. For the
+// operator only. A round that is already running is waited for.
 #include "api/cleanup.h"
 
 #include "gateway/gateway.h"

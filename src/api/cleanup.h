@@ -1,4 +1,4 @@
-// The janitor, as routes.
+// Routes of the janitor: run a cleanup round, show the last one.
 #pragma once
 
 #include "http/router.h"

@@ -1,3 +1,5 @@
+// Sets, lists and clears injected faults, and steps the wall clock, for tests. For the operator
+// only, and only of a daemon that was started with --dev.
 #include "api/dev.h"
 
 #include "agent/faults.h"
@@ -40,7 +42,7 @@ fallible api_dev_set(struct http *x)
 
 #define STEP_MAX_MS (100ll * 366 * 86400000)
 
-// The wall clock of the daemon is set on, or back: {stepMs}.
+// Steps the daemon's wall clock forward or back: {stepMs}.
 fallible api_dev_clock(struct http *x)
 {
 	static const char *const known[] = {"stepMs", "back", NULL};

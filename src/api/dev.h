@@ -1,4 +1,4 @@
-// Faults on demand (agent/faults.h) over HTTP: refused without --dev.
+// Fault injection (agent/faults.h) over HTTP: refused without --dev.
 #pragma once
 
 #include "http/http.h"

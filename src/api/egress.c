@@ -1,5 +1,5 @@
-// Both forms are read from the store, by the number of the last row that the reader has: a slow one
-// is behind, and nobody waits for it. A stream ends with its sandbox.
+// Page and stream are read from the store, from the number of the reader's last row. A slow reader
+// falls behind without blocking anything. A stream ends with its sandbox.
 #include "api/egress.h"
 
 #include <stdio.h>
@@ -21,7 +21,7 @@
 struct filter {
 	struct event_place place;
 	enum { FILTER_ALL, FILTER_ALLOWED, FILTER_DENIED } verdict;
-	const char *box; // as it is spelled in hints
+	const char *box; // its name in hints
 };
 
 static fallible api_egress_read_filter(struct http *x, const struct entry *entry,
@@ -42,9 +42,9 @@ static fallible api_egress_read_filter(struct http *x, const struct entry *entry
 				&out->place);
 }
 
-static bool is_wanted(const struct filter *wish, const struct store_egress_row *row)
+static bool is_wanted(const struct filter *filter, const struct store_egress_row *row)
 {
-	return wish->verdict == FILTER_ALL || row->allowed == (wish->verdict == FILTER_ALLOWED);
+	return filter->verdict == FILTER_ALL || row->allowed == (filter->verdict == FILTER_ALLOWED);
 }
 
 static void put_known(struct json_out *out, const char *key, const char *text)
@@ -52,7 +52,7 @@ static void put_known(struct json_out *out, const char *key, const char *text)
 	json_put_text(out, key, *text ? text : NULL);
 }
 
-static void api_egress_write_row(struct json_out *out, const struct filter *wish,
+static void api_egress_write_row(struct json_out *out, const struct filter *filter,
 				 const struct store_egress_row *row)
 {
 	auto_buf hint = BUF_INIT(ROW_MAX);
@@ -71,13 +71,13 @@ static void api_egress_write_row(struct json_out *out, const struct filter *wish
 	json_put_int(out, "bytesIn", (int64_t)row->bytes_in);
 	json_put_int(out, "durationMs", row->duration_ms);
 	if (!row->allowed)
-		policy_hint(&hint, wish->box, row->name, row->port, row->reason);
+		policy_hint(&hint, filter->box, row->name, row->port, row->reason);
 	if (hint.len)
 		json_put_str(out, "hint", buf_view(&hint));
 	json_end(out, '}');
 }
 
-// Of a sandbox whose way is open, with what passes right now.
+// The totals of a sandbox, with open connections included while its network is attached.
 static struct egress_counts api_egress_count(const struct entry *entry,
 					     const struct store_egress_sums *sums)
 {
@@ -105,12 +105,12 @@ static void write_totals(struct json_out *out, const struct egress_counts *count
 	json_end(out, '}');
 }
 
-// Up to `limit` rows that are wanted, in batches. Moves wish->place. *out_more: there may be
-// others.
-static fallible write_rows(struct http *x, struct filter *wish, struct json_out *out,
+// Writes up to `limit` matching rows, in batches. Advances filter->place. *out_more: there may be
+// more.
+static fallible write_rows(struct http *x, struct filter *filter, struct json_out *out,
 			   bool *out_more, bool *out_missed, struct store_egress_sums *out_sums)
 {
-	struct event_place *place = &wish->place;
+	struct event_place *place = &filter->place;
 	uint64_t found = 0;
 
 	*out_more = true;
@@ -119,14 +119,14 @@ static fallible write_rows(struct http *x, struct filter *wish, struct json_out 
 		struct store_egress_page page;
 		size_t i;
 
-		TRY(store_egress_page(gateway_of(x)->manager->store, wish->box, place->after, BATCH,
-				      arena, &page));
+		TRY(store_egress_page(gateway_of(x)->manager->store, filter->box, place->after,
+				      BATCH, arena, &page));
 		*out_missed |= page.count && page.at[0].id > place->after + 1;
 		for (i = 0; i < page.count && found < place->limit; i++) {
 			place->after = page.at[i].id;
-			if (!is_wanted(wish, &page.at[i]))
+			if (!is_wanted(filter, &page.at[i]))
 				continue;
-			api_egress_write_row(out, wish, &page.at[i]);
+			api_egress_write_row(out, filter, &page.at[i]);
 			found++;
 		}
 		*out_more = page.count == BATCH || i < page.count;
@@ -136,7 +136,7 @@ static fallible write_rows(struct http *x, struct filter *wish, struct json_out 
 }
 
 static fallible api_egress_reply_page(struct http *x, const struct entry *entry,
-				      struct filter *wish)
+				      struct filter *filter)
 {
 	auto_buf body = BUF_INIT(REPLY_MAX);
 	struct json_out out = json_to(&body);
@@ -148,20 +148,20 @@ static fallible api_egress_reply_page(struct http *x, const struct entry *entry,
 	json_begin(&out, '{');
 	json_key(&out, "items");
 	json_begin(&out, '[');
-	TRY(write_rows(x, wish, &out, &more, &missed, &sums));
+	TRY(write_rows(x, filter, &out, &more, &missed, &sums));
 	json_end(&out, ']');
 	counts = api_egress_count(entry, &sums);
 	write_totals(&out, &counts);
-	snprintf(last, sizeof(last), "%llu", (unsigned long long)wish->place.after);
+	snprintf(last, sizeof(last), "%llu", (unsigned long long)filter->place.after);
 	json_put_text(&out, "cursor", more ? last : NULL);
-	json_put_int(&out, "last", (int64_t)wish->place.after);
+	json_put_int(&out, "last", (int64_t)filter->place.after);
 	json_put_bool(&out, "missed", missed);
 	json_end(&out, '}');
 	return http_reply_json(x, 200, &body);
 }
 
-// All that there is behind the place.
-static fallible api_egress_copy(struct http *x, struct filter *wish)
+// Sends all rows after the position.
+static fallible api_egress_copy(struct http *x, struct filter *filter)
 {
 	bool more = true;
 
@@ -170,22 +170,22 @@ static fallible api_egress_copy(struct http *x, struct filter *wish)
 		auto_arena arena = arena_new();
 		struct store_egress_page page;
 
-		TRY(store_egress_page(gateway_of(x)->manager->store, wish->box, wish->place.after,
-				      BATCH, arena, &page));
+		TRY(store_egress_page(gateway_of(x)->manager->store, filter->box,
+				      filter->place.after, BATCH, arena, &page));
 		for (size_t i = 0; i < page.count; i++) {
 			struct json_out out = json_to(&line);
 			char id[24];
 
-			if (!is_wanted(wish, &page.at[i]))
+			if (!is_wanted(filter, &page.at[i]))
 				continue;
 			buf_clear(&line);
-			api_egress_write_row(&out, wish, &page.at[i]);
+			api_egress_write_row(&out, filter, &page.at[i]);
 			snprintf(id, sizeof(id), "%llu", (unsigned long long)page.at[i].id);
 			sse_put(&text, STR("verdict"), str_of(id), buf_view(&line));
 		}
 		if (!buf_ok(&text) || !buf_ok(&line))
 			return err_new(INTERNAL, "internal", "a verdict did not fit");
-		wish->place.after = page.last;
+		filter->place.after = page.last;
 		more = page.count == BATCH;
 		if (text.len)
 			TRY(http_write(x, text.at, text.len));
@@ -193,13 +193,14 @@ static fallible api_egress_copy(struct http *x, struct filter *wish)
 	return OK;
 }
 
-// `heard`: how often the ear had rung when the store was last looked at.
-static fallible api_egress_wait_for_more(struct http *x, struct subscriber *ear, uint64_t heard)
+// `heard`: the subscriber's signal count when the store was last read.
+static fallible api_egress_wait_for_more(struct http *x, struct subscriber *subscriber,
+					 uint64_t heard)
 {
 	struct err *err;
 
 	TRY(http_away(x, HTTP_PROBE_EVENT));
-	err = subscribers_wait(ear, heard, CLOCK_NEVER);
+	err = subscribers_wait(subscriber, heard, CLOCK_NEVER);
 	http_back(x);
 	return err;
 }
@@ -209,33 +210,33 @@ static bool is_there(const struct entry *entry)
 	return entry->listed && entry->record.state != STATE_DELETING && !entry->manager->closing;
 }
 
-static fallible api_egress_stream(struct http *x, const struct entry *entry, struct filter *wish)
+static fallible api_egress_stream(struct http *x, const struct entry *entry, struct filter *filter)
 {
 	struct store_egress_sums sums;
-	auto_subscriber ear = NULL;
+	auto_subscriber subscriber = NULL;
 
 	if (!entry->manager->egress)
 		return err_new(NOT_OFFERED, "no_network", "no sandbox of this host has a network");
-	ear = egress_listen(entry->manager->egress, entry->record.id);
-	if (wish->place.from_now) {
-		TRY(store_egress_sums(entry->manager->store, wish->box, &sums));
-		wish->place.after = sums.last;
+	subscriber = egress_listen(entry->manager->egress, entry->record.id);
+	if (filter->place.from_now) {
+		TRY(store_egress_sums(entry->manager->store, filter->box, &sums));
+		filter->place.after = sums.last;
 	}
 	x->feed = true;
 	http_set(x, "Cache-Control", STR("no-cache"));
 	TRY(http_begin_with(x, 200, "text/event-stream", STR(":\n\n")));
 	while (is_there(entry)) {
-		uint64_t heard = subscribers_count(ear);
+		uint64_t heard = subscribers_count(subscriber);
 
-		TRY(api_egress_copy(x, wish));
+		TRY(api_egress_copy(x, filter));
 		if (is_there(entry))
-			TRY(api_egress_wait_for_more(x, ear, heard));
+			TRY(api_egress_wait_for_more(x, subscriber, heard));
 	}
 	return http_end(x);
 }
 
-// A client that asks for a connection that it has just seen finds it. A state that cannot be
-// written can be read.
+// Waits for queued rows, so that a client finds a connection it has just seen. If the store cannot
+// be written, reading goes on without.
 static void api_egress_settle(struct manager *manager)
 {
 	if (!manager->egress)
@@ -249,7 +250,7 @@ fallible api_egress(struct http *x)
 	struct manager *manager = gateway_of(x)->manager;
 	auto_entry entry = NULL;
 	struct entry *found;
-	struct filter wish;
+	struct filter filter;
 
 	TRY(access_ask(gateway_who(x), ACCESS_READ));
 	found = access_find(manager, gateway_who(x), x->params[0]);
@@ -258,9 +259,9 @@ fallible api_egress(struct http *x)
 	entry_ref(found);
 	entry = found;
 	if (!manager->store)
-		return err_new(UNAVAILABLE, "state_unwritable", "nothing is kept");
-	TRY(api_egress_read_filter(x, entry, &wish));
+		return err_new(UNAVAILABLE, "state_unwritable", "the state cannot be read");
+	TRY(api_egress_read_filter(x, entry, &filter));
 	api_egress_settle(manager);
-	return events_wants_stream(x) ? api_egress_stream(x, entry, &wish)
-				      : api_egress_reply_page(x, entry, &wish);
+	return events_wants_stream(x) ? api_egress_stream(x, entry, &filter)
+				      : api_egress_reply_page(x, entry, &filter);
 }

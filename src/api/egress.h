@@ -1,4 +1,4 @@
-// The ledger of what left a sandbox, as a page or as a stream that goes on with it.
+// The egress ledger of a sandbox, as a page or as a live stream.
 #pragma once
 
 #include "http/router.h"

@@ -1,5 +1,6 @@
-// Events come as a page, or as a stream that does not end. Both are read from the store in their
-// one order, so that whoever comes back with the number of the last one misses nothing.
+// Events are sent as a page, or as an endless stream. Both are read from the store in one order, so
+// that a client that resumes with the number of its last event misses nothing. Events that were
+// deleted meanwhile are announced.
 #include "api/events.h"
 
 #include <stdio.h>
@@ -18,18 +19,18 @@
 
 struct filter {
 	struct str kind, sandbox; // at == NULL: any
-	const char *tenant;	  // NULL: of all
-	bool own;		  // numbers are the tenant's
+	const char *tenant;	  // NULL: of all tenants
+	bool own;		  // numbers are the tenant's own
 	struct event_place place;
-	uint64_t told; // up to here it is known that some are missed
+	uint64_t told; // missing events up to here were announced
 };
 
 static fallible no_store(void)
 {
-	return err_new(UNAVAILABLE, "state_unwritable", "nothing is kept");
+	return err_new(UNAVAILABLE, "state_unwritable", "the state cannot be read");
 }
 
-// A tenant's key sees its own; the operator sees all, or those of the tenant that is asked for.
+// A tenant's key sees its own events; the operator sees all, or those of one tenant.
 static const char *tenant_of(struct http *x)
 {
 	const struct who *who = gateway_who(x);
@@ -52,25 +53,25 @@ static fallible api_events_read_filter(struct http *x, struct filter *out)
 				http_query(x, "limit"), &out->place);
 }
 
-static fallible api_events_read_page(struct http *x, const struct filter *wish, size_t max,
+static fallible api_events_read_page(struct http *x, const struct filter *filter, size_t max,
 				     struct arena *arena, struct store_events *out)
 {
 	struct store_events_ask ask = {
-		.tenant = wish->tenant,
-		.own = wish->own,
-		.after = wish->place.after,
+		.tenant = filter->tenant,
+		.own = filter->own,
+		.after = filter->place.after,
 		.max = max,
 	};
 
 	return store_events_page(gateway_of(x)->manager->store, &ask, arena, out);
 }
 
-static bool api_events_is_wanted(struct http *x, const struct filter *wish,
+static bool api_events_is_wanted(struct http *x, const struct filter *filter,
 				 const struct store_event *event)
 {
-	if (wish->kind.at && !event_matches(event->kind, wish->kind))
+	if (filter->kind.at && !event_matches(event->kind, filter->kind))
 		return false;
-	if (wish->sandbox.at && !str_is(wish->sandbox, event->sandbox))
+	if (filter->sandbox.at && !str_is(filter->sandbox, event->sandbox))
 		return false;
 	return access_sees(gateway_who(x), event->tenant, event->sandbox);
 }
@@ -91,24 +92,24 @@ static void write_event(struct json_out *out, const struct store_event *event)
 	json_end(out, '}');
 }
 
-// A name or a short id becomes the id, as far as there is such a sandbox now.
-static void settle_sandbox(struct http *x, struct filter *wish)
+// Resolves a name or a short id to the id, if such a sandbox exists now.
+static void settle_sandbox(struct http *x, struct filter *filter)
 {
 	const struct entry *entry;
 
-	if (!wish->sandbox.at)
+	if (!filter->sandbox.at)
 		return;
-	entry = access_find(gateway_of(x)->manager, gateway_who(x), wish->sandbox);
+	entry = access_find(gateway_of(x)->manager, gateway_who(x), filter->sandbox);
 	if (entry)
-		wish->sandbox = str_of(
+		filter->sandbox = str_of(
 			arena_dup(x->arena, entry->record.id, strlen(entry->record.id)));
 }
 
-static fallible api_events_reply_page(struct http *x, struct filter *wish)
+static fallible api_events_reply_page(struct http *x, struct filter *filter)
 {
 	auto_buf body = BUF_INIT(REPLY_MAX);
 	struct json_out out = json_to(&body);
-	struct event_place *place = &wish->place;
+	struct event_place *place = &filter->place;
 	struct store_events page = {0};
 	uint64_t count = 0;
 	bool more = true, missed = false;
@@ -120,11 +121,11 @@ static fallible api_events_reply_page(struct http *x, struct filter *wish)
 		auto_arena arena = arena_new();
 		size_t i;
 
-		TRY(api_events_read_page(x, wish, BATCH, arena, &page));
+		TRY(api_events_read_page(x, filter, BATCH, arena, &page));
 		missed |= page.missed;
 		for (i = 0; i < page.count && count < place->limit; i++) {
 			place->after = page.at[i].id;
-			if (!api_events_is_wanted(x, wish, &page.at[i]))
+			if (!api_events_is_wanted(x, filter, &page.at[i]))
 				continue;
 			write_event(&out, &page.at[i]);
 			count++;
@@ -141,7 +142,7 @@ static fallible api_events_reply_page(struct http *x, struct filter *wish)
 	return http_reply_json(x, 200, &body);
 }
 
-// In the place of what is forgotten. Its number is where to go on from.
+// Announces deleted events. Its number is the position to resume from.
 static fallible api_events_tell_missed(struct http *x, uint64_t after,
 				       const struct store_events *page)
 {
@@ -160,8 +161,8 @@ static fallible api_events_tell_missed(struct http *x, uint64_t after,
 	return http_write(x, text.at, text.len);
 }
 
-// All that there is behind the place.
-static fallible api_events_copy(struct http *x, struct filter *wish)
+// Sends all events after the position.
+static fallible api_events_copy(struct http *x, struct filter *filter)
 {
 	bool more = true;
 
@@ -170,16 +171,16 @@ static fallible api_events_copy(struct http *x, struct filter *wish)
 		auto_arena arena = arena_new();
 		struct store_events page;
 
-		TRY(api_events_read_page(x, wish, BATCH, arena, &page));
-		if (page.missed && wish->place.after >= wish->told) {
-			TRY(api_events_tell_missed(x, wish->place.after, &page));
-			wish->told = page.newest;
+		TRY(api_events_read_page(x, filter, BATCH, arena, &page));
+		if (page.missed && filter->place.after >= filter->told) {
+			TRY(api_events_tell_missed(x, filter->place.after, &page));
+			filter->told = page.newest;
 		}
 		for (size_t i = 0; i < page.count; i++) {
 			struct json_out out = json_to(&line);
 			char id[24];
 
-			if (!api_events_is_wanted(x, wish, &page.at[i]))
+			if (!api_events_is_wanted(x, filter, &page.at[i]))
 				continue;
 			buf_clear(&line);
 			write_event(&out, &page.at[i]);
@@ -187,7 +188,7 @@ static fallible api_events_copy(struct http *x, struct filter *wish)
 			sse_put(&text, str_of(page.at[i].kind), str_of(id), buf_view(&line));
 		}
 		more = page.count == BATCH;
-		wish->place.after = page.last;
+		filter->place.after = page.last;
 		if (!buf_ok(&text) || !buf_ok(&line))
 			return err_new(INTERNAL, "internal", "an event did not fit");
 		if (text.len)
@@ -207,21 +208,21 @@ static fallible api_events_wait_for_more(struct http *x)
 	return err;
 }
 
-static fallible api_events_stream(struct http *x, struct filter *wish)
+static fallible api_events_stream(struct http *x, struct filter *filter)
 {
 	struct manager *manager = gateway_of(x)->manager;
 	auto_arena arena = arena_new();
 	struct store_events page;
 
-	if (wish->place.from_now) {
+	if (filter->place.from_now) {
 		TRY(store_flush(manager->store));
-		TRY(api_events_read_page(x, wish, 1, arena, &page));
-		wish->place.after = page.newest;
+		TRY(api_events_read_page(x, filter, 1, arena, &page));
+		filter->place.after = page.newest;
 	}
 	http_set(x, "Cache-Control", STR("no-cache"));
 	TRY(http_begin_with(x, 200, "text/event-stream", STR(":\n\n")));
 	while (!manager->closing) {
-		TRY(api_events_copy(x, wish));
+		TRY(api_events_copy(x, filter));
 		if (!manager->closing)
 			TRY(api_events_wait_for_more(x));
 	}
@@ -242,15 +243,15 @@ bool events_wants_stream(struct http *x)
 
 fallible api_events(struct http *x)
 {
-	struct filter wish;
+	struct filter filter;
 
 	TRY(access_ask(gateway_who(x), ACCESS_READ));
 	if (!gateway_of(x)->manager->store)
 		return no_store();
-	TRY(api_events_read_filter(x, &wish));
-	settle_sandbox(x, &wish);
-	return events_wants_stream(x) ? api_events_stream(x, &wish)
-				      : api_events_reply_page(x, &wish);
+	TRY(api_events_read_filter(x, &filter));
+	settle_sandbox(x, &filter);
+	return events_wants_stream(x) ? api_events_stream(x, &filter)
+				      : api_events_reply_page(x, &filter);
 }
 
 // ---------------------------------------------------------------------------------------- audit
@@ -286,15 +287,15 @@ fallible api_audit(struct http *x)
 	struct json_out out = json_to(&body);
 	auto_arena arena = arena_new();
 	struct store_audit *rows = NULL;
-	struct filter wish;
+	struct filter filter;
 	size_t count = 0;
 
 	TRY(access_ask(gateway_who(x), ACCESS_KEYS));
 	if (!store)
 		return no_store();
-	TRY(api_events_read_filter(x, &wish));
-	TRY(store_audit_page(store, wish.place.after, wish.tenant, wish.own, wish.place.limit,
-			     arena, &rows, &count));
+	TRY(api_events_read_filter(x, &filter));
+	TRY(store_audit_page(store, filter.place.after, filter.tenant, filter.own,
+			     filter.place.limit, arena, &rows, &count));
 	json_begin(&out, '{');
 	json_key(&out, "items");
 	json_begin(&out, '[');
@@ -302,8 +303,8 @@ fallible api_audit(struct http *x)
 		if (access_sees(gateway_who(x), rows[i].tenant, rows[i].target))
 			api_events_write_row(&out, &rows[i]);
 	json_end(&out, ']');
-	json_put_int(&out, "last", (int64_t)(count ? rows[count - 1].id : wish.place.after));
-	json_put_bool(&out, "more", count == wish.place.limit);
+	json_put_int(&out, "last", (int64_t)(count ? rows[count - 1].id : filter.place.after));
+	json_put_bool(&out, "more", count == filter.place.limit);
 	json_end(&out, '}');
 	return http_reply_json(x, 200, &body);
 }

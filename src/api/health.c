@@ -1,3 +1,6 @@
+// The health of the daemon. Without a key the answer is only whether it is ready. The operator's
+// detailed answer reads the host and is cached in the gateway; a tenant gets readiness and its own
+// numbers.
 #include "api/health.h"
 
 #include "gateway/gateway.h"
@@ -107,7 +110,7 @@ static void health_write_all(struct json_out *out, struct gateway *gateway, bool
 			     bool in_detail)
 {
 	json_begin(out, '{');
-	// Without a warden nothing can be made, but it will be back in a moment.
+	// Without a warden nothing can be created, but it is restarted at once.
 	json_put_text(out, "status", is_ready ? "ok" : "starting");
 	json_put_text(out, "version", gateway->version);
 	if (in_detail) {
@@ -124,8 +127,8 @@ static void health_write_all(struct json_out *out, struct gateway *gateway, bool
 	json_end(out, '}');
 }
 
-// Written anew when something happened to a box, else every FRESH_MS: whoever asks all the time
-// costs no more readings of the host than whoever asks often.
+// Rewritten when a box changed, else every FRESH_MS: frequent requests do not cause more reads of
+// the host.
 static const struct buf *in_detail(struct gateway *gateway, bool is_ready)
 {
 	struct buf *text = &gateway->health.text;
@@ -145,7 +148,7 @@ static const struct buf *in_detail(struct gateway *gateway, bool is_ready)
 	return text;
 }
 
-// What a tenant's key may know: how it goes, and what is its own.
+// A tenant's key sees readiness and its own numbers.
 static void write_own(struct json_out *out, struct gateway *gateway, const struct who *who,
 		      bool is_ready)
 {
@@ -172,7 +175,7 @@ fallible api_health(struct http *x)
 	if (gateway_who(x)) {
 		const struct buf *text = in_detail(gateway, is_ready);
 
-		// A copy: it may be written anew while a slow client reads this one.
+		// Copied: the cache may be rewritten while a slow client reads.
 		if (!buf_ok(text))
 			return http_reply_json(x, 200, text);
 		return http_reply(

@@ -2,5 +2,5 @@
 
 #include "http/router.h"
 
-// Is cove well? Anybody learns that it lives, the operator how it does.
+// Health: liveness for everybody, details for the operator.
 route_fn api_health;

@@ -1,3 +1,6 @@
+// Creates, lists and revokes keys; reads, sets and deletes tenants. manager/keyring decides who
+// may. A new key's secret is in the answer to its creation and nowhere else. A tenant with
+// sandboxes or agent sessions cannot be deleted.
 #include "api/keys.h"
 
 #include <stdlib.h>
@@ -114,7 +117,7 @@ fallible api_tenants_set(struct http *x)
 	return api_keys_answer(x, made ? 201 : 200, account);
 }
 
-// Who makes a tenant of that name again shall find nothing of this one's.
+// A new tenant of the same name must not inherit agent sessions.
 static fallible ask_no_sessions(struct http *x)
 {
 	const struct agent_sessions *agents = gateway_of(x)->agents;
@@ -125,8 +128,9 @@ static fallible ask_no_sessions(struct http *x)
 	count = agents ? agents_owned(agents, account->tenant.name) : 0;
 	if (!count)
 		return OK;
-	return err_hint(err_new(CONFLICT, "tenant_in_use", "it has %zu sessions", count),
-			"delete them first");
+	return err_hint(
+		err_new(CONFLICT, "tenant_in_use", "the tenant has %zu agent sessions", count),
+		"delete them first");
 }
 
 fallible api_tenants_drop(struct http *x)

@@ -1,4 +1,4 @@
-// Keys and tenants, as routes.
+// Routes for keys and tenants.
 #pragma once
 
 #include "http/router.h"

@@ -1,5 +1,5 @@
-// Nobody has to wake a sandbox to expose a port of it. One that runs is asked which of its ports
-// have a listener; of one that does not, only what is exposed is told.
+// Exposing a port does not start the sandbox. A running sandbox is asked which of its ports have a
+// listener; for others only the exposed ports are listed.
 #include "api/ports.h"
 
 #include <stdio.h>
@@ -18,7 +18,7 @@
 #define ASK_MS 5000
 #define LISTED_MAX 1024
 
-// Held: the caller drops it. NULL: absent.
+// With a reference, which the caller drops. NULL: not found.
 static struct entry *api_ports_find(struct http *x)
 {
 	struct entry *entry = access_find(gateway_of(x)->manager, gateway_who(x), x->params[0]);
@@ -49,7 +49,7 @@ static void put_urls(struct json_out *out, const struct gateway *gateway, const 
 	bool has_host = urls_host(&gateway->urls, id, port, token, &host);
 	bool has_path = urls_path(&gateway->urls, id, port, token, &path);
 
-	// Where names cannot be had the path is what there is.
+	// Without a preview domain, the path form is the URL.
 	json_put_text(out, "url", has_host ? host.at : has_path ? path.at : NULL);
 	json_put_text(out, "pathUrl", has_path ? path.at : NULL);
 }
@@ -62,7 +62,8 @@ static void api_ports_put_end(struct json_out *out, int64_t ends_ms)
 		json_put_text(out, "expiresAt", NULL);
 }
 
-// As members of an object. `port` is a copy; its name is the register's.
+// Writes the members of an object. `port` is a copy; its name belongs to the table of exposed
+// ports.
 static void put_exposed(struct json_out *out, const struct gateway *gateway,
 			const struct entry *entry, const struct exposed_ports_entry *port)
 {
@@ -121,7 +122,7 @@ fallible api_ports_expose(struct http *x)
 	return http_reply_json(x, is_new ? 201 : 200, &body);
 }
 
-// Who listens in a sandbox that runs; none is known of one that does not.
+// Listening ports of a running sandbox; none are known of others.
 static fallible ask_listening(struct http *x, const struct entry *entry, struct fileop_port *ports,
 			      size_t *out)
 {
@@ -143,7 +144,7 @@ static fallible ask_listening(struct http *x, const struct entry *entry, struct 
 	return OK;
 }
 
-// Both lists are in order of numbers: they are merged.
+// Merges the two lists, which are sorted by number.
 static void api_ports_put_all(struct json_out *out, const struct gateway *gateway,
 			      const struct entry *entry, const struct fileop_port *heard,
 			      size_t count)
@@ -220,7 +221,7 @@ static fallible read_span(const struct json *json, int64_t *out_ends)
 	return OK;
 }
 
-// A link dies with the token that it was signed under, and by itself at its own end.
+// A link ends with the token that it was signed with, or at its own expiry.
 fallible api_ports_link(struct http *x)
 {
 	auto_buf body = BUF_INIT(4096);
@@ -267,8 +268,8 @@ static void close_stream(struct stream *stream)
 	stream_close(stream);
 }
 
-// Whatever is spoken there. The port is connected to before the socket is agreed on: that it is
-// closed is an answer.
+// For any protocol. The port is connected before the upgrade, so that a closed port is an HTTP
+// error.
 fallible api_ports_tcp(struct http *x)
 {
 	on_exit_call(close_stream) struct stream stream = {.fd = -1};

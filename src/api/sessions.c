@@ -1,9 +1,9 @@
-// Bodies are lifecycle's own: snake_case, times in Unix milliseconds. What a body has that is not
-// known is refused.
+// Routes for agent sessions. Bodies are in snake_case, times in Unix milliseconds. Unknown fields
+// are refused.
 //
-// The events of a run are the lines of its log. Each is sent with an id, the offset behind it: who
-// comes back with that, as `offset` or as Last-Event-ID, goes on there, whatever restarted
-// meanwhile.
+// The events of a run are the lines of its log. Each has an id, the offset after its line: a client
+// that resumes with it, as `offset` or as Last-Event-ID, continues there, even after a restart of
+// the daemon.
 #include "api/sessions.h"
 
 #include <stdio.h>
@@ -41,7 +41,7 @@ static void write_room(struct json_out *out, const struct agent_refusal *room)
 	json_end(out, '}');
 }
 
-// The refusal of a cold start tells its numbers.
+// A refused cold start reports the numbers of the admission check.
 static fallible sessions_explain(struct http *x, struct agent_sessions *agents, struct err *err)
 {
 	struct agent_refusal why = agents_refusal(agents);
@@ -59,8 +59,8 @@ static fallible sessions_explain(struct http *x, struct agent_sessions *agents, 
 
 // ------------------------------------------------------------------------------- create
 
-// Reads an owner's id or an alias. A NUL is refused here, as other control characters are later,
-// because the id may become a C string.
+// Reads an owner's id or an alias. A NUL is refused here, because the id may become a C string;
+// other control characters are refused later.
 static fallible sessions_read_id(const struct json *value, const char *what, struct str *out)
 {
 	struct str id;
@@ -146,7 +146,7 @@ static fallible read_runner(struct http *x, const struct json *object, struct ag
 	return OK;
 }
 
-// Where room had to be made for it, what that took.
+// Reports what was cleaned up to make room.
 static void write_cleaned(struct buf *body, const struct agent_sessions *agents, bool made)
 {
 	struct agent_refusal room = agents_refusal(agents);
@@ -154,7 +154,7 @@ static void write_cleaned(struct buf *body, const struct agent_sessions *agents,
 
 	if (!made || (!room.cleaned && !room.skipped) || !buf_ok(body))
 		return;
-	body->len--; // the closing bracket
+	body->len--; // the closing brace
 	buf_text(body, ",\"capacity\":");
 	out = json_to(body);
 	write_room(&out, &room);
@@ -277,8 +277,9 @@ static void put_query(struct buf *query, const char *key, struct str value, cons
 	text_percent(query, value.len ? value : str_of(otherwise));
 }
 
-// A session has one terminal, in its own directories, which its processes are known by: not by the
-// runner's marks, for it is none. The sandbox's own route takes over, socket and all.
+// A session has one terminal, in its own directories, by which its processes are identified: it has
+// no runner's marks. The request is passed to the sandbox's own terminal route, with its
+// connection.
 fallible api_sessions_terminal(struct http *x)
 {
 	auto_buf query = BUF_INIT(HTTP1_HEAD_MAX);
@@ -310,7 +311,7 @@ fallible api_sessions_terminal(struct http *x)
 
 // --------------------------------------------------------------------------------- runs
 
-// A part of the body as it came: what a runner gets is what was sent.
+// A part of the body as sent: the runner gets exactly these bytes.
 static struct str sessions_raw(struct http *x, const struct json *value)
 {
 	auto_buf buf = BUF_INIT(AGENT_INPUT_MAX * 2);
@@ -415,7 +416,7 @@ fallible api_sessions_answer(struct http *x)
 struct stream_of {
 	struct http *x;
 	struct tape_reader reader;
-	uint64_t offset; // the first
+	uint64_t offset; // of the first line
 	struct buf line, out;
 };
 
@@ -428,8 +429,8 @@ static struct str sessions_type_of(struct str line)
 	return type;
 }
 
-// An event's id is the offset behind its line, from which a client goes on. A line that is not kept
-// has none of its own (`kept` is false): its id is that of the line before.
+// An event's id is the offset after its line. A line that is not kept (`kept` is false) has no
+// offset: its id is that of the line before.
 static void tell_lines(struct stream_of *of, bool kept)
 {
 	const char *end;
@@ -469,7 +470,7 @@ static fallible sessions_read_some(struct stream_of *of, char *room, bool *out_e
 	http_back(of->x);
 	TRY(err);
 	*out_end = got == 0;
-	// A mark that found no room either: this reader had the lines.
+	// A cut mark that was not kept either: this reader already has the lines.
 	if (passed != of->reader.passed && str_starts((struct str){room, got}, AGENT_CUT_MARK))
 		return OK;
 	buf_add(&of->line, room, got);
@@ -509,7 +510,7 @@ fallible api_sessions_events(struct http *x)
 	TRY(sessions_find(x, true, &agent));
 	TRY(agent_log(agent, x->params[1], &tape));
 	if (of.offset > tape_kept(tape))
-		return err_new(INVALID, "bad_offset", "the log is not as long as that");
+		return err_new(INVALID, "bad_offset", "the offset is past the end of the log");
 	tape_attach(&of.reader, tape, of.offset);
 	err = sessions_tell(&of);
 	tape_detach(&of.reader);

@@ -1,4 +1,4 @@
-// Conversations (agent/session.h) over HTTP: /v1/agent-sessions.
+// Agent sessions (agent/session.h) over HTTP: /v1/agent-sessions.
 #pragma once
 
 #include "http/http.h"

@@ -1,4 +1,4 @@
-// Templates: list, get, import, freeze, forget.
+// Templates: list, get, import, freeze, delete.
 #pragma once
 
 #include "http/router.h"

@@ -1,3 +1,5 @@
+// The route table of Cloudflare's bridge under /v1/sandbox, and its health and pool routes. The
+// pool routes report no warm boxes: cove has no pool that a client could size.
 #include "cloudflare/bridge.h"
 
 #include "cloudflare/exec.h"
@@ -16,7 +18,7 @@ static fallible health(struct http *x)
 		      : STR("{\"ok\":false,\"errors\":[\"no sandbox can be made now\"]}"));
 }
 
-// There is no warm pool: a sandbox is made in milliseconds when it is needed.
+// There is no warm pool: a sandbox is made in milliseconds when needed.
 static fallible pool_stats(struct http *x)
 {
 	struct manager_view view = manager_look(gateway_of(x)->manager);
@@ -40,26 +42,26 @@ static fallible pool_nothing(struct http *x)
 	return http_reply(x, 200, NULL, STR("{\"ok\":true}"));
 }
 
-#define ROOM "/v1/sandbox/{id}"
+#define SANDBOX "/v1/sandbox/{id}"
 
 // clang-format off
 const struct route bridge_routes[] = {
 	{"GET",    "/health",                   health,              ROUTE_OPEN,   "bridge: health of the service"},
 	{"POST",   "/v1/sandbox",               cloudflare_sandbox_new,     0,            "bridge: make an id for a sandbox; the first use makes the sandbox"},
-	{"DELETE", ROOM,                        cloudflare_sandbox_end,     0,            "bridge: delete a sandbox, if there is one"},
-	{"GET",    ROOM "/running",             cloudflare_sandbox_running, 0,            "bridge: whether the sandbox runs"},
-	{"POST",   ROOM "/exec",                bridge_exec,         0,            "bridge: run a command and stream output as events in base64"},
-	{"GET",    ROOM "/file/{path*}",        bridge_file_read,    0,            "bridge: read a file of the workspace"},
-	{"PUT",    ROOM "/file/{path*}",        bridge_file_write,   ROUTE_STREAM, "bridge: write a file of the workspace"},
-	{"POST",   ROOM "/session",             cloudflare_sandbox_session, 0,            "bridge: make a session"},
-	{"DELETE", ROOM "/session/{session}",   cloudflare_sandbox_session_end, 0,        "bridge: delete a session"},
-	{"GET",    ROOM "/pty",                 cloudflare_sandbox_pty,     0,            "bridge: WebSocket: a terminal"},
-	{"POST",   ROOM "/persist",             bridge_file_persist, 0,            "bridge: pack the workspace as a tar"},
-	{"POST",   ROOM "/hydrate",             bridge_file_hydrate, ROUTE_STREAM, "bridge: unpack a tar into the workspace"},
-	{"POST",   ROOM "/mount",               cloudflare_sandbox_mount,   0,            "bridge: not offered: buckets as directories"},
-	{"POST",   ROOM "/unmount",             cloudflare_sandbox_unmount, 0,            "bridge: not offered: buckets as directories"},
-	{"POST",   ROOM "/tunnel/{port}",       cloudflare_sandbox_tunnel,  0,            "bridge: not offered: tunnels"},
-	{"DELETE", ROOM "/tunnel/{port}",       cloudflare_sandbox_tunnel,  0,            "bridge: not offered: tunnels"},
+	{"DELETE", SANDBOX,                        cloudflare_sandbox_end,     0,            "bridge: delete a sandbox, if there is one"},
+	{"GET",    SANDBOX "/running",             cloudflare_sandbox_running, 0,            "bridge: whether the sandbox runs"},
+	{"POST",   SANDBOX "/exec",                bridge_exec,         0,            "bridge: run a command and stream output as events in base64"},
+	{"GET",    SANDBOX "/file/{path*}",        bridge_file_read,    0,            "bridge: read a file of the workspace"},
+	{"PUT",    SANDBOX "/file/{path*}",        bridge_file_write,   ROUTE_STREAM, "bridge: write a file of the workspace"},
+	{"POST",   SANDBOX "/session",             cloudflare_sandbox_session, 0,            "bridge: make a session"},
+	{"DELETE", SANDBOX "/session/{session}",   cloudflare_sandbox_session_end, 0,        "bridge: delete a session"},
+	{"GET",    SANDBOX "/pty",                 cloudflare_sandbox_pty,     0,            "bridge: WebSocket: a terminal"},
+	{"POST",   SANDBOX "/persist",             bridge_file_persist, 0,            "bridge: pack the workspace as a tar"},
+	{"POST",   SANDBOX "/hydrate",             bridge_file_hydrate, ROUTE_STREAM, "bridge: unpack a tar into the workspace"},
+	{"POST",   SANDBOX "/mount",               cloudflare_sandbox_mount,   0,            "bridge: not offered: buckets as directories"},
+	{"POST",   SANDBOX "/unmount",             cloudflare_sandbox_unmount, 0,            "bridge: not offered: buckets as directories"},
+	{"POST",   SANDBOX "/tunnel/{port}",       cloudflare_sandbox_tunnel,  0,            "bridge: not offered: tunnels"},
+	{"DELETE", SANDBOX "/tunnel/{port}",       cloudflare_sandbox_tunnel,  0,            "bridge: not offered: tunnels"},
 	{"GET",    "/v1/pool/stats",            pool_stats,          0,            "bridge: the warm pool, which is empty"},
 	{"POST",   "/v1/pool/prime",            pool_nothing,        0,            "bridge: nothing to prime"},
 	{"POST",   "/v1/pool/shutdown-prewarmed", pool_nothing,      0,            "bridge: nothing to shut down"},

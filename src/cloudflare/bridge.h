@@ -1,5 +1,5 @@
-// Cloudflare's bridge: REST for many sandboxes, for clients that are not Workers. Its own errors,
-// {error, code}, and its own ids; the sandboxes are the same as everybody's.
+// Cloudflare's bridge: a REST API for many sandboxes, for clients that are not Workers. It has its
+// own errors, {error, code}, and its own ids; the sandboxes are ordinary ones.
 #pragma once
 
 #include "http/router.h"

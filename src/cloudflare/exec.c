@@ -1,5 +1,5 @@
-// The events of api/execute/stream, told in the bridge's words: a named event, its data in base64.
-// Whatever goes wrong once the answer has begun is an event too.
+// Translates the events of api/execute/stream into the bridge's format: named events with base64
+// data. An error after the answer has begun is sent as an event too.
 #include "cloudflare/exec.h"
 
 #include "cloudflare/named_box.h"
@@ -10,15 +10,15 @@
 #define TIME_MAX (1ull << 42)
 
 struct exec {
-	struct bridge_forward carry;
-	struct buf line; // of the inner stream, up to its end
+	struct bridge_forward forward;
+	struct buf line; // an incomplete line of the inner stream
 	struct buf event;
-	bool told; // the last event
+	bool told; // the last event was sent
 };
 
 static void exec_done(struct exec *exec)
 {
-	bridge_forward_done(&exec->carry);
+	bridge_forward_done(&exec->forward);
 	buf_done(&exec->line);
 	buf_done(&exec->event);
 }
@@ -30,7 +30,7 @@ static fallible bridge_exec_send(struct exec *exec)
 	buf_text(&exec->event, "\n\n");
 	if (!buf_ok(&exec->event))
 		return err_new(INTERNAL, "internal", "an event did not fit");
-	err = bridge_forward_write(&exec->carry, exec->event.at, exec->event.len);
+	err = bridge_forward_write(&exec->forward, exec->event.at, exec->event.len);
 	buf_clear(&exec->event);
 	return err;
 }
@@ -114,8 +114,8 @@ static fallible invalid(const char *words)
 	return err_new(INVALID, "invalid_request", "%s", words);
 }
 
-// The words as one line for bash, as Cloudflare's bridge has it: a builtin is found, too, and a
-// program that is not there is exit code 127.
+// Quotes argv into one line for bash, as Cloudflare's bridge does: builtins work, and a missing
+// program is exit code 127.
 static fallible write_command(const struct json *argv, struct buf *out)
 {
 	if (!argv || json_type(argv) != JSON_ARRAY || !json_count(argv))
@@ -173,20 +173,20 @@ static fallible bridge_exec_tell_end(struct exec *exec, struct err *err)
 		return err;
 	if (!exec->told) {
 		if (!err)
-			fault = bridge_forward_fault(&exec->carry, "exec_transport_error",
+			fault = bridge_forward_fault(&exec->forward, "exec_transport_error",
 						     "exec failed");
 		words = mem_str(err_message(err ? err : fault));
 		err_free(bridge_exec_send_error(exec, "exec_transport_error", str_of(words)));
 	}
 	err_free(err);
-	http_back(exec->carry.x);
-	return http_end(exec->carry.x);
+	http_back(exec->forward.x);
+	return http_end(exec->forward.x);
 }
 
 fallible bridge_exec(struct http *x)
 {
 	static const struct in_process_calls calls = {.bytes = bridge_exec_on_bytes};
-	on_exit_call(exec_done) struct exec exec = {.carry = {.x = x, .probe = HTTP_PROBE_EVENT}};
+	on_exit_call(exec_done) struct exec exec = {.forward = {.x = x, .probe = HTTP_PROBE_EVENT}};
 	auto_buf ask = BUF_INIT(BODY_MAX);
 	char id[ID_BOX_LEN + 1];
 	auto_json body = NULL;
@@ -201,7 +201,7 @@ fallible bridge_exec(struct http *x)
 	http_set(x, "Cache-Control", STR("no-cache"));
 	TRY(http_begin(x, 200, "text/event-stream"));
 	return bridge_exec_tell_end(
-		&exec, bridge_forward_ask(&exec.carry, "POST",
+		&exec, bridge_forward_ask(&exec.forward, "POST",
 					  named_box_target(x, id, "/api/execute/stream"), NULL,
 					  buf_view(&ask), &calls));
 }

@@ -2,5 +2,5 @@
 
 #include "http/router.h"
 
-// Runs a command; its output as events in base64.
+// Runs a command and streams its output as events in base64.
 route_fn bridge_exec;

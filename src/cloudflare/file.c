@@ -1,5 +1,5 @@
-// Bytes in, bytes out, through the raw-body routes of the sandbox and with the client's pace:
-// nothing is held whole. What is too large is refused before it has replaced anything.
+// Copies bytes through the raw-body routes of the sandbox, at the client's pace: nothing is held
+// whole. A body that is too large is refused before it has replaced a file.
 #include "cloudflare/file.h"
 
 #include "cloudflare/named_box.h"
@@ -8,31 +8,31 @@
 #define WRITE_MAX (32ull << 20)
 #define PATH_BYTES (16 * 1024)
 
-struct haul {
-	struct bridge_forward carry;
-	uint64_t in; // bytes of the request's body so far
+struct transfer {
+	struct bridge_forward forward;
+	uint64_t in; // bytes of the request's body read so far
 	bool too_much;
 };
 
-static void haul_done(struct haul *haul)
+static void transfer_done(struct transfer *transfer)
 {
-	bridge_forward_done(&haul->carry);
+	bridge_forward_done(&transfer->forward);
 }
 
 static fallible bridge_file_take_in(void *arg, void *room, size_t size, size_t *out)
 {
-	struct haul *haul = arg;
+	struct transfer *transfer = arg;
 
-	TRY(bridge_forward_read(&haul->carry, room, size, out));
-	haul->in += *out;
-	haul->too_much = haul->in > WRITE_MAX;
-	return haul->too_much ? err_new(TOO_LARGE, "payload_too_large", "too large") : OK;
+	TRY(bridge_forward_read(&transfer->forward, room, size, out));
+	transfer->in += *out;
+	transfer->too_much = transfer->in > WRITE_MAX;
+	return transfer->too_much ? err_new(TOO_LARGE, "payload_too_large", "too large") : OK;
 }
 
 static fallible give_head(void *arg, const struct in_process_head *head)
 {
-	struct haul *haul = arg;
-	struct http *x = haul->carry.x;
+	struct transfer *transfer = arg;
+	struct http *x = transfer->forward.x;
 
 	http_back(x);
 	if (head->is_sized)
@@ -57,8 +57,8 @@ static fallible pass_over(void *arg, struct str bytes)
 static const struct in_process_calls giving = {.head = give_head, .bytes = give_out};
 static const struct in_process_calls taking = {.read = bridge_file_take_in, .bytes = pass_over};
 
-// The route for a file, out of the rest of the path.
-static fallible aim(struct http *x, struct str *shown, struct buf *out)
+// Builds the target of a file route from the rest of the path.
+static fallible file_target(struct http *x, struct str *shown, struct buf *out)
 {
 	auto_buf path = BUF_INIT(PATH_BYTES), given = BUF_INIT(PATH_BYTES);
 
@@ -84,25 +84,26 @@ static fallible refuse_large(void)
 
 fallible bridge_file_read(struct http *x)
 {
-	on_exit_call(haul_done) struct haul haul = {.carry = {.x = x}};
+	on_exit_call(transfer_done) struct transfer transfer = {.forward = {.x = x}};
 	auto_buf target = BUF_INIT(4 * PATH_BYTES);
 	struct str shown = {0};
 	char id[ID_BOX_LEN + 1];
 
 	TRY(named_box_check(x));
-	TRY(aim(x, &shown, &target));
+	TRY(file_target(x, &shown, &target));
 	TRY(named_box_session(x, &(struct str){0}));
 	TRY(named_box_enter(x, id));
 	http_be_patient(x);
-	TRY(bridge_forward_ask(&haul.carry, "GET", named_box_target(x, id, target.at), NULL,
+	TRY(bridge_forward_ask(&transfer.forward, "GET", named_box_target(x, id, target.at), NULL,
 			       (struct str){0}, &giving));
-	if (haul.carry.status == 404)
+	if (transfer.forward.status == 404)
 		return err_new(NOT_FOUND, "workspace_read_not_found", "File not found: " STR_FMT,
 			       STR_ARG(shown));
-	if (haul.carry.fault.len)
-		return bridge_forward_fault(
-			&haul.carry, haul.carry.status == 400 ? NULL : "exec_transport_error",
-			"read failed");
+	if (transfer.forward.fault.len)
+		return bridge_forward_fault(&transfer.forward,
+					    transfer.forward.status == 400 ? NULL
+									   : "exec_transport_error",
+					    "read failed");
 	return x->reply_begun ? http_end(x)
 			      : http_reply(x, 200, "application/octet-stream", STR(""));
 }
@@ -116,31 +117,31 @@ static fallible check_length(struct http *x)
 
 fallible bridge_file_write(struct http *x)
 {
-	on_exit_call(haul_done) struct haul haul = {.carry = {.x = x}};
+	on_exit_call(transfer_done) struct transfer transfer = {.forward = {.x = x}};
 	auto_buf target = BUF_INIT(4 * PATH_BYTES);
 	struct str shown = {0};
 	char id[ID_BOX_LEN + 1];
 	struct err *err;
 
 	TRY(named_box_check(x));
-	TRY(aim(x, &shown, &target));
+	TRY(file_target(x, &shown, &target));
 	TRY(check_length(x));
 	TRY(named_box_session(x, &(struct str){0}));
 	TRY(named_box_enter(x, id));
-	err = bridge_forward_ask(&haul.carry, "PUT", named_box_target(x, id, target.at),
+	err = bridge_forward_ask(&transfer.forward, "PUT", named_box_target(x, id, target.at),
 				 "application/octet-stream", (struct str){0}, &taking);
-	if (haul.too_much) {
+	if (transfer.too_much) {
 		err_free(err);
 		return refuse_large();
 	}
 	TRY(err);
-	if (haul.carry.fault.len)
-		return bridge_forward_fault(&haul.carry, "workspace_archive_write_error",
+	if (transfer.forward.fault.len)
+		return bridge_forward_fault(&transfer.forward, "workspace_archive_write_error",
 					    "write failed");
 	return http_reply(x, 200, NULL, STR("{\"ok\":true}"));
 }
 
-// excludes=a,b: paths beneath the workspace.
+// excludes=a,b: paths below the workspace.
 static fallible add_excludes(struct http *x, struct buf *target)
 {
 	struct str rest = http_query(x, "excludes"), part;
@@ -163,7 +164,7 @@ static fallible add_excludes(struct http *x, struct buf *target)
 
 fallible bridge_file_persist(struct http *x)
 {
-	on_exit_call(haul_done) struct haul haul = {.carry = {.x = x}};
+	on_exit_call(transfer_done) struct transfer transfer = {.forward = {.x = x}};
 	auto_buf target = BUF_INIT(16 * 1024);
 	char id[ID_BOX_LEN + 1];
 
@@ -172,10 +173,10 @@ fallible bridge_file_persist(struct http *x)
 	TRY(add_excludes(x, &target));
 	TRY(named_box_enter(x, id));
 	http_be_patient(x);
-	TRY(bridge_forward_ask(&haul.carry, "GET", named_box_target(x, id, target.at), NULL,
+	TRY(bridge_forward_ask(&transfer.forward, "GET", named_box_target(x, id, target.at), NULL,
 			       (struct str){0}, &giving));
-	if (haul.carry.fault.len)
-		return bridge_forward_fault(&haul.carry, "workspace_archive_read_error",
+	if (transfer.forward.fault.len)
+		return bridge_forward_fault(&transfer.forward, "workspace_archive_read_error",
 					    "persist failed");
 	return x->reply_begun ? http_end(x)
 			      : http_reply(x, 200, "application/octet-stream", STR(""));
@@ -183,7 +184,7 @@ fallible bridge_file_persist(struct http *x)
 
 fallible bridge_file_hydrate(struct http *x)
 {
-	on_exit_call(haul_done) struct haul haul = {.carry = {.x = x}};
+	on_exit_call(transfer_done) struct transfer transfer = {.forward = {.x = x}};
 	char id[ID_BOX_LEN + 1];
 	uint64_t len = 0;
 	struct err *err;
@@ -193,16 +194,16 @@ fallible bridge_file_hydrate(struct http *x)
 		return err_new(INVALID, "invalid_request", "Empty tar payload");
 	TRY(check_length(x));
 	TRY(named_box_enter(x, id));
-	err = bridge_forward_ask(&haul.carry, "PUT",
+	err = bridge_forward_ask(&transfer.forward, "PUT",
 				 named_box_target(x, id, "/api/tar?path=" PATH_WORKSPACE),
 				 "application/x-tar", (struct str){0}, &taking);
-	if (haul.too_much) {
+	if (transfer.too_much) {
 		err_free(err);
 		return refuse_large();
 	}
 	TRY(err);
-	if (haul.carry.fault.len)
-		return bridge_forward_fault(&haul.carry, "workspace_archive_write_error",
+	if (transfer.forward.fault.len)
+		return bridge_forward_fault(&transfer.forward, "workspace_archive_write_error",
 					    "hydrate failed");
 	return http_reply(x, 200, NULL, STR("{\"ok\":true}"));
 }

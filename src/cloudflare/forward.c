@@ -1,14 +1,14 @@
 // The inner exchange runs in the task of the outer one. While its handler waits for something else,
-// the outer client may leave: that cancels the task, and thereby what the handler waits for. Around
-// each read and write the task is present again.
+// a disconnect of the outer client cancels the task, and thereby the handler's wait. http_back()
+// and http_away() bracket each write.
 #include "cloudflare/forward.h"
 
 #define FAULT_MAX (64 * 1024)
 
-void bridge_forward_done(struct bridge_forward *carry)
+void bridge_forward_done(struct bridge_forward *forward)
 {
-	buf_done(&carry->fault);
-	err_free(carry->upset);
+	buf_done(&forward->fault);
+	err_free(forward->error);
 }
 
 static enum err_kind bridge_forward_kind_of(int status)
@@ -29,96 +29,96 @@ static enum err_kind bridge_forward_kind_of(int status)
 	return ERR_BAD_PEER;
 }
 
-fallible bridge_forward_fault(const struct bridge_forward *carry, const char *code,
+fallible bridge_forward_fault(const struct bridge_forward *forward, const char *code,
 			      const char *what)
 {
 	struct str message = STR("no answer"), hint = {0};
 	auto_free char *words = NULL;
 	auto_json json = NULL;
 
-	err_free(json_read(buf_view(&carry->fault), &json));
+	err_free(json_read(buf_view(&forward->fault), &json));
 	if (json && json_type(json) == JSON_OBJECT) {
 		err_free(json_str(json_get(json, "message"), "message", &message));
 		err_free(json_str(json_get(json, "hint"), "hint", &hint));
 	}
 	words = mem_fmt("%s: " STR_FMT, what, STR_ARG(message));
-	return err_from(code ? ERR_BAD_PEER : bridge_forward_kind_of(carry->status),
+	return err_from(code ? ERR_BAD_PEER : bridge_forward_kind_of(forward->status),
 			code ? code : "invalid_request", words, hint.at);
 }
 
-static fallible upset(struct bridge_forward *carry, struct err *err)
+static fallible forward_failed(struct bridge_forward *forward, struct err *err)
 {
 	if (!err)
 		return OK;
-	if (!carry->upset)
-		carry->upset = err;
+	if (!forward->error)
+		forward->error = err;
 	else
 		err_free(err);
 	return err_new(CANCELLED, "client_gone", "the outer exchange has ended");
 }
 
-fallible bridge_forward_read(struct bridge_forward *carry, void *room, size_t size, size_t *out)
+fallible bridge_forward_read(struct bridge_forward *forward, void *room, size_t size, size_t *out)
 {
-	return upset(carry, http_read(carry->x, room, size, out));
+	return forward_failed(forward, http_read(forward->x, room, size, out));
 }
 
-fallible bridge_forward_write(struct bridge_forward *carry, const void *bytes, size_t len)
+fallible bridge_forward_write(struct bridge_forward *forward, const void *bytes, size_t len)
 {
-	http_back(carry->x);
-	TRY(upset(carry, http_write(carry->x, bytes, len)));
-	return upset(carry, http_away(carry->x, carry->probe));
+	http_back(forward->x);
+	TRY(forward_failed(forward, http_write(forward->x, bytes, len)));
+	return forward_failed(forward, http_away(forward->x, forward->probe));
 }
 
-struct work_item {
-	struct bridge_forward *carry;
+struct forward_call {
+	struct bridge_forward *forward;
 	const struct in_process_calls *calls;
 	bool good;
 };
 
 static fallible on_read(void *arg, void *room, size_t size, size_t *out)
 {
-	struct work_item *work_item = arg;
+	struct forward_call *call = arg;
 
-	return work_item->calls->read(work_item->carry, room, size, out);
+	return call->calls->read(call->forward, room, size, out);
 }
 
 static fallible bridge_forward_on_head(void *arg, const struct in_process_head *head)
 {
-	struct work_item *work_item = arg;
-	struct bridge_forward *carry = work_item->carry;
+	struct forward_call *call = arg;
+	struct bridge_forward *forward = call->forward;
 
-	carry->status = head->status;
-	work_item->good = head->status >= 200 && head->status < 300;
-	if (!work_item->good || !work_item->calls->head)
+	forward->status = head->status;
+	call->good = head->status >= 200 && head->status < 300;
+	if (!call->good || !call->calls->head)
 		return OK;
-	return upset(carry, work_item->calls->head(carry, head));
+	return forward_failed(forward, call->calls->head(forward, head));
 }
 
 static fallible bridge_forward_on_bytes(void *arg, struct str bytes)
 {
-	struct work_item *work_item = arg;
+	struct forward_call *call = arg;
 
-	if (work_item->good)
-		return work_item->calls->bytes(work_item->carry, bytes);
-	buf_str(&work_item->carry->fault, bytes);
+	if (call->good)
+		return call->calls->bytes(call->forward, bytes);
+	buf_str(&call->forward->fault, bytes);
 	return OK;
 }
 
 static void bridge_forward_on_end(void *arg, bool is_whole)
 {
-	struct work_item *work_item = arg;
+	struct forward_call *call = arg;
 
-	if (!is_whole && work_item->good)
-		work_item->carry->status = 0;
-	if (work_item->calls->end)
-		work_item->calls->end(work_item->carry, is_whole);
+	if (!is_whole && call->good)
+		call->forward->status = 0;
+	if (call->calls->end)
+		call->calls->end(call->forward, is_whole);
 }
 
-fallible bridge_forward_ask(struct bridge_forward *carry, const char *method, const char *target,
+fallible bridge_forward_ask(struct bridge_forward *forward, const char *method, const char *target,
 			    const char *type, struct str body, const struct in_process_calls *calls)
 {
-	struct http *x = carry->x;
-	struct work_item work_item = {.carry = carry, .calls = calls};
+	struct http *x = forward->x;
+	struct forward_call call = {.forward = forward, .calls = calls};
 	struct in_process_calls ours = {
 		.read = calls->read ? on_read : NULL,
 		.head = bridge_forward_on_head,
@@ -129,14 +129,14 @@ fallible bridge_forward_ask(struct bridge_forward *carry, const char *method, co
 
 	ask.type = type;
 	ask.body = body;
-	carry->fault = BUF_INIT(FAULT_MAX);
+	forward->fault = BUF_INIT(FAULT_MAX);
 	if (!calls->read)
-		TRY(http_away(x, x->reply_begun ? carry->probe : HTTP_PROBE_HEAD));
-	in_process_run(in_process_new(&ask, &ours, &work_item));
+		TRY(http_away(x, x->reply_begun ? forward->probe : HTTP_PROBE_HEAD));
+	in_process_run(in_process_new(&ask, &ours, &call));
 	http_back(x);
-	if (carry->upset)
-		return take_ptr(carry->upset);
-	if (!carry->status)
+	if (forward->error)
+		return take_ptr(forward->error);
+	if (!forward->status)
 		return err_new(BAD_PEER, "exec_transport_error", "the answer was cut short");
 	return OK;
 }

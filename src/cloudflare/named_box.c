@@ -1,3 +1,6 @@
+// A bridge id is the name of a sandbox. Every bridge request ensures that the sandbox exists, as
+// upstream does, so a deleted one is created anew. Errors of the creation become the bridge's
+// codes.
 #include "cloudflare/named_box.h"
 
 #include <stdio.h>
@@ -54,7 +57,7 @@ fallible named_box_session(struct http *x, struct str *out)
 		id = http_query(x, "session");
 	if (id.len && !path_is_session(id))
 		return err_hint(err_new(INVALID, "invalid_request", "Invalid session ID format"),
-				"1 to 128 letters, digits and ._- without '..'");
+				"use 1 to 128 letters, digits and ._- without '..'");
 	*out = id.len ? id : STR("");
 	return OK;
 }

@@ -1,11 +1,13 @@
+// Serves docs/openapi.json, which the build embeds. The caller must be authenticated, by a header
+// or, for browsers, by a key in the query; a wrong key counts as a failure of its address.
 #include "cloudflare/openapi.h"
 
 #include "gateway/gateway.h"
 
-// docs/openapi.json, put here by the build.
+// docs/openapi.json, embedded by the build.
 extern const char openapi_start[], openapi_end[];
 
-// ROUTE_OPEN, because the key may come in the query as well.
+// ROUTE_OPEN, because the key may be in the query too: checked here.
 fallible cloudflare_openapi(struct http *x)
 {
 	struct authenticate *auth = gateway_of(x)->auth;

@@ -2,5 +2,5 @@
 
 #include "http/router.h"
 
-// docs/openapi.json: what there is, as OpenAPI 3.1.
+// docs/openapi.json, as OpenAPI 3.1.
 route_fn cloudflare_openapi;

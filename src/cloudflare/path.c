@@ -1,3 +1,6 @@
+// Ids are PATH_ID_LEN random characters of the base32 alphabet. Paths are resolved without looking
+// at any file system: the result is only a name that the sandbox resolves again. Buffers are
+// bounded by the caller.
 #include "cloudflare/path.h"
 
 #include "base/id.h"
@@ -23,7 +26,7 @@ void path_new_id(char out[PATH_ID_LEN + 1])
 			out[i] = alphabet[pair >> (11 - bit % 8) & 31];
 		}
 		out[PATH_ID_LEN] = 0;
-	} while (!id_is_name(str_of(out))); // it may look like a short id, hardly ever
+	} while (!id_is_name(str_of(out))); // rarely, it looks like a short id
 }
 
 bool path_is_base32(struct str text)

@@ -1,3 +1,6 @@
+// Routes of the bridge for sandboxes, sessions and terminals: each is forwarded to the route of the
+// sandbox, and its answer is rewritten in the bridge's format. Mounts and tunnels are refused with
+// 501 after the same checks of the request as upstream's.
 #include "cloudflare/sandbox.h"
 
 #include "cloudflare/named_box.h"
@@ -6,20 +9,20 @@
 #define REPLY_MAX (64 * 1024)
 #define PLACE_MAX 4096
 
-struct whole {
-	struct bridge_forward carry;
+struct reply {
+	struct bridge_forward forward;
 	struct buf body;
 };
 
-static void whole_done(struct whole *whole)
+static void reply_done(struct reply *reply)
 {
-	bridge_forward_done(&whole->carry);
-	buf_done(&whole->body);
+	bridge_forward_done(&reply->forward);
+	buf_done(&reply->body);
 }
 
 static fallible collect(void *arg, struct str bytes)
 {
-	buf_str(&((struct whole *)arg)->body, bytes);
+	buf_str(&((struct reply *)arg)->body, bytes);
 	return OK;
 }
 
@@ -33,8 +36,8 @@ fallible cloudflare_sandbox_new(struct http *x)
 	return http_reply(x, 200, NULL, str_of(arena_fmt(x->arena, "{\"id\":\"%s\"}", id)));
 }
 
-// An id that is one by its letters, but that no sandbox can have as its name.
-static bool is_nobody(const struct http *x)
+// An id that is valid by its characters, but cannot be the name of a sandbox.
+static bool is_unusable_id(const struct http *x)
 {
 	return path_is_base32(x->params[0]) && !path_is_id(x->params[0]);
 }
@@ -43,7 +46,7 @@ fallible cloudflare_sandbox_end(struct http *x)
 {
 	auto_err err = NULL;
 
-	if (is_nobody(x))
+	if (is_unusable_id(x))
 		return http_reply_empty(x, 204);
 	TRY(named_box_check(x));
 	err = life_delete(gateway_of(x)->manager, gateway_who(x), x->params[0], true);
@@ -58,7 +61,7 @@ fallible cloudflare_sandbox_running(struct http *x)
 	auto_err err = NULL;
 	bool running;
 
-	if (!is_nobody(x)) {
+	if (!is_unusable_id(x)) {
 		TRY(named_box_check(x));
 		err = manager_get(gateway_of(x)->manager, gateway_who(x), x->params[0], &record);
 	}
@@ -69,7 +72,7 @@ fallible cloudflare_sandbox_running(struct http *x)
 			  running ? STR("{\"running\":true}") : STR("{\"running\":false}"));
 }
 
-// The body is read leniently, as upstream does: none, or no JSON, are all defaults.
+// The body is read leniently, as upstream does: a missing or malformed one means all defaults.
 static fallible sandbox_write_session(struct http *x, struct buf *out)
 {
 	struct json_out json = json_to(out);
@@ -106,14 +109,14 @@ static fallible sandbox_write_session(struct http *x, struct buf *out)
 	return OK;
 }
 
-static fallible answer_id(struct http *x, const struct whole *whole)
+static fallible answer_id(struct http *x, const struct reply *reply)
 {
 	auto_json made = NULL;
 	struct str id = {0};
 	auto_buf body = BUF_INIT(1024);
 	struct json_out out = json_to(&body);
 
-	TRY(json_read(buf_view(&whole->body), &made));
+	TRY(json_read(buf_view(&reply->body), &made));
 	TRY(json_str(json_get(made, "id"), "id", &id));
 	json_begin(&out, '{');
 	json_put_str(&out, "id", id);
@@ -123,7 +126,7 @@ static fallible answer_id(struct http *x, const struct whole *whole)
 
 fallible cloudflare_sandbox_session(struct http *x)
 {
-	on_exit_call(whole_done) struct whole whole = {.carry = {.x = x},
+	on_exit_call(reply_done) struct reply reply = {.forward = {.x = x},
 						       .body = BUF_INIT(REPLY_MAX)};
 	auto_buf ask = BUF_INIT(256 * 1024);
 	char id[ID_BOX_LEN + 1];
@@ -131,16 +134,18 @@ fallible cloudflare_sandbox_session(struct http *x)
 	TRY(named_box_check(x));
 	TRY(sandbox_write_session(x, &ask));
 	TRY(named_box_enter(x, id));
-	TRY(bridge_forward_ask(&whole.carry, "POST", named_box_target(x, id, "/api/session/create"),
-			       NULL, buf_view(&ask), &collecting));
-	if (whole.carry.fault.len)
-		return bridge_forward_fault(&whole.carry, "session_error", "session create failed");
-	return answer_id(x, &whole);
+	TRY(bridge_forward_ask(&reply.forward, "POST",
+			       named_box_target(x, id, "/api/session/create"), NULL, buf_view(&ask),
+			       &collecting));
+	if (reply.forward.fault.len)
+		return bridge_forward_fault(&reply.forward, "session_error",
+					    "session create failed");
+	return answer_id(x, &reply);
 }
 
 fallible cloudflare_sandbox_session_end(struct http *x)
 {
-	on_exit_call(whole_done) struct whole whole = {.carry = {.x = x},
+	on_exit_call(reply_done) struct reply reply = {.forward = {.x = x},
 						       .body = BUF_INIT(REPLY_MAX)};
 	char id[ID_BOX_LEN + 1];
 	const char *ask;
@@ -149,11 +154,13 @@ fallible cloudflare_sandbox_session_end(struct http *x)
 		return err_new(INVALID, "invalid_request", "Invalid session ID format");
 	ask = arena_fmt(x->arena, "{\"sessionId\":\"" STR_FMT "\"}", STR_ARG(x->params[1]));
 	TRY(named_box_enter(x, id));
-	TRY(bridge_forward_ask(&whole.carry, "POST", named_box_target(x, id, "/api/session/delete"),
-			       NULL, str_of(ask), &collecting));
-	if (whole.carry.fault.len)
-		return bridge_forward_fault(&whole.carry, "session_error", "session delete failed");
-	return http_reply_json(x, 200, &whole.body);
+	TRY(bridge_forward_ask(&reply.forward, "POST",
+			       named_box_target(x, id, "/api/session/delete"), NULL, str_of(ask),
+			       &collecting));
+	if (reply.forward.fault.len)
+		return bridge_forward_fault(&reply.forward, "session_error",
+					    "session delete failed");
+	return http_reply_json(x, 200, &reply.body);
 }
 
 static void sandbox_put_query(struct http *x, struct buf *out, const char *key)
@@ -166,7 +173,7 @@ static void sandbox_put_query(struct http *x, struct buf *out, const char *key)
 	text_percent(out, value);
 }
 
-// The terminal's own route takes over, socket and all.
+// The request is passed to the terminal's own route, with its connection.
 fallible cloudflare_sandbox_pty(struct http *x)
 {
 	auto_buf query = BUF_INIT(4096);

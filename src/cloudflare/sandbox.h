@@ -2,7 +2,7 @@
 
 #include "http/router.h"
 
-// Sandboxes and their sessions and terminals.
+// Sandboxes, their sessions and terminals.
 route_fn cloudflare_sandbox_new, cloudflare_sandbox_end, cloudflare_sandbox_running,
 	cloudflare_sandbox_session, cloudflare_sandbox_session_end, cloudflare_sandbox_pty;
 // 501: buckets and tunnels.

@@ -1,3 +1,5 @@
+// Digits are collected in groups of four; a group that is cut by a piece waits for the next. An
+// error is sticky. Bits that padding leaves over must be zero.
 #include "codec/base64.h"
 
 #define BAD 0xff
@@ -24,7 +26,7 @@ static bool base64_add(struct base64 *base64, char c, struct buf *out)
 	uint8_t value = value_of(c);
 
 	if (c == '=') {
-		// One or two, where the group lacks one or two.
+		// One or two pads, where the group lacks one or two digits.
 		base64->pads++;
 		return base64->digits >= 2 && base64->digits + base64->pads <= 4 ? true
 										 : refuse(base64);
@@ -43,7 +45,7 @@ static bool base64_add(struct base64 *base64, char c, struct buf *out)
 	return true;
 }
 
-// Whole groups at once; returns how many characters they were.
+// Decodes whole groups at once; returns their number of characters.
 static size_t base64_add_groups(struct str text, char *at, size_t *done)
 {
 	size_t i = 0;

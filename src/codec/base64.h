@@ -1,5 +1,5 @@
-// Base64 that comes in pieces of any length. The padding may be missing; nothing may follow it. No
-// I/O.
+// Decodes base64 that arrives in pieces of any length. The padding may be missing; nothing may
+// follow it. No I/O.
 #pragma once
 
 #include <stdbool.h>
@@ -9,13 +9,12 @@
 #include "base/str.h"
 
 struct base64 {
-	uint32_t bits; // of the group that is not complete
+	uint32_t bits; // of the incomplete group
 	uint8_t digits, pads;
 	bool bad; // sticky
 };
 
-// Adds the bytes that are complete to `out`. False: a character that does not belong there, or no
-// room in `out`.
+// Appends complete bytes to `out`. False: an invalid character, or no room in `out`.
 bool base64_feed(struct base64 *base64, struct str text, struct buf *out);
-// The text is over: adds what is left. False: it ended inside of a byte.
+// The text has ended: appends the rest. False: it ended inside a byte.
 bool base64_end(struct base64 *base64, struct buf *out);

@@ -1,13 +1,14 @@
-// Two places to go back to are enough: the last `*` and, when its segment is used up, the last
-// `**`. An earlier one could match nothing that the later cannot.
+// Two backtracking points are enough: the last `*` and, when its segment is exhausted, the last
+// `**`. An earlier one could match nothing that the later cannot, so the time is bounded by length
+// times length.
 #include "codec/glob.h"
 
 #include <stddef.h>
 #include <string.h>
 
-#define PATH_ROOM 3840 // a longer path is hit by nothing
+#define PATH_ROOM 3840 // a longer path matches nothing
 
-// One character of `text` by one element of the pattern: its length, or 0.
+// Matches one character of `text` by one element of the pattern: the element's length, or 0.
 static size_t match_class(const char *glob, char c)
 {
 	const char *at = glob + 1;
@@ -19,7 +20,7 @@ static size_t match_class(const char *glob, char c)
 		unsigned char low = (unsigned char)*at, high = low;
 
 		if (!*at)
-			return 0; // never closed: no class
+			return 0; // never closed: not a class
 		if (at[1] == '-' && at[2] && at[2] != ']') {
 			high = (unsigned char)at[2];
 			at += 2;
@@ -51,7 +52,7 @@ struct back {
 	bool whole; // `**/`: only at the beginning of a name
 };
 
-// The next place for `**` to try.
+// The next position for `**` to try.
 static bool go_deeper(struct back *deep)
 {
 	if (!deep->glob || !*deep->text)

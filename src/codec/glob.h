@@ -5,8 +5,8 @@
 #include <stdbool.h>
 
 bool glob_match(const char *glob, const char *text);
-// As `find`: a pattern without a slash means the last name of the path, else the whole path.
+// As find(1): a pattern without a slash matches the last name of the path, else the whole path.
 bool glob_names(const char *glob, const char *path);
-// As ignore lists: without a slash any name on the path, else the path or one that leads to it. A
-// slash at the beginning means where the path begins.
+// As ignore lists: without a slash it matches any name of the path, else the path or a parent of
+// it. A leading slash anchors it at the beginning of the path.
 bool glob_hits(const char *glob, const char *path);

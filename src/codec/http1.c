@@ -1,6 +1,6 @@
-// One pass over the bytes, from the front, each time the caller has more of them: what is wrong is
-// seen as soon as it is there, and what is right is sliced where it lies. A head is refused rather
-// than mended, because a proxy in front of us that mends it otherwise would see other requests than
+// One pass over the bytes from the front, repeated whenever the caller has more: an error is found
+// as soon as it arrives, and valid parts are sliced in place. A malformed head is refused rather
+// than repaired, because a proxy in front that repairs it differently would see other requests than
 // we do (RFC 9112, section 11.2).
 #include "codec/http1.h"
 
@@ -10,7 +10,7 @@
 
 enum { TOKEN = 1, TARGET = 2, VALUE = 4, HOST = 8, HEX = 16 };
 
-// What each byte may be part of. A value may hold a tab, and bytes of obsolete charsets.
+// Character classes. A value may contain a tab, and bytes of obsolete charsets.
 static const uint8_t classes[256] = {
 	['\t'] = VALUE,
 	[' '] = VALUE,
@@ -59,7 +59,7 @@ static enum http1_verdict bad(struct scan *scan, const char *fault)
 	return HTTP1_BAD;
 }
 
-// The run of bytes of one class from here on.
+// The run of bytes of one class from the current position.
 static struct str http1_run(struct scan *scan, int class)
 {
 	const char *start = scan->at;
@@ -69,7 +69,7 @@ static struct str http1_run(struct scan *scan, int class)
 	return (struct str){start, (size_t)(scan->at - start)};
 }
 
-// Exactly this text, or as much of it as is there.
+// Expects exactly this text, or as much of it as has arrived.
 static enum http1_verdict expect(struct scan *scan, struct str text, const char *fault)
 {
 	size_t left = (size_t)(scan->end - scan->at);
@@ -169,8 +169,8 @@ static bool http1_is_host(struct str value)
 	return value.len > 0;
 }
 
-// Content_Length and the like: servers that hand fields on as variables of an environment take the
-// one for the other.
+// Content_Length and similar: servers that pass fields as environment variables confuse them with
+// the real field.
 static bool is_like(struct str name, struct str of)
 {
 	if (name.len != of.len || !memchr(name.at, '_', name.len))
@@ -189,14 +189,14 @@ static bool is_twin(struct str name)
 	return is_like(name, STR("content-length")) || is_like(name, STR("transfer-encoding"));
 }
 
-// The fields that decide where a message ends and whom it is for. Each of them at most once; `te`
-// and `length` in one head are the classic of smuggling.
+// The fields that determine the end of a message and its host. Each may occur once;
+// Transfer-Encoding with Content-Length is the classic request smuggling.
 static enum http1_verdict weigh(struct scan *scan, struct http1_field field)
 {
 	struct http1_head *head = scan->head;
 
 	if (is_twin(field.name))
-		return bad(scan, "a field that some take for one of the framing");
+		return bad(scan, "a field that some servers take for a framing field");
 	switch (field.name.len) {
 	case 4:
 		if (!str_eq_nocase(field.name, STR("host")))
@@ -304,7 +304,7 @@ static enum http1_verdict http1_whole(struct str bytes, struct http1_head *out, 
 	};
 	enum http1_verdict verdict;
 
-	// All but the table of fields, whose count says how much of it there is.
+	// Clears all but the table of fields, of which only `field_count` entries are valid.
 	out->method = out->target = (struct str){NULL, 0};
 	out->status = out->minor = 0;
 	out->field_count = 0;
@@ -362,10 +362,10 @@ struct str http1_field(const struct http1_head *head, const char *name)
 	return (struct str){NULL, 0};
 }
 
-// The chunked body. A state says which byte may come next; `line` bounds each line of framing, and
-// the trailers together. A refusal is final.
+// The chunked body. The state determines which byte may come next; `line` bounds each line of
+// framing, and all trailers together. An error is final.
 enum chunk_state {
-	AT_SIZE, // the first digit: an empty size is none
+	AT_SIZE, // the first digit: an empty size is invalid
 	IN_SIZE,
 	IN_EXTENSION,
 	AT_SIZE_LF,
@@ -382,7 +382,7 @@ enum chunk_state {
 	REFUSED_SIZE,
 };
 
-// The ways out of a state: by a byte of a class, or by exactly this byte.
+// Transitions of a state: by a byte of a class, or by exactly this byte.
 static const struct way {
 	int class;
 	char c;
@@ -409,7 +409,7 @@ static int way_by(int state, char c)
 	return REFUSED;
 }
 
-// The state behind one byte of framing.
+// The state after one byte of framing.
 static int http1_step(struct http1_chunks *chunks, char c)
 {
 	int next = way_by(chunks->state, c);

@@ -1,6 +1,6 @@
 // HTTP/1.1 heads and chunks, by the strict grammar of RFC 9112: no bare CR or LF, no folding, no
-// blank before a colon, no NUL, one Host, one framing. What is doubtful is refused, because a proxy
-// in front of us may read it otherwise. No I/O: the caller brings the bytes.
+// blank before a colon, no NUL, one Host, one framing. Ambiguous input is refused, because a proxy
+// in front may parse it differently. No I/O.
 #pragma once
 
 #include <stdbool.h>
@@ -27,29 +27,29 @@ struct http1_head {
 	bool chunked;
 	bool has_length;
 	uint64_t length;
-	bool keep_alive; // what version and Connection say together
+	bool keep_alive; // from version and Connection together
 	bool expect_continue;
-	bool upgrade;	   // Connection: upgrade is among the tokens
+	bool upgrade;	   // Connection contains the token upgrade
 	size_t size;	   // bytes of the head, blank line included
-	const char *fault; // for BAD: what was wrong, in words for the client
+	const char *fault; // for BAD: the error message for the client
 };
 
-// Reads a request head at the start of `bytes`. Slices point into `bytes`.
+// Parses a request head at the start of `bytes`. Slices point into `bytes`.
 enum http1_verdict http1_request(struct str bytes, struct http1_head *out);
 enum http1_verdict http1_reply(struct str bytes, struct http1_head *out);
 // The field's value, or an empty slice with at == NULL. Names compare without case.
 struct str http1_field(const struct http1_head *head, const char *name);
-// Could these two be read from a head? What came by another way may be written into one.
+// Whether name and value could occur in a head: a check for fields from other sources.
 bool http1_is_field(struct str name, struct str value);
 
-// A chunked body, as a machine that is fed.
+// An incremental parser of a chunked body.
 struct http1_chunks {
 	int state;
-	uint64_t left; // of the current chunk
+	uint64_t left; // unread bytes of the current chunk
 	uint32_t line; // bytes of framing seen in this line
 };
-// Consumes from `in`; *data is the next slice of content (may be empty), *used how much was eaten.
-// DONE after the last chunk and its trailers.
+// Consumes from `in`; *data is the next slice of content (may be empty), *used the number of bytes
+// consumed. DONE after the last chunk and its trailers.
 enum http1_verdict http1_unchunk(struct http1_chunks *chunks, struct str in, struct str *data,
 				 size_t *used);
 const char *http1_status_text(int status);

@@ -1,6 +1,7 @@
-// A rule without a slash, but for one at its end, is compared with the last name of the path, any
-// other one with the whole path. The last `*` and the last `**` are the two places to go back to:
-// an earlier one could match nothing that the later cannot, so time is at most length by length.
+// A rule without a slash, except a trailing one, is compared with the last name of the path, any
+// other with the whole path. The last `*` and the last `**` are the two backtracking points: an
+// earlier one could match nothing that the later cannot, so the time is bounded by length times
+// length.
 #include "codec/ignore.h"
 
 #include <ctype.h>
@@ -107,8 +108,7 @@ struct retry {
 	bool set;
 };
 
-// Two stars or more at the beginning of a name, and a slash or the end behind them: how many. Else
-// 0.
+// Counts two or more stars at the beginning of a name, followed by a slash or the end. Else 0.
 static size_t deep_stars(struct str whole, struct str pattern)
 {
 	size_t stars = 0;
@@ -128,7 +128,7 @@ static bool retry_star(struct retry *star)
 	return true;
 }
 
-// Tries the pattern a directory further down.
+// Retries the pattern one directory further down.
 static bool retry_deep(struct retry *deep)
 {
 	const char *slash = deep->set && deep->path.len ? memchr(deep->path.at, '/', deep->path.len)
@@ -181,7 +181,7 @@ bool ignore_match(struct str pattern, struct str path)
 	}
 }
 
-// Blanks at the end count only behind a backslash.
+// Trailing blanks count only after a backslash.
 static struct str trim_end(struct str line)
 {
 	size_t len = 0;
@@ -196,7 +196,7 @@ static struct str trim_end(struct str line)
 	return (struct str){line.at, len};
 }
 
-// False: the line is no rule.
+// False: the line is not a rule.
 static bool ignore_rule_read(struct str line, struct rule *out)
 {
 	if (line.len && line.at[line.len - 1] == '\r')

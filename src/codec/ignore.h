@@ -11,11 +11,11 @@ enum ignore_verdict {
 	IGNORE_KEEP, // by a rule with '!'
 };
 
-// The verdict of the ignore file `rules` on `path`, which is relative to the directory of that
-// file. The last rule that matches decides. A path beneath an ignored directory is ignored too:
-// the caller asks for each directory on the way first.
+// Applies the ignore file `rules` to `path`, which is relative to the directory of that file. The
+// last matching rule decides. A path below an ignored directory is ignored too: the caller checks
+// each parent directory first.
 enum ignore_verdict ignore_judge(struct str rules, struct str path, bool is_directory);
 
-// The pattern of one rule against a whole path: `*`, `?` and `[…]` stop at a slash, `**` between
-// slashes means any number of directories, a backslash takes the next character as it is.
+// Matches one pattern against a whole path: `*`, `?` and `[…]` stop at a slash, `**` between
+// slashes matches any number of directories, a backslash quotes the next character.
 bool ignore_match(struct str pattern, struct str path);

@@ -1,7 +1,7 @@
-// The tree is json-c's, and `struct json` is its object under our name. What json-c would let pass
-// (duplicate members, NULs, huge integers, numbers that overflow) is caught around it: json_scan()
-// reads the text before, and a walk over the tree afterwards counts what became of it.
-// Two of json-c's type names are functions of ours: it gets other names for them.
+// The tree is json-c's, and `struct json` is its object under our name. Input that json-c accepts
+// too leniently (duplicate members, NULs, huge integers, overflowing numbers) is refused around it:
+// json_scan() checks the text before, and a walk over the tree compares counts afterwards. Two of
+// json-c's type names clash with functions of ours and are renamed by macros.
 #define json_type json_c_type
 #define json_bool json_c_bool
 #include <json-c/json.h>
@@ -25,8 +25,8 @@ static struct json *outer(struct json_object *value)
 	return (struct json *)value;
 }
 
-// Members in the whole tree; *finite turns false at a number that overflowed. The depth is bounded
-// by the scan, and so is this recursion.
+// Counts members in the whole tree; *finite becomes false at an overflowed number. json_scan()
+// bounds the depth of this recursion.
 static size_t json_walk(const struct json *value, bool *finite)
 {
 	struct json_object *object = inner(value);
@@ -66,7 +66,7 @@ static fallible json_parse(struct str text, struct json_object **out)
 		return err_sys(ENOMEM, "make a JSON parser");
 	json_tokener_set_flags(tokener, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
 	root = json_tokener_parse_ex(tokener, text.at, (int)text.len);
-	// A number at the top has no end of its own: a NUL tells that nothing more comes.
+	// A number at the top level has no terminator: the NUL marks the end of the text.
 	if (json_tokener_get_error(tokener) == json_tokener_continue)
 		root = json_tokener_parse_ex(tokener, "", -1);
 	verdict = json_tokener_get_error(tokener);
@@ -163,7 +163,7 @@ struct json *json_at(const struct json *array, size_t index)
 	return outer(json_object_array_get_idx(inner(array), index));
 }
 
-// *at is the entry that was given last: an index would make each step a walk from the head.
+// *at is the last returned entry: an index would make each step a walk from the head.
 bool json_next(const struct json *object, size_t *at, struct str *key, struct json **value)
 {
 	struct lh_entry *entry = (struct lh_entry *)*at;
@@ -221,7 +221,7 @@ fallible json_u64(const struct json *value, const char *where, uint64_t min, uin
 	if (!value)
 		return OK;
 	TRY(json_want(value, where, JSON_NUMBER));
-	number = json_object_get_double(inner(value)); // exact: integers end at 2^53
+	number = json_object_get_double(inner(value)); // exact: integers are within 2^53
 	if (number < 0 || number > 0x1p53 || number != (double)(uint64_t)number)
 		return err_new(INVALID, "bad_field", "'%s' must be a whole number from 0", where);
 	if ((uint64_t)number < min || (uint64_t)number > max)

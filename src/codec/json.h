@@ -1,6 +1,6 @@
-// JSON from outside, read strictly: depth 32, UTF-8 checked, no duplicate keys, no NUL in names,
-// integers within +-2^53, nothing behind the value. json-c parses, we check what it lets pass.
-// And JSON to outside: an append-only writer that cannot produce anything else.
+// Strict reading of untrusted JSON: depth 32, UTF-8 checked, no duplicate keys, no NUL in names,
+// integers within +-2^53, nothing after the value. json-c parses, and we check what it accepts too
+// leniently. And an append-only writer that can only produce valid JSON.
 #pragma once
 
 #include <stdbool.h>
@@ -12,11 +12,11 @@
 
 struct json; // a value inside a tree; borrowed from its root
 
-#define JSON_VALUES_MAX 65536 // a tree costs some hundred bytes for each, and the time to make it
+#define JSON_VALUES_MAX 65536 // each costs about a hundred bytes of tree, and time
 
 // INVALID bad_json with a message that says where. The caller owns *out.
 fallible json_read(struct str text, struct json **out);
-// As json_read(), with as many values as there are: for answers of a server that is trusted.
+// As json_read() without limit on the number of values: for answers of a trusted server.
 fallible json_read_any(struct str text, struct json **out);
 void json_free(struct json *root);
 static inline void auto_json_(struct json **root)
@@ -32,13 +32,12 @@ enum json_type json_type(const struct json *value);
 struct json *json_get(const struct json *object, const char *key);
 size_t json_count(const struct json *array_or_object);
 struct json *json_at(const struct json *array, size_t index);
-// Steps through an object's members: start with *at = 0.
+// Iterates over an object's members: start with *at = 0.
 bool json_next(const struct json *object, size_t *at, struct str *key, struct json **value);
 
-// Typed readings. `where` names the field in the error (INVALID bad_field). They leave *out alone
-// when `value` is NULL, so that defaults stand: put the default in first.
-// A string with a NUL in it is refused: it may become a C string. json_chars() has it as it is, and
-// nothing of what is no string.
+// Typed getters. `where` names the field in the error (INVALID bad_field). *out is unchanged when
+// `value` is NULL: set the default first. A string with a NUL is refused, because it may become a C
+// string. json_chars() returns any string as it is, and an empty one for other types.
 fallible json_str(const struct json *value, const char *where, struct str *out);
 struct str json_chars(const struct json *value);
 fallible json_u64(const struct json *value, const char *where, uint64_t min, uint64_t max,
@@ -47,11 +46,11 @@ fallible json_double(const struct json *value, const char *where, double min, do
 		     double *out);
 fallible json_bool(const struct json *value, const char *where, bool *out);
 fallible json_want(const struct json *value, const char *where, enum json_type type);
-// Rejects members outside the list (ended by NULL): INVALID unknown_field, hint lists what is
-// known.
+// Rejects members that are not in the list (NULL-terminated): INVALID unknown_field, the hint lists
+// the known ones.
 fallible json_only(const struct json *object, const char *const *known);
 
-// The writer. Commas and nesting are its business; begin and end must balance.
+// The writer. It sets commas; begin and end must balance.
 struct json_out {
 	struct buf *buf;
 	bool comma;
@@ -66,16 +65,17 @@ void json_add_int(struct json_out *out, int64_t value);
 void json_add_double(struct json_out *out, double value);
 void json_add_bool(struct json_out *out, bool value);
 void json_add_null(struct json_out *out);
-void json_add_raw(struct json_out *out, struct str json);	     // a value already written
-void json_add_value(struct json_out *out, const struct json *value); // one that was read
-// Pairs: key and value in one line.
+void json_add_raw(struct json_out *out, struct str json);	     // an already encoded value
+void json_add_value(struct json_out *out, const struct json *value); // a parsed value
+// Key and value in one call.
 void json_put_str(struct json_out *out, const char *key, struct str text);
 void json_put_text(struct json_out *out, const char *key, const char *text);
 void json_put_int(struct json_out *out, const char *key, int64_t value);
 void json_put_bool(struct json_out *out, const char *key, bool value);
 void json_put_time(struct json_out *out, const char *key, int64_t wall_ms); // ISO 8601, UTC
-// The inside of a string literal, escaped, without quotes: for strings written in pieces. Cut
-// sequences at the end are kept for the next call in `carry` (zeroed at first); flush with len 0.
+// Writes the inside of a string literal, escaped, without quotes: for strings written in pieces. An
+// incomplete UTF-8 sequence at the end is kept in `carry` (zeroed at first) for the next call;
+// flush with len 0.
 struct json_carry {
 	uint8_t bytes[4];
 	uint8_t len;

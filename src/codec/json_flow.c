@@ -1,9 +1,9 @@
-// Outside of the long string every byte is copied to `rest`, and only strings, brackets, commas and
-// colons are looked at. A document that is no JSON may lead this machine astray, but then what it
-// copied is no JSON either, and json_read() refuses it.
+// Outside the long string every byte is copied to `rest`, and only strings, brackets, commas and
+// colons are examined. Text that is not JSON may confuse this parser, but then the copied text is
+// not JSON either, and json_read() refuses it.
 #include "codec/json_flow.h"
 
-#define REPLACEMENT 0xfffd // what half of a surrogate pair stands for
+#define REPLACEMENT 0xfffd // replaces an unpaired surrogate
 
 enum { OUTSIDE, IN_STRING, AFTER_BACKSLASH, IN_LONG };
 
@@ -56,11 +56,12 @@ static bool json_flow_outside(struct json_flow *flow, char c)
 		flow->is_key = c == '{';
 	} else if (c == '}' || c == ']') {
 		if (flow->depth == 0)
-			return refuse(flow, "an end without a beginning");
+			return refuse(flow, "a closing bracket without an opening one");
 		flow->depth--;
 		flow->is_key = false;
 	} else if (c == ',') {
-		// Which it is deeper down does not matter: names are compared at depth 1 alone.
+		// Names are compared at depth 1 only, so the type of deeper containers does not
+		// matter.
 		flow->is_key = flow->depth == 1;
 	}
 	if (c != ' ' && c != '\t' && c != '\n' && c != '\r' && c != ':')
@@ -99,7 +100,7 @@ static void put_point(struct buf *out, uint32_t point)
 	}
 }
 
-// The first half of a pair stayed alone.
+// The first half of a surrogate pair was not followed by the second.
 static void end_high(struct json_flow *flow, struct buf *out)
 {
 	if (flow->high)
@@ -134,7 +135,7 @@ static int json_flow_hex_value(char c)
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-// One character of an escape, the one behind the backslash first.
+// One character of an escape, the one after the backslash first.
 static bool json_flow_escaped(struct json_flow *flow, char c, struct buf *out)
 {
 	static const char names[] = "\"\\/bfnrt", letters[] = "\"\\/\b\f\n\r\t";
@@ -161,7 +162,7 @@ static bool json_flow_escaped(struct json_flow *flow, char c, struct buf *out)
 	return ++flow->escape < 6 || end_unit(flow, out);
 }
 
-// A byte of a sequence that is longer than one.
+// A byte of a multi-byte sequence.
 static bool multibyte(struct json_flow *flow, char c, struct buf *out)
 {
 	size_t len;
@@ -179,13 +180,13 @@ static bool multibyte(struct json_flow *flow, char c, struct buf *out)
 	}
 }
 
-// The high bit of each byte that is zero; of others perhaps too, behind one that is.
+// Sets the high bit of each zero byte; a byte after one may be set wrongly.
 static uint64_t zeroes(uint64_t word)
 {
 	return (word - 0x0101010101010101) & ~word & 0x8080808080808080;
 }
 
-// Do eight bytes hold one that does not stand for itself?
+// Whether eight bytes contain one that must be treated specially.
 static bool json_flow_is_mixed(const char *at)
 {
 	uint64_t word, low;
@@ -196,7 +197,7 @@ static bool json_flow_is_mixed(const char *at)
 	       zeroes(word ^ 0x5c5c5c5c5c5c5c5c);
 }
 
-// Bytes of the long string that stand for themselves.
+// Copies bytes of the long string that need no decoding.
 static size_t json_flow_plain(struct str in)
 {
 	size_t i = 0;
@@ -265,7 +266,7 @@ enum json_flow_verdict json_flow(struct json_flow *flow, struct str *in, struct 
 			fine = flow->state == OUTSIDE ? json_flow_outside(flow, c)
 						      : json_flow_in_string(flow, c);
 			if (fine && !buf_ok(flow->rest))
-				fine = refuse(flow, "too much beside the content");
+				fine = refuse(flow, "the members beside the content are too large");
 		}
 		if (!fine)
 			return JSON_FLOW_BAD;

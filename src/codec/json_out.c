@@ -1,5 +1,5 @@
-// The writer half of json.h. It appends to a buf and allocates nothing itself; a full buf shows in
-// buf_ok() at the end.
+// The writer half of json.h. It appends to a buf and allocates nothing itself; a full buf is
+// reported by buf_ok() at the end.
 #include <math.h>
 #include <stdio.h>
 
@@ -11,7 +11,7 @@ struct json_out json_to(struct buf *buf)
 	return (struct json_out){.buf = buf};
 }
 
-// Before each value: the comma that the one before it owes.
+// Writes the comma before each value but the first.
 static void separate(struct json_out *out)
 {
 	if (out->comma)
@@ -32,13 +32,13 @@ void json_end(struct json_out *out, char bracket)
 	out->comma = true;
 }
 
-// The high bit of each byte that is zero; of others perhaps too, behind one that is.
+// Sets the high bit of each zero byte; a byte after one may be set wrongly.
 static uint64_t zeroes(uint64_t word)
 {
 	return (word - 0x0101010101010101) & ~word & 0x8080808080808080;
 }
 
-// Do eight bytes hold one that may not stand in a string as it is?
+// Whether eight bytes contain one that must be escaped.
 static bool json_out_is_mixed(const uint8_t *at)
 {
 	uint64_t word, low;
@@ -49,7 +49,7 @@ static bool json_out_is_mixed(const uint8_t *at)
 	       zeroes(word ^ 0x5c5c5c5c5c5c5c5c) | zeroes(word ^ 0x7f7f7f7f7f7f7f7f);
 }
 
-// Bytes that may stand in a string as they are, up to the first that may not.
+// Counts bytes that need no escape.
 static size_t json_out_plain(const uint8_t *at, size_t len)
 {
 	size_t i = 0;
@@ -74,7 +74,7 @@ static void escape(struct buf *out, uint8_t c)
 	}
 }
 
-// All of it but a sequence that the end cuts off: that many bytes are left.
+// Writes all but an incomplete sequence at the end; returns its length.
 static size_t pieces(struct buf *out, struct str text)
 {
 	while (text.len > 0 && buf_ok(out)) {
@@ -108,7 +108,7 @@ void json_piece(struct buf *out, const void *bytes, size_t len, struct json_carr
 		buf_text(out, "\xef\xbf\xbd"); // it was never completed
 		carry->len = 0;
 	}
-	// One byte at a time until what was cut is whole, or shows to be broken; the byte that
+	// One byte at a time until the cut sequence is complete or proves invalid; the byte that
 	// broke it may begin the next sequence.
 	while (carry->len && text.len) {
 		size_t left;
@@ -174,7 +174,7 @@ void json_add_int(struct json_out *out, int64_t value)
 	buf_add(out->buf, digits + at, sizeof(digits) - at);
 }
 
-// The shortest of two forms that reads back as the same number. JSON knows no infinity.
+// The shorter of two forms that reads back as the same number. JSON has no infinity.
 void json_add_double(struct json_out *out, double value)
 {
 	char text[32];

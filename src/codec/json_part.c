@@ -1,3 +1,5 @@
+// One pass over text that json_scan() has accepted, so only depth and strings need to be tracked.
+// Only top-level members are compared. Nothing is copied except the rest.
 #include "codec/json_part.h"
 
 static size_t skip_blank(struct str text, size_t at)
@@ -14,7 +16,8 @@ static size_t skip_string(struct str text, size_t at)
 	return at + 1;
 }
 
-// Behind the value at `at`: a comma or a closing bracket of the same depth ends it.
+// Returns the position after the value at `at`: a comma or closing bracket of the same depth ends
+// it.
 static size_t skip_value(struct str text, size_t at)
 {
 	size_t depth = 0;

@@ -1,4 +1,4 @@
-// An object taken apart without building a tree: for messages that carry another document inside.
+// Splits an object without building a tree: for messages that contain another document.
 #pragma once
 
 #include <stdbool.h>
@@ -6,7 +6,7 @@
 #include "base/buf.h"
 #include "base/str.h"
 
-// `object` is one strict JSON value (json_scan() said so, and gave it without the white space
-// around it). *out is the value of its member `key` as it is written, at == NULL: it has none;
-// `rest` gets the object without it. False: it is no object, or has the member twice.
+// `object` is one strict JSON value (checked by json_scan(), which trimmed it). *out is the encoded
+// value of its member `key`, at == NULL: none; `rest` gets the object without it. False: not an
+// object, or the member occurs twice.
 bool json_part(struct str object, const char *key, struct buf *rest, struct str *out);

@@ -1,4 +1,4 @@
-// The grammar of RFC 8259, walked with a bit per level instead of a stack: nesting is bounded by
+// The grammar of RFC 8259, with a bit per level instead of a stack: nesting is bounded by
 // JSON_SCAN_DEPTH, so a megabyte of '[' is refused at its 33rd byte.
 #include "codec/json_scan.h"
 
@@ -10,8 +10,8 @@ struct cursor {
 	const char *fault;
 	size_t members, values;
 	int depth;
-	uint64_t is_object; // bit n: what was opened at depth n is an object
-	bool in_key;	    // which is handed on as a C string
+	uint64_t is_object; // bit n: the container at depth n is an object
+	bool in_key;	    // keys are passed on as C strings
 };
 
 static bool refuse(struct cursor *cur, const char *fault)
@@ -20,7 +20,7 @@ static bool refuse(struct cursor *cur, const char *fault)
 	return false;
 }
 
-// The byte here, or 0 at the end; a NUL is no part of any token, so the two need no telling apart.
+// The current byte, or 0 at the end; a NUL is part of no token, so the two need no distinction.
 static char peek(const struct cursor *cur)
 {
 	return cur->at < cur->end ? *cur->at : 0;
@@ -57,8 +57,8 @@ static bool hex4(struct cursor *cur, unsigned int *out)
 	return true;
 }
 
-// Half of a surrogate pair in a value is U+FFFD, as it is to JavaScript once it is written as
-// UTF-8. In the name of a member it is refused, for two names would become one.
+// An unpaired surrogate in a value becomes U+FFFD, as in JavaScript. In a member's name it is
+// refused, because two names would become equal.
 static bool unicode_escape(struct cursor *cur)
 {
 	unsigned int first, second;
@@ -207,7 +207,7 @@ static bool in_object(const struct cursor *cur)
 	return cur->is_object >> cur->depth & 1;
 }
 
-// Opens containers until a scalar or an empty container stands complete.
+// Opens containers until a scalar or an empty container is complete.
 static bool open_value(struct cursor *cur)
 {
 	for (;;) {
@@ -235,7 +235,8 @@ static bool open_value(struct cursor *cur)
 	}
 }
 
-// After a complete value: closes what ends here. *more: a comma, so another value follows.
+// After a complete value: closes the containers that end here. *more: a comma, so another value
+// follows.
 static bool close_values(struct cursor *cur, bool *more)
 {
 	*more = false;

@@ -1,5 +1,5 @@
-// Is this text one strict JSON value? A pass without I/O and without allocation, before a parser
-// that is more lenient than we are builds a tree of it.
+// Checks whether a text is one strict JSON value, without I/O and allocation, before a more lenient
+// parser builds a tree of it.
 #pragma once
 
 #include <stdbool.h>
@@ -11,11 +11,12 @@
 
 struct json_scan {
 	struct str value; // without the white space around it
-	size_t members;	  // keys in all objects together: a parser that merges them counts fewer
-	size_t values;	  // of every kind, containers too: what a tree of it would cost
+	size_t members;	  // keys in all objects together: a parser that merges duplicates counts
+			  // fewer
+	size_t values;	  // of every type, containers included: the size of a tree
 	const char *fault;
-	size_t at; // where the fault lies
+	size_t at; // position of the fault
 };
 
-// False: `fault` and `at` say why and where; else `value`, `members` and `values` are set.
+// False: `fault` and `at` are set; else `value`, `members` and `values` are.
 bool json_scan(struct str text, struct json_scan *out);

@@ -1,4 +1,5 @@
-// pid 1 links this file: no allocation, nothing beyond libc.
+// Writer and reader of pack.h. pid 1 links this file: no allocation, nothing beyond libc. Every
+// read checks the remaining length first, so a malformed message never reads out of bounds.
 #include "codec/pack.h"
 
 #include <string.h>
@@ -64,7 +65,7 @@ void unpack_init(struct unpack *in, const void *bytes, size_t len)
 	*in = (struct unpack){.at = bytes, .left = len};
 }
 
-// `len` bytes, or NULL and failed for good.
+// Takes `len` bytes, or returns NULL and fails permanently.
 static const uint8_t *pack_get(struct unpack *in, size_t len)
 {
 	const uint8_t *at = in->at;

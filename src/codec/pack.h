@@ -1,7 +1,7 @@
-// A bounded binary writer and reader for the dialogues between our own processes. Numbers are
-// little-endian. A text travels as its length, its bytes and a NUL, so that the reader can use it
-// in place as a C string; one with a NUL inside is malformed. No I/O, no allocation in the reader:
-// pid 1 links this.
+// A bounded binary writer and reader for messages between cove's own processes. Numbers are
+// little-endian. A text is its length, its bytes and a NUL, so that the reader can use it in place
+// as a C string; a text with a NUL inside is malformed. No I/O, no allocation in the reader: pid 1
+// links this.
 #pragma once
 
 #include <stdbool.h>
@@ -26,7 +26,7 @@ void pack_text(struct pack *pack, struct str text);
 struct unpack {
 	const uint8_t *at;
 	size_t left;
-	bool failed; // sticky: too short, or malformed; every later answer is 0 or ""
+	bool failed; // sticky: too short, or malformed; every later result is 0 or ""
 };
 
 void unpack_init(struct unpack *in, const void *bytes, size_t len);
@@ -35,5 +35,5 @@ uint16_t unpack_u16(struct unpack *in);
 uint32_t unpack_u32(struct unpack *in);
 uint64_t unpack_u64(struct unpack *in);
 struct str unpack_text(struct unpack *in, size_t max); // NUL-terminated in place; never NULL
-// True when all was well and nothing is left over.
+// True when nothing failed and nothing is left over.
 bool unpack_end(const struct unpack *in);

@@ -1,14 +1,16 @@
+// Parses byte ranges. A Range that is malformed or has several parts is ignored, as RFC 9110
+// allows; a Content-Range that is malformed is an error. Sums that overflow 64 bits are malformed.
 #include "codec/range.h"
 
 #define MOST (UINT64_MAX / 2)
 
-// The word before a mark that must be there.
+// The text before a separator that must exist.
 static bool before(struct str *rest, char mark, struct str *out)
 {
 	return memchr(rest->at, mark, rest->len) && str_cut(rest, mark, out);
 }
 
-// Its last bytes.
+// A suffix range: the last bytes.
 static enum range_verdict suffix(struct str text, uint64_t size, uint64_t *first, uint64_t *len)
 {
 	uint64_t count;

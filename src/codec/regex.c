@@ -1,5 +1,5 @@
-// Thompson's way: the expression becomes a program of steps, and the text is read once with the set
-// of all steps at which a match could stand. Jumps are relative, so a repetition is a copy.
+// Thompson's construction: the expression is compiled to a program of steps, and the text is read
+// once with the set of all current steps. Jumps are relative, so a repetition is a copy.
 //
 // A branch leads to the next step and to `to`; a jump to `to`; a class takes one character.
 #include "codec/regex.h"
@@ -15,7 +15,7 @@
 #define DEPTH_MAX 32
 #define REPEAT_MAX 1000
 #define RANGES_MAX 4096
-#define WEIGHT_MAX 8192 // ranges that one character may be held against
+#define WEIGHT_MAX 8192 // ranges that one character may be compared with
 #define ENDLESS UINT32_MAX
 
 enum op { OP_CLASS, OP_BRANCH, OP_JUMP, OP_START, OP_END, OP_EDGE, OP_NO_EDGE, OP_MATCH };
@@ -44,7 +44,7 @@ struct parse {
 	struct str rest;
 	int depth;
 	uint32_t weight;
-	const char *wrong; // the first thing that was
+	const char *wrong; // the first fault
 };
 
 static void blame(struct parse *parse, const char *what)
@@ -80,7 +80,7 @@ static void add_range(struct parse *parse, uint32_t low, uint32_t high)
 	regex->ranges[regex->range_count++] = (struct range){low, high};
 }
 
-// The next character; a bad byte stands for itself, above all characters.
+// Reads the next character; an invalid byte gets a code above all characters.
 static uint32_t regex_next(struct str *text)
 {
 	const uint8_t *at = (const uint8_t *)text->at;
@@ -108,7 +108,7 @@ static bool eat(struct parse *parse, char c)
 	return true;
 }
 
-// \d \w \s: their ranges. The opposites are what lies between.
+// \d \w \s: their ranges. The opposites are the gaps.
 static bool add_named(struct parse *parse, char name)
 {
 	static const struct {
@@ -140,7 +140,7 @@ static bool add_named(struct parse *parse, char name)
 	return false;
 }
 
-// Behind a backslash: a character that stands for one. Named classes have been looked for.
+// After a backslash: an escaped character. Named classes were checked before.
 static uint32_t regex_escaped(struct parse *parse)
 {
 	static const char names[] = "tnrfv0", codes[] = "\t\n\r\f\v\0";
@@ -269,7 +269,7 @@ static bool regex_read_number(struct parse *parse, uint32_t *out)
 	return true;
 }
 
-// {n}, {n,} and {n,m}; a brace that begins none of them stands for itself, and nothing is eaten.
+// {n}, {n,} and {n,m}; a brace that begins none of them is literal, and nothing is consumed.
 static bool read_braces(struct parse *parse, uint32_t *least, uint32_t *most)
 {
 	struct str before = parse->rest;
@@ -287,7 +287,7 @@ static bool read_braces(struct parse *parse, uint32_t *least, uint32_t *most)
 	return false;
 }
 
-// What was emitted from `from` on is one atom: repeat it.
+// Repeats the atom that was emitted from `from` on.
 static void repeat(struct parse *parse, uint32_t from, uint32_t least, uint32_t most)
 {
 	struct regex *regex = parse->regex;
@@ -331,7 +331,7 @@ static void parse_piece(struct parse *parse)
 	} else if (!read_braces(parse, &least, &most)) {
 		return;
 	}
-	eat(parse, '?'); // as few as can be: whether it matches is the same
+	eat(parse, '?'); // non-greedy: makes no difference to whether it matches
 	repeat(parse, from, least, most);
 }
 
@@ -346,7 +346,7 @@ static void parse_row(struct parse *parse)
 		parse_piece(parse);
 }
 
-// a|b: branch to b, a, jump behind b.
+// a|b: branch to b, a, jump past b.
 static void parse_either(struct parse *parse)
 {
 	struct regex *regex = parse->regex;
@@ -382,7 +382,7 @@ fallible regex_compile(struct str text, bool ignore_case, struct regex **out)
 		blame(&parse, "a group ends that was not begun");
 	emit(&parse, (struct step){.op = OP_MATCH});
 	if (parse.wrong)
-		return err_new(INVALID, "bad_pattern", "this is no regular expression: %s",
+		return err_new(INVALID, "bad_pattern", "the regular expression is invalid: %s",
 			       parse.wrong);
 	*out = take_ptr(regex);
 	return OK;
@@ -397,7 +397,7 @@ void regex_free(struct regex *regex)
 	free(regex);
 }
 
-// The steps at which a match could stand, each once.
+// The set of current steps, each once.
 struct crowd {
 	uint32_t *steps;
 	uint32_t count;
@@ -406,7 +406,7 @@ struct crowd {
 struct run {
 	const struct regex *regex;
 	uint32_t *stack;
-	uint32_t *seen; // at which turn a step was last added
+	uint32_t *seen; // the position at which a step was last added
 	uint32_t turn;
 	bool at_start, at_end, at_edge;
 	bool matched;
@@ -489,7 +489,7 @@ static void regex_settle(struct run *run, bool was_word, struct str rest)
 bool regex_test(const struct regex *regex, struct str text)
 {
 	size_t count = regex->count;
-	// A walk over the steps puts two on the stack for each of them at most.
+	// A walk over the steps pushes at most two entries for each.
 	auto_free uint32_t *room = mem_new((5 * count + 2) * sizeof(uint32_t));
 	struct run run = {.regex = regex, .seen = room, .stack = room + 3 * count};
 	struct crowd now = {.steps = room + count}, then = {.steps = room + 2 * count};

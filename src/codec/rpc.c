@@ -1,3 +1,6 @@
+// Parses and writes capnweb messages on top of codec/json. Input is untrusted: kinds, ids, counts
+// and nesting are checked before use. A value that has no plain JSON form is refused where one is
+// needed.
 #include "codec/rpc.h"
 
 #include <math.h>
@@ -49,7 +52,7 @@ static bool codec_rpc_read_id(const struct json *json, int64_t *out)
 static const struct {
 	const char *word;
 	enum rpc_kind kind;
-	size_t least; // elements
+	size_t least; // minimum number of elements
 	bool id, value;
 } kinds[] = {
 	{"push", RPC_PUSH, 2, false, true},	  {"pull", RPC_PULL, 2, true, false},
@@ -75,12 +78,12 @@ fallible rpc_read(const struct json *root, struct rpc_message *out)
 		return bad("it is too short");
 	message.kind = kinds[i].kind;
 	if (kinds[i].id && !codec_rpc_read_id(json_at(root, 1), &message.id))
-		return bad("its id is not a number of one");
+		return bad("its id is not a valid number");
 	if (kinds[i].value)
 		message.value = json_at(root, kinds[i].id ? 2 : 1);
 	if (message.kind == RPC_RELEASE) {
 		if (!codec_rpc_read_id(json_at(root, 2), &count) || count < 0)
-			return bad("its count is not a number of one");
+			return bad("its count is not a valid number");
 		message.count = (uint64_t)count;
 	}
 	*out = message;
@@ -147,7 +150,7 @@ static fallible read_special(const struct json *json, struct rpc_value *value)
 	case RPC_ERROR:
 		value->details = json_at(json, 4);
 		if (value->details && json_type(value->details) != JSON_OBJECT)
-			return bad("the details of an error are no object");
+			return bad("the details of an error are not an object");
 		if (!read_str(first, &word) || !read_str(json_at(json, 2), &value->text))
 			return bad("an error has no name or no message");
 		return OK;
@@ -156,11 +159,11 @@ static fallible read_special(const struct json *json, struct rpc_value *value)
 	case RPC_READABLE:
 	case RPC_WRITABLE:
 		return codec_rpc_read_id(first, &value->id) ? OK
-							    : bad("an id is not a number of one");
+							    : bad("an id is not a valid number");
 	case RPC_IMPORT:
 	case RPC_PIPELINE:
 		if (!codec_rpc_read_id(first, &value->id))
-			return bad("an id is not a number of one");
+			return bad("an id is not a valid number");
 		return read_pipeline(json, value);
 	default:
 		return OK;
@@ -197,7 +200,7 @@ static void codec_rpc_put_number(const struct json *json, struct json_out *out)
 {
 	double number = 0;
 
-	// Past 2^53 a number is no longer exact, and our own reader would refuse it.
+	// Past 2^53 a number is not exact, and our own reader would refuse it.
 	if (!codec_rpc_read_number(json, &number) || fabs(number) > 0x1p53)
 		json_add_null(out);
 	else if (number == floor(number))
@@ -297,7 +300,7 @@ bool rpc_bytes(struct str base64, struct buf *out)
 {
 	auto_buf padded = BUF_INIT(BASE64_MAX + 4);
 
-	// Ours is the strict reading: what capnweb leaves out is put back.
+	// Our reader is strict: members that capnweb omits are put back.
 	if (base64.len > BASE64_MAX)
 		return false;
 	if (base64.len % 4 == 0)

@@ -1,21 +1,21 @@
-// The messages of capnweb (0.8): remote calls as JSON arrays. A message is an array that begins
-// with its kind; a value is JSON, except that an array which is not doubled, [[…]], says something
-// of its own: ["undefined"], ["bytes", base64], ["pipeline", id, path, arguments]. No I/O.
+// Messages of capnweb (0.8): remote calls as JSON arrays. A message is an array that begins with
+// its kind; a value is JSON, except that an array which is not doubled, [[…]], is special:
+// ["undefined"], ["bytes", base64], ["pipeline", id, path, arguments]. No I/O.
 #pragma once
 
 #include "codec/json.h"
 
-#define RPC_ID_MAX (1ll << 31) // ids of either sign
+#define RPC_ID_MAX (1ll << 31) // bound of ids of either sign
 
 enum rpc_kind {
-	RPC_PUSH,    // [push, expression]: do it; it gets the next number
-	RPC_PULL,    // [pull, id]: tell me what came of it
+	RPC_PUSH,    // [push, expression]: evaluate it; the result gets the next number
+	RPC_PULL,    // [pull, id]: send the result
 	RPC_RESOLVE, // [resolve, id, value]
 	RPC_REJECT,  // [reject, id, error]
-	RPC_RELEASE, // [release, id, count]: I no longer need it
-	RPC_PIPE,    // [pipe]: a stream that I write to; it gets the next number
+	RPC_RELEASE, // [release, id, count]: the object is no longer needed
+	RPC_PIPE,    // [pipe]: a stream that the sender writes to; it gets the next number
 	RPC_STREAM,  // [stream, expression]: as push, answered and released at once
-	RPC_ABORT,   // [abort, error]: I leave
+	RPC_ABORT,   // [abort, error]: the sender leaves
 };
 
 struct rpc_message {
@@ -29,25 +29,25 @@ struct rpc_message {
 fallible rpc_read(const struct json *root, struct rpc_message *out);
 
 enum rpc_type {
-	RPC_PLAIN, // null, a truth value, a number, a string, an object
+	RPC_PLAIN, // null, a boolean, a number, a string, an object
 	RPC_ARRAY,
 	RPC_UNDEFINED,
 	RPC_DATE,
 	RPC_BYTES,
 	RPC_ERROR,
-	RPC_NUMBER, // one that JSON has not: bigint, inf, -inf, nan
+	RPC_NUMBER, // a number that JSON lacks: bigint, inf, -inf, nan
 	RPC_EXPORT, // an object of the sender: `id`
 	RPC_PROMISE,
 	RPC_IMPORT,   // an object of the receiver
-	RPC_PIPELINE, // the result of a call, or a part of an object, of the receiver
+	RPC_PIPELINE, // the result of a call, or a property of an object, of the receiver
 	RPC_READABLE, // the end of a pipe
 	RPC_WRITABLE,
-	RPC_OTHER, // known, but of no use here: headers, request, response, blob, remap
+	RPC_OTHER, // known, but not used here: headers, request, response, blob, remap
 };
 
 struct rpc_value {
 	enum rpc_type type;
-	int64_t id;		  // of what it names
+	int64_t id;		  // of the named object
 	const struct json *plain; // PLAIN: the value; ARRAY: the elements; DATE: a number, or NULL
 	struct str text;	  // BYTES: base64; ERROR: its message; NUMBER: the word
 	const struct json *path;  // PIPELINE: an array of strings and numbers; NULL: none
@@ -55,17 +55,17 @@ struct rpc_value {
 	const struct json *details; // ERROR: an object; NULL: none
 };
 
-// What one value is. NULL json is null. INVALID bad_rpc.
+// Classifies one value. NULL json is null. INVALID bad_rpc.
 fallible rpc_value(const struct json *json, struct rpc_value *out);
 
-// The value as plain JSON: arrays single, dates as text, bytes as base64, undefined members left
-// out. INVALID bad_rpc for what has no such form.
+// Writes the value as plain JSON: arrays single, dates as text, bytes as base64, undefined members
+// omitted. INVALID bad_rpc for values without such a form.
 fallible rpc_plain(const struct json *json, struct json_out *out);
 // The content of ["bytes", …]; false: malformed, or too large for `out`.
 bool rpc_bytes(struct str base64, struct buf *out);
 
-// Plain JSON, which must be valid, as a value: every array doubled. In pieces: `wrapper` is zeroed
-// at first.
+// Converts plain, valid JSON to a value: every array is doubled. In pieces: `wrapper` is zeroed at
+// first.
 struct rpc_wrapper {
 	bool quoted, escaped;
 };

@@ -1,5 +1,5 @@
 // The grammar of the HTML standard, 9.2.6: lines end with CR, LF or both; "name: value" with one
-// blank taken off; comments begin with a colon; an empty line sends the event if it has data.
+// blank removed; comments begin with a colon; an empty line dispatches the event if it has data.
 #include "codec/sse.h"
 
 #include "base/auto.h"
@@ -60,7 +60,7 @@ static void sse_forget_told(struct sse_reader *reader)
 	buf_clear(&reader->event);
 }
 
-// Moves bytes up to the end of a line to `line`. False: its end has not come.
+// Moves bytes up to the end of a line to `line`. False: the line is incomplete.
 static bool fill_line(struct sse_reader *reader, struct str *in)
 {
 	size_t len = 0;

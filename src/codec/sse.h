@@ -1,4 +1,4 @@
-// Server-sent events: a stream of text taken apart into events, and events written. No I/O.
+// Server-sent events: an incremental parser and a writer. No I/O.
 #pragma once
 
 #include <stdbool.h>
@@ -9,11 +9,11 @@
 
 struct sse_event {
 	struct str event; // its name; empty: none
-	struct str id;	  // the last one that was given, by this event or an earlier one
+	struct str id;	  // the last id given, by this event or an earlier one
 	struct str data;  // lines joined by LF
 };
 
-// A reader that is fed. Zeroed but for its limit: SSE_READER(max).
+// An incremental parser. Zeroed except its limit: SSE_READER(max).
 struct sse_reader {
 	struct buf line, event, id, data;
 	bool has_data, told, after_cr, begun;
@@ -24,10 +24,10 @@ struct sse_reader {
 void sse_done(struct sse_reader *reader);
 
 enum sse_verdict { SSE_MORE, SSE_EVENT, SSE_TOO_LARGE };
-// Takes from the front of *in up to the end of an event; its slices live until the next call. MORE:
-// all was taken. What is left at the end of a stream without an empty line behind it is no event.
+// Consumes from the front of *in up to the end of an event; its slices live until the next call.
+// MORE: everything was consumed. A last event without an empty line after it is dropped.
 enum sse_verdict sse_read(struct sse_reader *reader, struct str *in, struct sse_event *out);
 
-// One event, with the empty line behind it. `event` and `id` may be empty; line ends in them are
-// left out, those in `data` begin another data line.
+// Writes one event, with the empty line after it. `event` and `id` may be empty; line ends in them
+// are removed, those in `data` begin another data line.
 void sse_put(struct buf *out, struct str event, struct str id, struct str data);

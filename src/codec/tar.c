@@ -1,3 +1,6 @@
+// Writer and reader of tar headers. The reader is fed one block at a time and is used on untrusted
+// archives: checksums, numbers, record lengths and names are checked, sparse members are refused.
+// It keeps pax records of one member at most.
 #include "codec/tar.h"
 
 #include <stdio.h>
@@ -62,7 +65,7 @@ static bool is_utf8(struct str text)
 	return true;
 }
 
-// The records that this head needs, if any.
+// The pax records that this header needs, if any.
 static size_t put_records(const struct tar_head *head, char *room)
 {
 	bool long_path = head->path.len > sizeof(((struct block *)0)->name);
@@ -143,7 +146,7 @@ static enum tar_step bad(struct tar_in *in, const char *why)
 	return TAR_BAD;
 }
 
-// Octal with blanks around, or GNU's base 256. False: neither, or negative where that is senseless.
+// Octal with blanks around, or GNU's base 256. False: neither, or negative where that is invalid.
 static bool codec_tar_get_number(const char *field, size_t size, int64_t *out)
 {
 	uint64_t value = 0;
@@ -191,7 +194,7 @@ static bool codec_tar_keep(char *room, bool *has, struct str text)
 	return true;
 }
 
-// Seconds, with a fraction that is dropped.
+// Seconds; a fraction is dropped.
 static bool get_time(struct str text, int64_t *out)
 {
 	bool negative = str_starts(text, "-");
@@ -232,7 +235,7 @@ static bool take_record(struct tar_in *in, struct str key, struct str value)
 		*(is_uid ? &in->uid : &in->gid) = (uint32_t)number;
 		return true;
 	}
-	return !str_starts(key, "GNU.sparse"); // its bytes would not be the file's
+	return !str_starts(key, "GNU.sparse"); // its content would not be the file's
 }
 
 static bool take_records(struct tar_in *in)
@@ -329,7 +332,7 @@ static enum tar_step codec_tar_take_head(struct tar_in *in, const struct block *
 	    !codec_tar_get_number(block->size, sizeof(block->size), &size) || size < 0)
 		return bad(in, "a number is malformed");
 	if (block->type == 'S')
-		return bad(in, "sparse members are not known");
+		return bad(in, "sparse members are not supported");
 	if (strchr("xgLK", block->type) && block->type) {
 		if (block->type != 'g' && (uint64_t)size > TAR_PAX_MAX)
 			return bad(in, "the records of a member are too long");
@@ -349,11 +352,11 @@ static enum tar_step codec_tar_take_head(struct tar_in *in, const struct block *
 		.gid = in->has_gid ? in->gid : (uint32_t)gid,
 		.mtime = in->has_mtime ? in->mtime : mtime,
 	};
-	// Links and directories have no bytes, whatever their size says.
+	// Links and directories have no content, whatever their size field says.
 	if (out->type == TAR_DIRECTORY || out->type == TAR_SYMLINK || out->type == TAR_HARDLINK)
 		out->size = 0;
 	if (out->type == TAR_FILE && str_ends(out->path, "/"))
-		out->type = TAR_DIRECTORY; // as before POSIX
+		out->type = TAR_DIRECTORY; // the convention before POSIX
 	in->has_path = in->has_target = in->has_size = false;
 	in->has_mtime = in->has_uid = in->has_gid = false;
 	return TAR_ENTRY;
@@ -368,6 +371,6 @@ enum tar_step tar_feed(struct tar_in *in, const void *block, struct tar_head *ou
 	if (memcmp(block, zeroes, TAR_BLOCK) == 0)
 		return TAR_END;
 	if (!has_sum(block))
-		return bad(in, "it is no tar, or damaged");
+		return bad(in, "it is not a tar archive, or it is damaged");
 	return codec_tar_take_head(in, block, out);
 }

@@ -1,4 +1,4 @@
-// Heads of tar members: ustar with pax records, GNU long names on reading. No I/O, no allocation:
+// Headers of tar members: ustar with pax records, GNU long names on reading. No I/O, no allocation:
 // pid 1's program links this.
 #pragma once
 
@@ -10,20 +10,21 @@
 
 #define TAR_BLOCK 512
 #define TAR_NAME_MAX 4096
-#define TAR_PAX_MAX (32 * 1024)				// records of one member
-#define TAR_HEAD_MAX (2 * TAR_NAME_MAX + 4 * TAR_BLOCK) // what tar_write() may need
+#define TAR_PAX_MAX (32 * 1024)				// pax records of one member
+#define TAR_HEAD_MAX (2 * TAR_NAME_MAX + 4 * TAR_BLOCK) // largest output of tar_write()
 
 enum tar_type { TAR_FILE, TAR_DIRECTORY, TAR_SYMLINK, TAR_HARDLINK, TAR_OTHER };
 
 struct tar_head {
 	enum tar_type type;
-	struct str path, target; // NUL-ended
-	uint64_t size;		 // of the bytes that follow, padded to blocks
+	struct str path, target; // NUL-terminated
+	uint64_t size;		 // of the content that follows, padded to blocks
 	uint32_t mode, uid, gid;
 	int64_t mtime; // seconds
 };
 
-// Blocks of a head, for a path and a target of at most TAR_NAME_MAX bytes. 0: they do not fit.
+// Writes the blocks of a header, for a path and a target of at most TAR_NAME_MAX bytes. 0: they do
+// not fit.
 size_t tar_write(const struct tar_head *head, void *room, size_t size);
 static inline size_t tar_padding(uint64_t size)
 {
@@ -32,7 +33,8 @@ static inline size_t tar_padding(uint64_t size)
 
 enum tar_step {
 	TAR_MORE,  // feed the next block
-	TAR_ENTRY, // *out, until the next feed; its bytes and padding come next, then a head
+	TAR_ENTRY, // *out is valid until the next feed; its content and padding follow, then a
+		   // header
 	TAR_END,
 	TAR_BAD,
 };
@@ -42,8 +44,8 @@ struct tar_in {
 	uint64_t size;
 	int64_t mtime;
 	uint32_t uid, gid;
-	uint64_t left; // of records or a long name that are being fed
-	char kind;     // what they are
+	uint64_t left; // unread bytes of pax records or of a long name
+	char kind;     // which of these
 	size_t records_len;
 	char records[TAR_PAX_MAX];
 	const char *why; // BAD

@@ -1,3 +1,5 @@
+// Encoders and decoders for short texts. All decoders are strict: every content has exactly one
+// accepted encoding. UTF-8 is checked by RFC 3629: no overlong forms, no surrogates.
 #include "codec/text.h"
 
 static const char base64_digits[] =
@@ -41,7 +43,7 @@ static int base64_value(char c)
 	return c == '+' ? 62 : c == '/' ? 63 : -1;
 }
 
-// Four digits to three bytes; -1 when one is no digit. 'A' stands in for the padding.
+// Decodes four digits to three bytes; -1 for an invalid digit. 'A' replaces the padding.
 static int32_t base64_group(const char *at, int digits)
 {
 	int32_t group = 0;
@@ -204,7 +206,7 @@ size_t text_utf8_whole(struct str text)
 		struct str tail = str_skip(text, text.len - back);
 
 		if (((uint8_t)tail.at[0] & 0xc0) == 0x80)
-			continue; // not a lead: look further back
+			continue; // not a lead byte: look further back
 		return str_utf8(tail, &len) == STR_UTF8_CUT ? text.len - back : text.len;
 	}
 	return text.len;

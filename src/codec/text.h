@@ -1,5 +1,5 @@
-// Encodings: base64, hex, percent, UTF-8. A decoder that answers false may have added to `out`; one
-// whose `out` had no room left answers false too.
+// Encodings: base64, hex, percent, UTF-8. A decoder that returns false may have appended to `out`;
+// it also returns false when `out` is full.
 #pragma once
 
 #include <stdbool.h>
@@ -11,9 +11,10 @@ void text_base64(struct buf *out, const void *bytes, size_t len); // padded, no 
 bool text_unbase64(struct buf *out, struct str text);		  // strict; false: malformed
 void text_hex(struct buf *out, const void *bytes, size_t len);
 bool text_unpercent(struct buf *out, struct str text); // false: malformed or a NUL
-// One character off the front, decoded; false: at the end, malformed or a NUL.
+// Decodes one character from the front; false: at the end, malformed or a NUL.
 bool text_percent_next(struct str *rest, char *out);
-void text_percent(struct buf *out, struct str text); // everything but unreserved is escaped
+void text_percent(struct buf *out,
+		  struct str text); // everything but unreserved characters is escaped
 bool text_is_utf8(struct str text);
 // A control character of ASCII (C0, DEL) or of UTF-8 (C1, U+0080 to U+009F).
 bool text_has_control(struct str text);

@@ -1,3 +1,5 @@
+// Splits URLs into slices of the input; nothing is decoded except by url_query(). Only printable
+// ASCII is accepted, so a NUL, a blank or a control character never passes.
 #include "codec/url.h"
 
 #include "codec/text.h"
@@ -5,7 +7,8 @@
 static bool is_printable(struct str s)
 {
 	for (size_t i = 0; i < s.len; i++)
-		if (s.at[i] <= ' ' || s.at[i] >= 0x7f) // char may be signed: both reject >= 0x80
+		if (s.at[i] <= ' ' ||
+		    s.at[i] >= 0x7f) // char may be signed: both comparisons reject >= 0x80
 			return false;
 	return true;
 }
@@ -102,7 +105,7 @@ bool url_pair(struct str *rest, struct str *key, struct str *value)
 	return false;
 }
 
-// In a query a plus is a blank, unless it is written as %2B.
+// In a query a plus is a blank, unless written as %2B.
 static bool next_char(struct str *rest, char *c)
 {
 	bool plus = rest->len > 0 && rest->at[0] == '+';

@@ -16,10 +16,10 @@ struct url {
 
 // An origin-form request target: starts with '/', no fragment, no control characters.
 bool url_target(struct str text, struct url *out);
-// http://host[:port][/path]: what COVE_URL holds.
+// http://host[:port][/path], the format of COVE_URL.
 bool url_absolute(struct str text, struct url *out);
 
 // The value of `key` in a query, percent- and plus-decoded into `out`; false: absent or malformed.
 bool url_query(struct str query, const char *key, struct buf *out);
-// Steps through a query's pairs, undecoded: start with the query in *rest.
+// Iterates over a query's pairs, undecoded: start with the query in *rest.
 bool url_pair(struct str *rest, struct str *key, struct str *value);

@@ -1,9 +1,10 @@
-// libwslay takes the frames apart: lengths in their shortest form, control frames short and whole,
-// masks taken off. What a row of frames may mean is decided here: reserved bits, unknown opcodes,
-// masking by the right side, fragments in order, the length of a message before its bytes are kept,
-// UTF-8 as it comes, codes of a close.
+// libwslay parses the frames: shortest lengths, short and unfragmented control frames, masks.
+// Sequences of frames are checked here: reserved bits, unknown opcodes, masking by the right side,
+// order of fragments, the length of a message before its bytes are stored, UTF-8 as it arrives,
+// close codes.
 //
-// A message is gathered in one buffer that grows with what has come, not with what was announced.
+// A message is collected in one buffer that grows with the received bytes, not with the announced
+// length.
 #include "codec/ws.h"
 
 #define OPENSSL_SUPPRESS_DEPRECATED
@@ -14,20 +15,20 @@
 #include "codec/text.h"
 
 #define GUID "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
-#define KEPT_MAX (64 * 1024) // a larger buffer is given back after its message
+#define KEPT_MAX (64 * 1024) // a larger buffer is freed after its message
 
 struct ws_reader {
 	struct wslay_frame_context *frames;
 	struct str *in; // while ws_read() runs
 	bool is_server;
-	bool in_frame;	 // its head has been seen
-	bool in_message; // a fragment has come, and the last one has not
+	bool in_frame;	 // its header was read
+	bool in_message; // a fragment was read, and the last one was not
 	bool is_text;
-	bool told; // `message` was given out, and is to be emptied
+	bool told; // `message` was returned, and is to be cleared
 	bool is_over;
-	uint64_t left; // of the frame's payload
+	uint64_t left; // unread bytes of the frame's payload
 	size_t max;
-	size_t checked; // bytes of a text that are known to be UTF-8
+	size_t checked; // bytes of a text that were checked as UTF-8
 	struct buf message;
 	struct buf control;
 };
@@ -47,7 +48,8 @@ void ws_accept(struct str key, char out[WS_ACCEPT_LEN + 1])
 
 	buf_str(&text, key);
 	buf_text(&text, GUID);
-	SHA1_Init(&work); // see base/secret.c: SHA1() is of the newer interface, and takes 20 us
+	SHA1_Init(
+		&work); // see base/secret.c: SHA1() uses the provider interface, which takes 20 us
 	SHA1_Update(&work, text.at, text.len);
 	SHA1_Final(hash, &work);
 	text_base64(&base64, hash, sizeof(hash));
@@ -110,7 +112,7 @@ struct ws_reader *ws_reader_new(bool is_server, size_t max)
 	struct ws_reader *reader = mem_new_of(struct ws_reader);
 
 	if (wslay_frame_context_init(&reader->frames, &calls, reader) != 0)
-		abort(); // no memory, as everywhere
+		abort(); // out of memory
 	reader->is_server = is_server;
 	reader->max = max;
 	reader->message = BUF_INIT(max);
@@ -140,7 +142,7 @@ static enum ws_event fault(struct ws_reader *reader, struct ws_item *out, int co
 	return WS_FAULT;
 }
 
-// A frame begins: may it?
+// Checks whether a frame may begin here.
 static const char *judge_head(const struct ws_reader *reader, const struct wslay_frame_iocb *frame)
 {
 	if (frame->rsv)
@@ -168,7 +170,7 @@ static bool is_control(const struct wslay_frame_iocb *frame)
 	return frame->opcode >= WS_CLOSE;
 }
 
-// RFC 6455 7.4: what may stand in a close frame.
+// RFC 6455 7.4: codes that are valid in a close frame.
 static bool is_code(int code)
 {
 	return (code >= 1000 && code <= 1014 && code != 1004 && code != 1005 && code != 1006) ||
@@ -206,7 +208,7 @@ static enum ws_event end_control(struct ws_reader *reader, enum ws_opcode opcode
 	return opcode == WS_PING ? WS_GOT_PING : WS_GOT_PONG;
 }
 
-// Bytes that were not looked at yet; a sequence that is cut waits for the next frame.
+// Checks new bytes as UTF-8; an incomplete sequence waits for the next frame.
 static bool check_text(struct ws_reader *reader, bool is_last)
 {
 	struct str rest = str_skip(buf_view(&reader->message), reader->checked);
@@ -215,7 +217,8 @@ static bool check_text(struct ws_reader *reader, bool is_last)
 	if (whole && !text_is_utf8((struct str){rest.at, whole}))
 		return false;
 	reader->checked += whole;
-	// What is cut may be bad already; only a sequence that can still become good waits.
+	// An incomplete sequence may already be invalid; only one that can still become valid
+	// waits.
 	rest = str_skip(rest, whole);
 	return !rest.len || str_utf8(rest, &(size_t){0}) == STR_UTF8_CUT;
 }
@@ -243,7 +246,7 @@ static void codec_ws_forget_told(struct ws_reader *reader)
 	buf_clear(&reader->message);
 }
 
-// Some bytes of a frame have come, perhaps none. MORE: it is not whole, or only a fragment.
+// Handles received bytes of a frame, perhaps none. MORE: it is incomplete, or only a fragment.
 static enum ws_event codec_ws_take(struct ws_reader *reader, const struct wslay_frame_iocb *frame,
 				   struct ws_item *out)
 {

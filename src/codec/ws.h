@@ -1,5 +1,5 @@
-// WebSocket frames, RFC 6455: what comes is checked and put together to messages, what goes gets
-// its head. No I/O: the caller brings the bytes.
+// WebSocket frames, RFC 6455: received frames are checked and joined to messages, sent ones get
+// their header. No I/O.
 #pragma once
 
 #include <stdbool.h>
@@ -10,7 +10,7 @@
 
 #define WS_KEY_LEN 24	 // Sec-WebSocket-Key: 16 bytes as base64
 #define WS_ACCEPT_LEN 28 // Sec-WebSocket-Accept
-#define WS_HEAD_MAX 14	 // of a frame, mask included
+#define WS_HEAD_MAX 14	 // header of a frame, mask included
 #define WS_CONTROL_MAX 125
 #define WS_REASON_MAX 123
 
@@ -23,7 +23,7 @@ enum ws_opcode {
 	WS_PONG = 10,
 };
 
-// Codes of a close. 1005 and 1006 never travel: no code was sent, the connection broke.
+// Close codes. 1005 and 1006 are never sent: no code was received, the connection broke.
 enum ws_code {
 	WS_NORMAL = 1000,
 	WS_GOING_AWAY = 1001,
@@ -41,12 +41,13 @@ enum ws_code {
 bool ws_is_key(struct str key);
 void ws_accept(struct str key, char out[WS_ACCEPT_LEN + 1]);
 
-// The head of a frame; `mask` NULL: unmasked, as a server sends. Returns its length.
+// Writes the header of a frame; `mask` NULL: unmasked, as a server sends. Returns its length.
 size_t ws_head(uint8_t out[WS_HEAD_MAX], enum ws_opcode opcode, bool is_final, uint64_t len,
 	       const uint8_t mask[4]);
 // Masks or unmasks bytes that begin at `offset` of the payload.
 void ws_mask(void *bytes, size_t len, const uint8_t mask[4], size_t offset);
-// The payload of a close: code and reason, cut to what fits between characters. Returns its length.
+// Writes the payload of a close frame: code and reason, truncated between characters. Returns its
+// length.
 size_t ws_close_body(uint8_t out[WS_CONTROL_MAX], int code, struct str reason);
 
 struct ws_reader;
@@ -58,15 +59,16 @@ void ws_reader_free(struct ws_reader *reader);
 enum ws_event { WS_MORE, WS_MESSAGE, WS_GOT_PING, WS_GOT_PONG, WS_GOT_CLOSE, WS_FAULT };
 
 struct ws_item {
-	bool is_text;	   // MESSAGE
-	struct str body;   // of a message, ping, pong; of a close its reason. Until the next call
-	int code;	   // CLOSE: as sent, or WS_NO_CODE. FAULT: what to close with
-	const char *fault; // in words for the peer
+	bool is_text; // MESSAGE
+	struct str
+		body; // of a message, ping, pong; of a close its reason. Valid until the next call
+	int code;     // CLOSE: as received, or WS_NO_CODE. FAULT: the code to close with
+	const char *fault; // a message for the peer
 };
 
-// Takes from the front of *in until something is whole; call it again until it answers MORE, for it
-// may have taken bytes of what follows. MORE: all of *in was taken. After FAULT or CLOSE there is
-// nothing to read any more.
+// Consumes from the front of *in until an item is complete. Call it again until it returns MORE,
+// because bytes of the next item may have been consumed. MORE: all of *in was consumed. After FAULT
+// or CLOSE nothing more is read.
 enum ws_event ws_read(struct ws_reader *reader, struct str *in, struct ws_item *out);
-// Memory that the message in the making takes.
+// Memory held by the incomplete message.
 size_t ws_held(const struct ws_reader *reader);

@@ -1,10 +1,13 @@
+// A wrapper of libzstd's streaming interface. The decompressor refuses windows above
+// WINDOW_LOG_MAX, so that an archive cannot make it allocate more. Each call does a bounded amount
+// of work, so it can run in a worker thread.
 #include "codec/zstd.h"
 
 #include <zstd.h>
 
 #include "base/mem.h"
 
-#define WINDOW_LOG_MAX 23 // 8 MiB: more than any level asks for that we pack with
+#define WINDOW_LOG_MAX 23 // 8 MiB: larger than that of any level we use
 
 struct zstd {
 	ZSTD_CCtx *pack;
@@ -65,7 +68,8 @@ fallible zstd_feed(struct zstd *zstd, struct str *in, bool last, struct buf *out
 			       ZSTD_getErrorName(left));
 	buf_grew(out, to.pos);
 	*in = str_skip(*in, from.pos);
-	// A packer is done when all of the last piece is out, an unpacker when its frame is.
+	// A compressor is done when the last piece is written, a decompressor at the end of its
+	// frame.
 	*out_done = zstd->pack ? last && left == 0 : left == 0;
 	return OK;
 }

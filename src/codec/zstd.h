@@ -1,5 +1,5 @@
-// Bytes through zstd, piece by piece, no I/O. What comes in to be unpacked is hostile: its window
-// is bounded, and so is what one piece of it may become.
+// zstd compression and decompression, piece by piece, no I/O. Input of the decompressor is
+// untrusted: its window is bounded, and so is the output of one piece.
 #pragma once
 
 #include <stdbool.h>
@@ -18,8 +18,8 @@ static inline void auto_zstd_(struct zstd **zstd)
 }
 #define auto_zstd on_exit_call(auto_zstd_) struct zstd *
 
-// Takes some of *in (what is left stays there) and appends to `out` until that has no more room
-// than ZSTD_STEP, or *in is empty. `last`: nothing follows; call again until *out_done. An unpacker
-// is done when its frame is; *in may then hold what does not belong to it. INVALID bad_archive.
+// Consumes from *in (the rest stays there) and appends to `out` until it has no more room than
+// ZSTD_STEP, or *in is empty. `last`: no input follows; call again until *out_done. A decompressor
+// is done at the end of its frame; *in may then contain bytes after the frame. INVALID bad_archive.
 #define ZSTD_STEP (128 * 1024)
 fallible zstd_feed(struct zstd *zstd, struct str *in, bool last, struct buf *out, bool *out_done);

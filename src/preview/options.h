@@ -1,4 +1,4 @@
-// What previews stand on.
+// Configuration of previews.
 #pragma once
 
 #include "gateway/authenticate.h"
@@ -8,9 +8,9 @@
 
 struct preview_options {
 	struct manager *manager;
-	struct authenticate *guard; // for the names of this host, and for those who guess
-	const struct urls *urls;    // borrowed, as all of it
-	const uint8_t *key;	    // SECRET_HASH bytes: of signed links
-	struct pool *pool;	    // of connections to servers in boxes; preview_open() sets it
+	struct authenticate *auth; // for this host's names, and for counting failures
+	const struct urls *urls;   // all pointers are borrowed
+	const uint8_t *key;	   // SECRET_HASH bytes, for signed links
+	struct pool *pool;	   // connections to servers in boxes; preview_open() sets it
 	struct http_limits limits;
 };

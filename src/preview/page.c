@@ -1,3 +1,5 @@
+// Builds the error page as HTML or JSON, by the Accept header. All text is escaped, and a
+// Content-Security-Policy forbids scripts: a part of the text comes from a box.
 #include "preview/page.h"
 
 #include "codec/json.h"
@@ -57,15 +59,15 @@ static void put_html(const struct page *page, struct buf *out)
 	preview_page_put_text(out, page->text);
 	buf_text(out, "</p>");
 	if (page->port && listed(page)) {
-		buf_text(out, "<p>In this sandbox somebody listens on ");
+		buf_text(out, "<p>In this sandbox these ports have a listener: ");
 		for (size_t i = 0; i < listed(page); i++)
 			buf_fmt(out, "%s<code>%u</code>", i ? ", " : "", page->listening[i].port);
 		buf_fmt(out, "%s.</p>", listed(page) < page->listening_count ? " and more" : "");
 	} else if (page->port) {
-		buf_text(out, "<p>In this sandbox nobody listens on any port.</p>");
+		buf_text(out, "<p>In this sandbox no port has a listener.</p>");
 	}
 	if (page->waits)
-		buf_fmt(out, "<p>This page looks again every %d seconds.</p>", AGAIN_S);
+		buf_fmt(out, "<p>This page reloads every %d seconds.</p>", AGAIN_S);
 }
 
 static void preview_page_put_json(const struct page *page, struct buf *text)

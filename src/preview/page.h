@@ -1,4 +1,4 @@
-// What a visitor is told when there is nothing to relay: a page for browsers, JSON for programs.
+// The answer when there is nothing to relay: a page for browsers, JSON for programs.
 #pragma once
 
 #include "http/http.h"
@@ -8,12 +8,12 @@ struct page {
 	int status;
 	const char *code;  // for programs: "INVALID_TOKEN"
 	const char *title; // for people
-	const char *text;  // one sentence more
-	uint16_t port;	   // what was asked for; 0: it is not told
+	const char *text;  // one more sentence
+	uint16_t port;	   // the requested port; 0: not shown
 	const struct fileop_port *listening;
 	size_t listening_count;
-	bool waits;  // it may work in a moment: the page asks again by itself
-	int retry_s; // after which time it may be asked again; 0: it is not told
+	bool waits;  // it may work in a moment: the page reloads itself
+	int retry_s; // Retry-After; 0: none
 };
 
 fallible page_answer(struct http *x, const struct page *page);

@@ -1,8 +1,9 @@
-// A box whose connections are kept has a task that waits for its end and for their time: a socket
-// in the box's network namespace keeps that alive, and a deleted box must leave nothing behind.
+// A box with kept connections has a task that waits for its end and for their timeout: a socket in
+// the box's network namespace keeps the namespace alive, and a deleted box must leave nothing
+// behind.
 //
-// A server that handles one connection at a time serves nobody else while one is kept: that is why
-// the time is short.
+// A server that handles one connection at a time is blocked while one is kept: therefore the
+// timeout is short.
 //
 // syscalls: recvfrom
 #include "preview/pool.h"
@@ -20,11 +21,11 @@
 #define ALL_MAX 512
 
 struct kept_box {
-	struct pool *pool; // NULL: it is drained
+	struct pool *pool; // NULL: drained
 	struct entry *entry;
-	const struct box *box; // that they lead into: a box that starts anew is another one
+	const struct box *box; // the box they lead to: a restarted box is another one
 	struct task *task;
-	struct link kept; // the oldest first
+	struct link kept; // oldest first
 	uint32_t count;
 };
 
@@ -62,7 +63,7 @@ void pool_conn_free(struct pool_conn *conn)
 	free(conn);
 }
 
-// From now on the caller's.
+// Removes it from the pool; the caller owns it then.
 static void kept_take(struct kept_box *box, struct pool_conn *conn)
 {
 	link_drop(&conn->link);
@@ -93,7 +94,7 @@ static bool is_same_box(const struct kept_box *box)
 static void kept_box_run(void *arg)
 {
 	struct kept_box *box = arg;
-	struct loop *loop = task_loop(); // the pool may be drained already
+	struct loop *loop = task_loop(); // the pool may already be drained
 	auto_err err = NULL;
 
 	while (!err && is_same_box(box)) {
@@ -145,8 +146,8 @@ static struct kept_box *kept_box_find(struct pool *pool, const struct entry *ent
 	return box && is_same_box(box) ? box : NULL;
 }
 
-// Neither closed by its server nor with bytes that nobody asked for. The kernel is asked: what came
-// in this turn the stream does not know yet.
+// Whether the server has neither closed it nor sent unexpected bytes. Asks the kernel: the stream
+// does not know yet about input of this loop iteration.
 static bool pool_is_idle(const struct stream *stream)
 {
 	char one;
@@ -190,7 +191,7 @@ void pool_give(struct pool *pool, struct entry *entry, struct pool_conn *conn)
 {
 	struct kept_box *box = kept_box_find(pool, entry);
 
-	// An older box of that id is on its way out: its task has to end first.
+	// The task of an older box of that id must end first.
 	if (pool->drained || pool->count >= ALL_MAX || entry->record.state != STATE_RUNNING ||
 	    (!box && map_get(pool->boxes, str_of(entry->record.id))) ||
 	    (box && box->count >= BOX_MAX)) {

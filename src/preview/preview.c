@@ -1,5 +1,5 @@
-// Two servers with one way of serving, so that a request knows whether it came by TLS. Which of
-// them a connection gets is decided when it comes: by whether there is a certificate then.
+// Two servers with the same handler, so that a request knows whether it came over TLS. A connection
+// is assigned when it is accepted: to the TLS server if there is a certificate then.
 //
 // syscalls: accept4 close
 #include "preview/preview.h"
@@ -29,7 +29,7 @@ struct preview {
 	struct loop *loop;
 	struct target plain, tls;
 	struct http_server *plain_server, *tls_server;
-	struct tls_front_keys *keys; // NULL: none, and all is in the clear
+	struct tls_front_keys *keys; // NULL: no certificate, no TLS
 	struct listener ears[LISTENERS_MAX];
 	int subscribers_count;
 	struct timer resume;
@@ -84,15 +84,15 @@ static void preview_on_resume(struct timer *timer)
 		err_free(loop_watch(preview->loop, &preview->ears[i].watch, EPOLLIN));
 }
 
-// No more descriptors, most likely: it would be the same again at once.
-static void rest(struct preview *preview)
+// Probably out of file descriptors: accept(2) would fail again at once.
+static void preview_pause(struct preview *preview)
 {
 	for (int i = 0; i < preview->subscribers_count; i++)
 		loop_unwatch(preview->loop, &preview->ears[i].watch);
 	loop_set_timer(preview->loop, &preview->resume, loop_now(preview->loop) + PAUSE_MS);
 }
 
-static void on_knock(struct watch *watch, uint32_t events)
+static void preview_on_listener(struct watch *watch, uint32_t events)
 {
 	struct preview *preview = link_of(watch, struct listener, watch)->preview;
 
@@ -108,7 +108,7 @@ static void on_knock(struct watch *watch, uint32_t events)
 		} else if (errno == EAGAIN) {
 			return;
 		} else if (errno != ECONNABORTED && errno != EINTR && errno != EPROTO) {
-			rest(preview);
+			preview_pause(preview);
 			return;
 		}
 	}
@@ -116,14 +116,15 @@ static void on_knock(struct watch *watch, uint32_t events)
 
 fallible preview_listen(struct preview *preview, int fd)
 {
-	struct listener *ear = &preview->ears[preview->subscribers_count];
+	struct listener *listener = &preview->ears[preview->subscribers_count];
 
 	if (preview->subscribers_count == LISTENERS_MAX)
 		return err_new(INVALID, "bad_config", "previews listen on %d addresses at most",
 			       LISTENERS_MAX);
 	preview->resume.due = preview_on_resume;
-	*ear = (struct listener){.watch = {.fd = fd, .ready = on_knock}, .preview = preview};
-	TRY(loop_watch(preview->loop, &ear->watch, EPOLLIN), "accept visitors");
+	*listener = (struct listener){.watch = {.fd = fd, .ready = preview_on_listener},
+				      .preview = preview};
+	TRY(loop_watch(preview->loop, &listener->watch, EPOLLIN), "accept visitors");
 	preview->subscribers_count++;
 	return OK;
 }
@@ -132,10 +133,10 @@ void preview_bound(struct preview *preview, uint32_t conns_max, struct str names
 {
 	if (!preview)
 		return;
-	// Visitors have no account: no address takes them all.
+	// Visitors have no account: no address may take all connections.
 	http_server_bound(preview->plain_server, conns_max, (conns_max + 1) / 2);
 	http_server_bound(preview->tls_server, conns_max, (conns_max + 1) / 2);
-	authenticate_set_names(preview->options.guard, names);
+	authenticate_set_names(preview->options.auth, names);
 }
 
 void preview_drain(struct preview *preview)
@@ -160,7 +161,7 @@ static bool is_idle(const struct http_server *server)
 	return http_server_idle(server) || http_server_feeds_only(server);
 }
 
-// By TLS the last bytes of a reply are still on their way when the server has done with it.
+// With TLS, the last bytes of a reply are still in flight when the server has finished.
 static bool is_said(const struct preview *preview)
 {
 	return !tls_front_shaking() &&

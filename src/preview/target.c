@@ -1,11 +1,10 @@
-// A visitor comes with a name: PORT-ID-TOKEN, as the first label of a host beneath the domain, or
-// as the first part of a path. What is wrong about it is not told: no such box, no such port,
-// another token, another tenant's are one answer, found by the same steps. Only a right token
-// learns more: that it has ended, that its box was stopped by request (410), that nobody listens
-// yet.
+// A request names PORT-ID-TOKEN, as the first label of a host below the domain, or as the first
+// segment of the path. An unknown box, unknown port, wrong token and another tenant's port get the
+// same answer, found by the same steps. Only a valid token learns more: that it has expired, that
+// its box was stopped by request (410), that nothing listens yet.
 //
-// A visit wakes a box that sleeps, and lasts as long as its connection. It ends with the box, and
-// when its port is exposed no more.
+// A request starts a box that is asleep, and keeps it awake as long as its connection. It ends with
+// the box, and when its port is unexposed.
 #include "preview/target.h"
 
 #include <stdio.h>
@@ -26,14 +25,14 @@ struct caller {
 	struct http *x;
 	const struct preview_options *options;
 	struct hostname_preview named;
-	struct str path;   // as the box is asked for it
-	struct str prefix; // before that, for the visitor
+	struct str path;   // the path for the box
+	struct str prefix; // the part before it, for the client
 	char id[ID_BOX_LEN + 1];
 	char token[PREVIEW_TOKEN_TOKEN_MAX +
 		   1]; // of the port, by which the visitor's was found good
 	struct box_ref ref;
 	struct pool_conn *conn; // to the server; NULL: none
-	bool is_kept;		// it may serve one more request
+	bool is_kept;		// it may serve another request
 };
 
 static void caller_done(struct caller *caller)
@@ -59,7 +58,7 @@ static bool by_host(struct caller *caller)
 	return true;
 }
 
-// A name beneath the domain, of whatever form: all of them lead here, and are not ours otherwise.
+// A name of any form below the domain: all of them lead here and nowhere else.
 static bool target_is_beneath(const struct caller *caller)
 {
 	char host[HOSTNAME_MAX + 1], domain[HOSTNAME_MAX + 1];
@@ -70,7 +69,7 @@ static bool target_is_beneath(const struct caller *caller)
 
 	if (!ours || !given.at || hostname_read_host(str_of(ours), domain, &port) != HOSTNAME_NAME)
 		return false;
-	// A token may have what a name must not: only the end is looked at.
+	// A token may contain characters that a host name must not: compare only the end.
 	if (colon)
 		given.len = (size_t)(colon - given.at);
 	if (given.len >= sizeof(host))
@@ -105,20 +104,20 @@ static const struct exposed_ports_entry *find_port(const struct caller *caller, 
 	return *out ? exposed_ports_find(&(*out)->ports, caller->named.port) : NULL;
 }
 
-static struct preview_token ticket_of(const struct entry *entry,
-				      const struct exposed_ports_entry *port)
+static struct preview_token token_of(const struct entry *entry,
+				     const struct exposed_ports_entry *port)
 {
 	return (struct preview_token){entry->record.id, port->port, port->token, port->ends_ms};
 }
 
-// Judges the token for the port that was named.
+// Checks the token for the named port.
 static enum preview_token_verdict target_judge(struct caller *caller, struct entry **out)
 {
 	const struct exposed_ports_entry *port = find_port(caller, out);
 	struct preview_token preview_token = {0};
 
 	if (port) {
-		preview_token = ticket_of(*out, port);
+		preview_token = token_of(*out, port);
 		memcpy(caller->token, port->token, sizeof(caller->token));
 	}
 	return preview_token_check(caller->options->key, port ? &preview_token : NULL,
@@ -131,7 +130,7 @@ static fallible tell_over(struct http *x)
 		.status = 410,
 		.code = "PREVIEW_EXPIRED",
 		.title = "This link has ended",
-		.text = "It was good until some time ago. Ask for a new one.",
+		.text = "It has expired. Ask for a new one.",
 	};
 
 	return page_answer(x, &page);
@@ -149,7 +148,7 @@ static fallible tell_stopped(struct http *x)
 	return page_answer(x, &page);
 }
 
-// By request, not by idleness or the host's end: nobody but who stopped it starts it again.
+// Stopped by request, not by idleness or the host's shutdown: only a request starts it again.
 static bool is_stopped(const struct entry *entry)
 {
 	return entry->record.state == STATE_STOPPED && !entry->moving && !entry->record.reason[0];
@@ -175,8 +174,8 @@ static fallible target_no_listener(struct caller *caller, const struct files *fi
 	return page_answer(caller->x, &page);
 }
 
-// As long as the port is exposed, the token is the same, and neither token nor link has ended. What
-// the visitor gave was found good for that token: it need not be signed again.
+// Whether the port is still exposed with the same token, and neither token nor link has expired.
+// The client's token was already verified against that token: no new signature check.
 static bool still_holds(const void *arg, int64_t *out_until)
 {
 	const struct caller *caller = arg;
@@ -187,7 +186,7 @@ static bool still_holds(const void *arg, int64_t *out_until)
 
 	if (!port || strcmp(port->token, caller->token) != 0)
 		return false;
-	preview_token = ticket_of(entry, port);
+	preview_token = token_of(entry, port);
 	end = preview_token_end(&preview_token, str_of(caller->named.token));
 	if (end)
 		*out_until = loop_now(caller->options->manager->loop) + end - now + 1;
@@ -205,7 +204,7 @@ static fallible relay(struct caller *caller, bool is_reused)
 	struct http *x = caller->x;
 	const struct entry *entry = caller->ref.entry;
 	bool host_form = !caller->prefix.len;
-	// Copied: a reload may make them anew.
+	// Copied: a reload may replace them.
 	const char *proto = host_form ? arena_fmt(x->arena, "%s", caller->options->urls->proto)
 			    : target_of(x)->tls ? "https"
 						: "http";
@@ -238,7 +237,7 @@ static fallible bad_server(struct http *x, struct err *err)
 	struct page page = {
 		.status = late ? 504 : 502,
 		.code = late ? "PREVIEW_TIMEOUT" : "BAD_PREVIEW",
-		.title = late ? "The server does not answer" : "The server's answer is no HTTP",
+		.title = late ? "The server does not answer" : "The server's answer is not HTTP",
 		.text = arena_fmt(x->arena, "%s.", err_message(err)),
 	};
 
@@ -246,7 +245,7 @@ static fallible bad_server(struct http *x, struct err *err)
 	return page_answer(x, &page);
 }
 
-// A request that may be sent a second time, on a new connection, when the kept one proves dead.
+// Whether the request may be repeated on a new connection when the kept one is dead.
 static bool may_repeat(const struct http *x)
 {
 	return (str_is(x->head.method, "GET") || str_is(x->head.method, "HEAD")) &&
@@ -276,7 +275,7 @@ static fallible target_box_ref(struct caller *caller)
 		.user = "",
 		.deadline = loop_now(caller->options->manager->loop) + DIAL_MS,
 	};
-	// Waking it took a while: is it still so?
+	// Starting the box took a while: check again.
 	if (!still_holds(caller, &until))
 		return err_new(NOT_FOUND, "invalid_token",
 			       "Access denied: Invalid token or port not exposed");
@@ -293,7 +292,7 @@ static fallible target_box_ref(struct caller *caller)
 		}
 		TRY(box_ref_explain(err));
 		err = relay(caller, is_reused);
-		// The server closed it at the moment when we took it: a new one tells more.
+		// The server closed it at the same moment: retry on a new connection.
 		again = err && !strcmp(err_reason(err), "stale");
 		is_reused = false;
 		if (again) {
@@ -330,17 +329,18 @@ static fallible target_enter(struct caller *caller)
 		return err_new(UNAVAILABLE, "starting", "cove is starting; try again in a moment");
 	if (!by_host(caller)) {
 		if (target_is_beneath(caller))
-			return authenticate_fail_preview(caller->options->guard, x);
-		TRY(authenticate_host(caller->options->guard, x));
+			return authenticate_fail_preview(caller->options->auth, x);
+		TRY(authenticate_host(caller->options->auth, x));
 		if (!by_path(caller) && x->url.path.len > 1 && x->url.path.at[1] >= '0' &&
 		    x->url.path.at[1] <= '9')
-			return authenticate_fail_preview(caller->options->guard, x); // almost one
+			return authenticate_fail_preview(caller->options->auth,
+							 x); // a malformed name
 		if (!caller->named.port)
 			return err_new(NOT_FOUND, "no_preview", "There is no preview here");
 	}
 	verdict = target_judge(caller, &entry);
 	if (verdict == PREVIEW_TOKEN_WRONG)
-		return authenticate_fail_preview(caller->options->guard, x);
+		return authenticate_fail_preview(caller->options->auth, x);
 	snprintf(caller->id, sizeof(caller->id), "%s", entry->record.id);
 	if (verdict == PREVIEW_TOKEN_OVER)
 		return tell_over(x);
@@ -351,7 +351,7 @@ static fallible target_enter(struct caller *caller)
 	return target_box_ref(caller);
 }
 
-// One table of what else may happen; the rest is our own fault.
+// Maps other errors; the rest are internal errors.
 static fallible target_answer(struct http *x, struct err *failure)
 {
 	static const struct {
@@ -382,7 +382,7 @@ static fallible target_answer(struct http *x, struct err *failure)
 	return page_answer(x, &page);
 }
 
-// Never the path, the host or the token.
+// Logs neither path, host nor token.
 static void target_note(const struct caller *caller, int64_t began_us)
 {
 	const struct http *x = caller->x;
@@ -417,5 +417,5 @@ void target_serve(struct http *x)
 
 void target_refuse(struct http *x, struct err *err)
 {
-	err_free(target_answer(x, err)); // who cannot be told has left
+	err_free(target_answer(x, err)); // fails only if the client is gone
 }

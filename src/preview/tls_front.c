@@ -1,9 +1,9 @@
-// The greeting is dear, one signature and a stranger's bytes, and is made by a worker. After that a
-// record costs a few microseconds and is handled where it is: one task for each direction, between
-// the visitor's socket and one end of a pair whose other end the server has. The library is called
-// by one of them at a time, since neither waits inside of a call.
+// The handshake costs a signature and parses untrusted bytes: it runs in a worker thread. After
+// that a record costs a few microseconds and is handled on the loop: one task for each direction,
+// between the client's socket and one end of a socketpair whose other end the server has. OpenSSL
+// is called by one task at a time, since neither waits inside a call.
 //
-// An end is passed on as an end: close_notify becomes the closing of a half, and back.
+// close_notify is translated to a half-close, and back.
 //
 // syscalls: socketpair read write shutdown getpid
 #include "preview/tls_front.h"
@@ -26,8 +26,8 @@
 #define IDLE_MS (2 * 60 * 60 * 1000)
 #define WRITE_MS (15 * 60 * 1000)
 #define SPREE_MAX (1024 * 1024)
-#define RECORD_COST 4096 // beside its bytes: those of one byte are many
-#define LINGER_MS 3000	 // for the visitor to read the last of it, and to hang up
+#define RECORD_COST 4096 // overhead per record: one-byte records are many
+#define LINGER_MS 3000	 // for the client to read the last bytes and to close
 #define LIVE_MAX 4096
 
 struct tls_front_keys {
@@ -39,13 +39,13 @@ struct talk {
 	SSL *ssl;
 	struct chatter chatter;
 	struct stream net, inner;
-	int pair; // the server's end; -1: it has it
+	int pair; // the server's end; -1: passed on
 	struct sockaddr_storage from;
 	struct http_server *server;
-	int result, want;  // of the library
-	struct task *back; // NULL: over
+	int result, want;  // of OpenSSL
+	struct task *back; // NULL: ended
 	struct condition over;
-	int64_t said_ms; // when the server had said all; 0: not yet
+	int64_t said_ms; // when the server had finished; 0: not yet
 };
 
 static uint32_t live, shaking, unsaid;
@@ -94,7 +94,7 @@ static bool take_cert(SSL_CTX *context, BIO *text)
 
 static bool tls_front_take_key(SSL_CTX *context, BIO *text)
 {
-	// With a password that is none: nobody is there who could be asked.
+	// With an empty password: there is nobody to prompt.
 	EVP_PKEY *key = PEM_read_bio_PrivateKey(text, NULL, NULL, (void *)"");
 	bool good = key && SSL_CTX_use_PrivateKey(context, key) == 1 &&
 		    SSL_CTX_check_private_key(context) == 1;
@@ -103,7 +103,7 @@ static bool tls_front_take_key(SSL_CTX *context, BIO *text)
 	return good;
 }
 
-// The upgrade of browsers to HTTP/2 is declined: what is behind speaks HTTP/1.1.
+// ALPN: refuses HTTP/2, because the server behind speaks HTTP/1.1.
 static int tls_front_choose(SSL *ssl, const unsigned char **out, unsigned char *out_len,
 			    const unsigned char *in, unsigned int in_len, void *arg)
 {
@@ -125,7 +125,7 @@ static fallible read_keys(SSL_CTX *context, struct str cert, struct str key)
 
 	ERR_clear_error();
 	if (!take_cert(context, certs))
-		err = wrong("preview-cert is no certificate");
+		err = wrong("preview-cert is not a certificate");
 	else if (!tls_front_take_key(context, keys))
 		err = wrong("preview-key is not the key of preview-cert");
 	BIO_free(certs);
@@ -163,7 +163,7 @@ void tls_front_keys_free(struct tls_front_keys *keys)
 {
 	if (!keys)
 		return;
-	SSL_CTX_free(keys->context); // counted: connections keep it
+	SSL_CTX_free(keys->context); // reference-counted: connections keep it
 	free(keys);
 }
 
@@ -182,7 +182,7 @@ static fallible gone(void)
 	return err_new(BAD_PEER, "bad_tls", "TLS with the visitor failed");
 }
 
-// Waits for what the library asked for. `readable` was cleared before it was called.
+// Waits for what OpenSSL needs. `readable` was cleared before the call.
 static fallible tls_front_wait_for(struct talk *talk, int want, int64_t deadline)
 {
 	if (want == SSL_ERROR_WANT_READ)
@@ -203,14 +203,14 @@ static fallible shake_hands(struct talk *talk)
 		offload_run(shake, talk);
 		if (talk->result == 1)
 			return OK;
-		// A half that the visitor has closed stays closed: it would wake us for ever.
+		// A half-close by the client is permanent: it would wake us forever.
 		if (talk->net.hung_up && talk->want == SSL_ERROR_WANT_READ && !talk->net.readable)
 			return gone();
 		TRY(tls_front_wait_for(talk, talk->want, deadline));
 	}
 }
 
-// From the visitor to the server.
+// From the client to the server.
 static fallible tls_front_copy_in(struct talk *talk)
 {
 	auto_free char *room = mem_grow(NULL, PIECE, 1);
@@ -243,8 +243,8 @@ static fallible tls_front_copy_in(struct talk *talk)
 	}
 }
 
-// A visitor that takes nothing is waited for, unless nothing more will come for it: then the visit
-// is over, and what is left of it is dropped.
+// Waits for a client that does not read, unless the server has closed its side: then the rest is
+// dropped after LINGER_MS.
 static fallible await_visitor(struct talk *talk)
 {
 	int64_t deadline = loop_now(talk->loop) + WRITE_MS;
@@ -280,7 +280,7 @@ static fallible tls_front_push(struct talk *talk, const char *at, size_t len)
 	return OK;
 }
 
-// And back.
+// From the server to the client.
 static fallible tls_front_copy_out(struct talk *talk)
 {
 	auto_free char *room = mem_grow(NULL, PIECE, 1);
@@ -307,8 +307,8 @@ static void tls_front_run_back(void *arg)
 	struct talk *talk = arg;
 	auto_err err = tls_front_copy_out(talk);
 
-	// A socket that is closed while bytes come in is reset, and the reset may overtake the last
-	// of ours: the visitor hangs up first, or has had the time to.
+	// Closing a socket with unread input sends RST, which may overtake our last bytes: the
+	// client closes first, or has had the time to.
 	talk->said_ms = loop_now(talk->loop);
 	unsaid--;
 	if (err)
@@ -350,8 +350,7 @@ static void tls_front_run(void *arg)
 {
 	struct talk *talk = arg;
 
-	err_free(
-		tls_front_carry(talk)); // one of the two has hung up, and nobody is left to be told
+	err_free(tls_front_carry(talk)); // one side has closed, and nobody is left to be told
 	SSL_free(talk->ssl);
 	stream_close(&talk->net);
 	stream_close(&talk->inner);

@@ -72,11 +72,11 @@ fallible previews_open(const struct config *config, struct gateway *gateway, str
 	TRY(find(config, &gateway->urls));
 	if (!*config->fd_preview)
 		return OK;
-	options.guard = authenticate_new(gateway->loop,
-					 &(struct authenticate_options){
-						 .bound = str_of(config->preview_listen),
-						 .names = str_of(config->hosts),
-					 });
+	options.auth = authenticate_new(gateway->loop,
+					&(struct authenticate_options){
+						.bound = str_of(config->preview_listen),
+						.names = str_of(config->hosts),
+					});
 	options.limits.conns_max = (uint32_t)config->conns_max;
 	// Visitors have no account: no address takes them all.
 	options.limits.conns_per_peer = ((uint32_t)config->conns_max + 1) / 2;

@@ -15,7 +15,7 @@ TEST(ids, "a new id has 26 characters of base32 and is good as a name")
 	CHECK(strcmp(a, b) != 0);
 }
 
-TEST(bad_ids, "what has other characters, or looks like an id of cove, is none")
+TEST(bad_ids, "other characters, or the form of a cove id, are refused")
 {
 	CHECK(path_is_id(STR("a")) && path_is_id(STR("mfrggzdfmy2tqnrzgezdgnbvay")));
 	CHECK(!path_is_id(STR("")) && !path_is_id(STR("A")) && !path_is_id(STR("a1")));
@@ -41,7 +41,7 @@ static const char *resolved(struct str path)
 	return text;
 }
 
-TEST(paths, "dots are resolved, and what leads out of the workspace is refused")
+TEST(paths, "dots are resolved, and a path that leads out of the workspace is refused")
 {
 	CHECK_STR(resolved(STR("/workspace")), "/workspace");
 	CHECK_STR(resolved(STR("/workspace/")), "/workspace");

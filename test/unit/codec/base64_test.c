@@ -29,7 +29,7 @@ TEST(pieces, "a text in pieces of any size gives its bytes")
 	}
 }
 
-TEST(refusals, "what does not belong there is refused, wherever the pieces end")
+TEST(refusals, "an invalid character is refused, wherever the pieces end")
 {
 	static const char *const bad[] = {
 		"aGV$",	 "aGVs bG8=", "a",	  "aGVsb",     "a===",	   "=",

@@ -36,7 +36,7 @@ TEST(every_cut, "every prefix of a good head wants more, and none is refused")
 	CHECK(request(text) == HTTP1_DONE && head.chunked);
 }
 
-TEST(refused, "what a proxy might read otherwise is refused, with words")
+TEST(refused, "a head that a proxy might parse differently is refused, with a message")
 {
 	static const char *const bad[] = {
 		// the line

@@ -59,7 +59,7 @@ TEST(patterns, "patterns match as git's do")
 		}
 }
 
-TEST(rules, "the last rule that matches decides, and what is no rule is skipped")
+TEST(rules, "the last rule that matches decides, and other lines are skipped")
 {
 	static const struct {
 		const char *rules, *path;

@@ -91,7 +91,7 @@ TEST(only_the_top, "only a member of the outermost object is long, and only a st
 	CHECK(str_is(buf_view(&rest), "{\"content\":12}"));
 }
 
-TEST(refusals, "what no string may hold is refused, and so is too much beside it")
+TEST(refusals, "invalid strings are refused, and so are too large other members")
 {
 	CHECK(!read_text("{\"content\":\"\\x\"}", 1, 8));
 	CHECK(!read_text("{\"content\":\"\\u12g4\"}", 1, 8));

@@ -63,7 +63,7 @@ TEST(scalars, "a document may be any value")
 	}
 }
 
-TEST(strict, "what a lenient parser lets pass is refused")
+TEST(strict, "text that a lenient parser accepts is refused")
 {
 	static const char *const bad[] = {
 		"",
@@ -176,7 +176,7 @@ TEST(depth, "32 levels are read, 33 are not, and a flood of brackets costs nothi
 	CHECK(clock_ms() - start < 2000);
 }
 
-TEST(many, "a tree of more values than anybody needs is not built")
+TEST(many, "a tree of too many values is not built")
 {
 	auto_buf text = BUF_INIT(1 << 20);
 	auto_json most = NULL;

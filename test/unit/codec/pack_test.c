@@ -2,7 +2,7 @@
 
 #include "tap.h"
 
-TEST(round_trip, "what was packed comes out, in little-endian bytes")
+TEST(round_trip, "packed values are unpacked, in little-endian bytes")
 {
 	uint8_t room[64];
 	struct pack pack;
@@ -45,7 +45,7 @@ TEST(writer_bound, "a writer never passes its room and remembers that it would h
 	CHECK(pack.failed && room[4] == 0);
 }
 
-TEST(no_nul, "a text with a NUL inside is packed by nobody and read by nobody")
+TEST(no_nul, "a text with a NUL inside is refused by writer and reader")
 {
 	static const uint8_t evil[] = {3, 0, 0, 0, 'a', 0, 'b', 0};
 	static const uint8_t open[] = {3, 0, 0, 0, 'a', 'c', 'b', 'x'};

@@ -18,7 +18,7 @@ TEST(parts, "a range is cut to what is there")
 	CHECK(first == 199 && len == 1);
 }
 
-TEST(outside, "one that begins behind the end is outside")
+TEST(outside, "a range that begins behind the end is outside")
 {
 	CHECK(range_read(STR("bytes=200-"), 200, &first, &len) == RANGE_OUTSIDE);
 	CHECK(range_read(STR("bytes=0-0"), 0, &first, &len) == RANGE_OUTSIDE);
@@ -26,7 +26,7 @@ TEST(outside, "one that begins behind the end is outside")
 	CHECK(range_read(STR("bytes=-1"), 0, &first, &len) == RANGE_OUTSIDE);
 }
 
-TEST(ignored, "what is malformed, of another unit, or more than one range is ignored")
+TEST(ignored, "a malformed range, another unit, or several ranges are ignored")
 {
 	static const char *const odd[] = {"",
 					  "bytes=",

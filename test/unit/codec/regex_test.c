@@ -67,13 +67,13 @@ TEST(repeats, "stars, counts and choices")
 		   "Listening on http://0.0.0.0:3000"));
 }
 
-TEST(cases, "letters may be told to be equal")
+TEST(cases, "letter case may be ignored")
 {
 	CHECK(test("READY", "it is ready", true) == 1 && test("[a-c]+$", "ABC", true) == 1);
 	CHECK(test("^[^a]$", "A", true) == 0 && test("ready", "READY", false) == 0);
 }
 
-TEST(refusals, "what is no expression is refused")
+TEST(refusals, "a malformed expression is refused")
 {
 	static const char *const bad[] = {"(",
 					  ")",
@@ -117,7 +117,7 @@ static clock_t spent_on(const char *pattern, char *text, size_t len)
 	return test(pattern, text, false) == 0 ? clock() - begin : -1;
 }
 
-TEST(linear, "no expression is slow, however it was meant")
+TEST(linear, "no expression is slow")
 {
 	static const char *const cruel[] = {"(a*)*b",
 					    "(a|a)*b",

@@ -59,7 +59,7 @@ TEST(calls, "a call names its target, its path and its arguments")
 	CHECK(v.type == RPC_PIPELINE && v.id == 4 && !v.path && !v.args);
 }
 
-TEST(malformed, "an array that says nothing known is refused")
+TEST(malformed, "an array of an unknown kind is refused")
 {
 	static const char *const texts[] = {
 		"[]",

@@ -36,7 +36,7 @@ static bool reads(const char *text, const char *want)
 	return good;
 }
 
-TEST(events, "events are told however their bytes come")
+TEST(events, "events are read however their bytes are cut")
 {
 	CHECK(reads("data: {\"a\":1}\n\n", "||{\"a\":1};"));
 	CHECK(reads("data:x\r\n\r\ndata: y\r\rdata:  z\n\n", "||x;||y;|| z;"));
@@ -51,7 +51,7 @@ TEST(events, "events are told however their bytes come")
 	CHECK(reads("", ""));
 }
 
-TEST(bounds, "an event past the limit is told as such")
+TEST(bounds, "an event past the limit is reported")
 {
 	char text[3000];
 
@@ -61,7 +61,7 @@ TEST(bounds, "an event past the limit is told as such")
 	CHECK(reads(text, "too large"));
 }
 
-TEST(writes, "what is written is read again")
+TEST(writes, "a written event is read back")
 {
 	auto_buf text = BUF_INIT(1024);
 

@@ -48,7 +48,7 @@ TEST(heads, "a head survives: long names, any bytes, large sizes, times before 1
 	CHECK(tar_padding(0) == 0 && tar_padding(1) == 511 && tar_padding(512) == 0);
 }
 
-TEST(bad, "what is damaged, cut or odd is refused")
+TEST(bad, "a damaged, cut or odd archive is refused")
 {
 	struct tar_head out, head = {.path = STR("a"), .target = STR(""), .mode = 0644};
 	static char zeroes[TAR_BLOCK];

@@ -39,7 +39,7 @@ TEST(absolute, "an absolute URL gives host, port and path")
 	CHECK(str_is(url.scheme, "https") && str_is(url.host, "::1") && url.port == 1);
 }
 
-TEST(bad_absolute, "what is no such URL is refused, users and odd ports above all")
+TEST(bad_absolute, "a malformed URL is refused, also one with a user or an odd port")
 {
 	static const char *const bad[] = {"",
 					  "http://",

@@ -22,7 +22,7 @@ static fallible pass(struct zstd *zstd, struct str text, bool ends, struct buf *
 	return err_new(INTERNAL, "internal", "it never ended");
 }
 
-TEST(whole, "what was packed in pieces comes back in pieces")
+TEST(whole, "bytes compressed in pieces are decompressed in pieces")
 {
 	size_t len = 3 << 20;
 	auto_free char *text = mem_new(len);
@@ -38,7 +38,7 @@ TEST(whole, "what was packed in pieces comes back in pieces")
 	CHECK(back.len == len && memcmp(back.at, text, len) == 0);
 }
 
-TEST(empty, "nothing is a frame too")
+TEST(empty, "an empty input makes a frame too")
 {
 	auto_buf packed = BUF_INIT(1 << 20), back = BUF_INIT(1 << 20);
 	auto_zstd pack = zstd_packer(1);

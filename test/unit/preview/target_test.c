@@ -12,7 +12,7 @@ static struct {
 	struct admit *admit;
 	struct ask *ask;
 	struct manager *manager;
-	struct authenticate *guard;
+	struct authenticate *auth;
 	struct preview *preview;
 	struct urls urls;
 	uint8_t key[SECRET_HASH];
@@ -59,7 +59,7 @@ static void open_place(void)
 	place.guard = authenticate_new(inside_loop,
 				       &(struct authenticate_options){.bound = str_of(bound)});
 	options.manager = place.manager;
-	options.guard = place.guard;
+	options.auth = place.guard;
 	options.key = place.key;
 	CHECK_OK(preview_open(&options, &place.preview));
 	CHECK_OK(preview_listen(place.preview, fd));
@@ -181,7 +181,7 @@ TASK_TEST(links, "a signed link opens what its token opens until it ends, and no
 	close_place();
 }
 
-TASK_TEST(guessing, "who guesses on is told to wait, and a right token still opens")
+TASK_TEST(guessing, "repeated guesses get 429, and a valid token still works")
 {
 	auto_buf out = BUF_INIT(65536);
 	int wrong = 0, held = 0;
@@ -200,7 +200,7 @@ TASK_TEST(guessing, "who guesses on is told to wait, and a right token still ope
 	close_place();
 }
 
-TASK_TEST(places, "what is no preview is not found, and a foreign host is not ours")
+TASK_TEST(places, "an unknown path is not found, and a foreign host is refused")
 {
 	auto_free char *own = NULL;
 	auto_buf out = BUF_INIT(65536);

@@ -182,7 +182,7 @@ static void *run_flood(void *arg)
 	return NULL;
 }
 
-TASK_TEST(flood, "a visitor that sends new keys and nothing else is hung up on")
+TASK_TEST(flood, "a client that sends only key updates is disconnected")
 {
 	struct timeval patience = {.tv_sec = 10};
 	struct flood flood = {0};
@@ -205,7 +205,7 @@ TASK_TEST(flood, "a visitor that sends new keys and nothing else is hung up on")
 	finish();
 }
 
-TASK_TEST(strangers, "who does not speak TLS, or hangs up, leaves nothing behind")
+TASK_TEST(strangers, "a client without TLS, or one that disconnects, leaves nothing behind")
 {
 	static const char *const words[] = {"GET / HTTP/1.1\r\nHost: h\r\n\r\n", "",
 					    "\x16\x03\x01\x00\x05"};
@@ -222,7 +222,7 @@ TASK_TEST(strangers, "who does not speak TLS, or hangs up, leaves nothing behind
 	CHECK(house_served == 0);
 }
 
-TEST(bad_keys, "a key that is not the certificate's is refused, and so is what is neither")
+TEST(bad_keys, "a key that is not the certificate's is refused, and so is text that is neither")
 {
 	auto_buf one = BUF_INIT(65536), its_key = BUF_INIT(65536);
 	auto_buf two = BUF_INIT(65536), other_key = BUF_INIT(65536);
