@@ -1,9 +1,9 @@
-// The listener in a box's network, and the life of what it accepts. A connection beyond the limits
-// of rate and open connections waits, unread, for WAIT_MS, and is reset then. A connection that is
-// over a budget is read as far as its name, to be told so in words.
+// Accepts connections of one box. A connection beyond the limits of rate or open connections waits
+// unread for up to WAIT_MS, then is reset. A connection beyond a budget is read as far as its host
+// name, so that it can be refused with a message.
 //
-// A connection is a task until it is known and judged; then it is a pour, or stays a task where its
-// requests are followed. The box lives until the last of them is gone.
+// A connection is a task until it is judged; then it is spliced, or stays a task whose requests are
+// followed. The box object lives until its last connection is gone.
 //
 // syscalls: accept4 getsockname setsockopt close
 #include <errno.h>
@@ -19,10 +19,10 @@
 #include "egress/private.h"
 #include "os/fd.h"
 
-#define ACCEPTS_MAX 64 // of one turn
-#define PAUSE_MS 100   // when this process has no numbers left
-#define REFUSED_MAX 32 // that are read to be told why
-#define QUEUE_MAX 1024 // of a box, that wait for a place
+#define ACCEPTS_MAX 64 // in one turn of the loop
+#define PAUSE_MS 100   // after EMFILE or ENFILE
+#define REFUSED_MAX 32 // that are read in order to be refused with a message
+#define QUEUE_MAX 1024 // waiting connections of a box
 
 struct arrival {
 	struct link link;
@@ -95,7 +95,7 @@ static void acceptor_admit(struct egress_box *box, int fd, enum budget_verdict r
 	conn->task = task_start(box->egress->loop, "egress", serve, conn);
 }
 
-// True: it has its place, or was refused. False: it waits on, for *out.
+// True: admitted or refused. False: it keeps waiting, for the reason *out.
 static bool acceptor_place(struct egress_box *box, int fd, bool is_late, enum budget_verdict *out)
 {
 	uint32_t open = box->budget.limits.open ? box->budget.limits.open : BUDGET_OPEN_DEFAULT;
@@ -165,7 +165,7 @@ static void acceptor_receive(struct egress_box *box, int fd)
 	enum budget_verdict verdict = BUDGET_RATE;
 	struct arrival *arrival;
 
-	// Connections are served in the order in which they came.
+	// Connections are served in the order of their arrival.
 	if ((!box->queued || is_late) && acceptor_place(box, fd, is_late, &verdict))
 		return;
 	arrival = mem_new_of(struct arrival);
@@ -198,7 +198,8 @@ static void acceptor_on_listener(struct watch *watch, uint32_t events)
 		if (errno == EINTR || errno == ECONNABORTED)
 			continue;
 		if (errno != EAGAIN) {
-			// EMFILE and the like: it would be told again and again.
+			// EMFILE and the like: level-triggered epoll would report it again and
+			// again.
 			loop_unwatch(box->egress->loop, watch);
 			loop_set_timer(box->egress->loop, &box->again,
 				       loop_now(box->egress->loop) + PAUSE_MS);
@@ -216,7 +217,7 @@ fallible acceptor_open(struct egress_box *box, int listener)
 	box->queue_due = (struct timer){.due = on_queue};
 	if (listener < 0)
 		return OK;
-	// What is accepted inherits it: a client that went without a word is noticed.
+	// Accepted sockets inherit it: detects clients that vanished.
 	setsockopt(listener, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
 	setsockopt(listener, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
 	setsockopt(listener, IPPROTO_TCP, TCP_KEEPINTVL, &step_s, sizeof(step_s));

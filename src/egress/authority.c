@@ -1,7 +1,7 @@
-// The key of an authority is a number below the order of P-256, drawn from the seed; its
-// certificate is signed anew each time, but says the same and has the same key, which is all that a
-// client compares. Leaves live a month and are kept for a day; they share a key that lives as long
-// as the daemon does.
+// A certificate authority per box. Its key is a number below the order of P-256, derived from the
+// seed. Its certificate is signed again each time, with the same names and key, which is all that a
+// client compares. Leaf certificates are valid for a month and cached for a day; they share one key
+// that lives as long as the daemon.
 #include "egress/authority.h"
 
 #include <arpa/inet.h>
@@ -23,7 +23,7 @@
 #define LEAVES_MAX 128
 #define LEAF_LIVES_S (30L * 24 * 3600)
 #define LEAF_KEPT_MS (24L * 3600 * 1000)
-#define BACK_S (24L * 3600) // the box's clock may be behind ours
+#define BACK_S (24L * 3600) // the box's clock may be behind
 
 struct leaf {
 	SSL_CTX *context;
@@ -191,7 +191,7 @@ static X509 *authority_make_leaf(const struct authority *authority, const char *
 
 // -------------------------------------------------------------------------------------- contexts
 
-// HTTP/1.1, or nothing was negotiated: a client that can h2 alone is not served.
+// HTTP/1.1, or no ALPN: a client that only speaks h2 is not served.
 static int authority_choose(SSL *ssl, const unsigned char **out, unsigned char *out_len,
 			    const unsigned char *in, unsigned int in_len, void *arg)
 {
@@ -240,7 +240,7 @@ static void leaf_free(struct leaf *leaf)
 	free(leaf);
 }
 
-// Nobody loses a connection by it: an SSL holds its context.
+// Open connections are unaffected: an SSL holds a reference to its context.
 static void forget_one(struct authority *authority)
 {
 	size_t at = 0;
@@ -264,7 +264,7 @@ fallible authority_context(struct authority *authority, const char *name, SSL_CT
 	offload_run(authority_sign, &signing);
 	if (!signing.context)
 		return err_sys(0, "sign the name %s", name);
-	// Somebody may have done the same meanwhile.
+	// Another task may have signed it meanwhile.
 	leaf_free(map_take(authority->leaves, str_of(name)));
 	forget_one(authority);
 	leaf = mem_new_of(struct leaf);

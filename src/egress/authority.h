@@ -1,7 +1,7 @@
-// Who signs the names that a box's inspected connections are answered with: an authority for each
-// box, made from the daemon's seed and the box's id, so that it is the same after a restart and
-// nothing of it is ever stored. Its certificate is in the box's trust store, its key is nowhere but
-// here, and no other box believes it.
+// The CA that signs the certificates for a box's inspected connections: one per box, derived from
+// the daemon's seed and the box's id, so that it is the same after a restart and is never stored.
+// Its certificate is in the box's trust store, its key only in this process, and no other box
+// trusts it.
 #pragma once
 
 #include <openssl/ssl.h>
@@ -13,13 +13,12 @@
 
 struct authority;
 
-// Does not wait, but takes a millisecond: for workers.
+// Does not wait, but takes a millisecond: call it in a worker.
 struct authority *authority_new(const uint8_t seed[SECRET_HASH], const char *box_id);
 void authority_free(struct authority *authority); // takes NULL
 fallible authority_write(const struct authority *authority, struct buf *out_pem);
 fallible authority_write_der(const struct authority *authority, struct buf *out);
 unsigned long authority_hash(const struct authority *authority); // of its name, as OpenSSL has it
 
-// A server's context for that name, which the authority keeps while it lives. Waits for a worker.
-// INTERNAL.
+// A server context for that name, owned by the authority. Waits for a worker. INTERNAL.
 fallible authority_context(struct authority *authority, const char *name, SSL_CTX **out);

@@ -1,3 +1,5 @@
+// Framing of HTTP/1 bodies: none, Content-Length, chunked, or until close. Works on whatever bytes
+// are there and keeps its state in struct body. No I/O; malformed chunks are BAD_PEER.
 #include "egress/body.h"
 
 struct body body_of_request(const struct http1_head *head)

@@ -1,4 +1,4 @@
-// Where a body of HTTP/1 ends, by what its head says. No I/O.
+// The end of an HTTP/1 body, as its head says. No I/O.
 #pragma once
 
 #include <stdbool.h>
@@ -16,10 +16,11 @@ struct body {
 };
 
 struct body body_of_request(const struct http1_head *head);
-struct body body_of_reply(const struct http1_head *head, bool to_head); // of a request HEAD
-// How much of what is there belongs to the body, framing included. *out_done: and that is the end
-// of it. BAD_PEER bad_body.
+struct body body_of_reply(const struct http1_head *head,
+			  bool to_head); // to_head: the reply to HEAD
+// How many bytes of `in` belong to the body, framing included. *out_done: the body ends there.
+// BAD_PEER bad_body.
 fallible body_measure(struct body *body, struct str in, size_t *out_used, bool *out_done);
-// The same, and its content, without framing, is added to `out`. Trailers are left away.
+// The same, and adds the content without framing to `out`. Trailers are dropped.
 fallible body_take(struct body *body, struct str in, struct buf *out, size_t *out_used,
 		   bool *out_done);

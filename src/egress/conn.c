@@ -1,17 +1,17 @@
-// The life of one connection of a box behind the acceptor: its place within the limits, the bytes
-// that it may move, a copy between two sockets once it is judged, and its end, which is written
-// down. The box lives until the last of its connections is gone.
+// The life of one connection after accept: its place within the limits, the bytes that it may move,
+// the splice between two sockets once it is judged, and its end, which is recorded. The box object
+// lives until its last connection is gone.
 #include "base/mem.h"
 #include "egress/authority.h"
 #include "egress/private.h"
 
-#define STEP_MS 10 // between two looks for a place
+#define STEP_MS 10 // between two checks for a place
 
 void egress_box_drop(struct egress_box *box)
 {
 	if (--box->holders)
 		return;
-	judge_close_rest(box); // the last of them may have been denied after the box was freed
+	judge_close_rest(box); // the last connection may have been denied after the box was freed
 	policy_done(&box->policy);
 	names_free(box->names);
 	authority_free(box->authority);
@@ -87,8 +87,8 @@ bool conn_may_wait(enum budget_verdict verdict)
 	return verdict == BUDGET_RATE || verdict == BUDGET_OPEN;
 }
 
-// When to look again: as soon as the rate lets one more pass. A connection that closes makes place
-// without being asked for, so that is looked for in steps.
+// When to check again: as soon as the rate allows one more. A closing connection does not signal,
+// so open connections are polled.
 int64_t conn_wait_ms(struct egress_box *box, enum budget_verdict verdict)
 {
 	int64_t ms = verdict == BUDGET_RATE

@@ -1,3 +1,6 @@
+// Reads and writes of a followed connection. Bytes are counted in the budget before they are sent;
+// a body passes unchanged. The end of a stream within a body is an error unless the close ends the
+// body.
 #include "egress/copy.h"
 
 int64_t egress_copy_soon(const struct follow *follow, int64_t ms)
@@ -16,7 +19,7 @@ fallible egress_copy_pass(struct follow *follow, enum budget_way way, const char
 	if (granted == len)
 		return OK;
 	follow->spent = budget_reason(way == BUDGET_OUT ? BUDGET_BYTES_OUT : BUDGET_BYTES_IN);
-	return err_new(EXHAUSTED, "budget_bytes", "a budget of bytes is used up");
+	return err_new(EXHAUSTED, "budget_bytes", "the byte budget is used up");
 }
 
 fallible egress_copy_more(struct half *half, struct buf *got, size_t room, int64_t deadline,
@@ -27,7 +30,7 @@ fallible egress_copy_more(struct half *half, struct buf *got, size_t room, int64
 	char *at = size ? buf_space(got, size) : NULL;
 
 	if (!at)
-		return err_new(TOO_LARGE, "too_large", "that is more than one reads at once");
+		return err_new(TOO_LARGE, "too_large", "the message is too large to buffer");
 	TRY(half_read(half, at, size, deadline, out));
 	buf_grew(got, *out);
 	return OK;
@@ -35,9 +38,9 @@ fallible egress_copy_more(struct half *half, struct buf *got, size_t room, int64
 
 fallible egress_copy_end(const struct half *from, const struct body *body)
 {
-	if (body->kind == BODY_CLOSE && !(from->sealed && tls_stream_is_cut(from->sealed)))
+	if (body->kind == BODY_CLOSE && !(from->tls && tls_stream_is_cut(from->tls)))
 		return OK;
-	return err_new(BAD_PEER, "cut_body", "a body ended too early");
+	return err_new(BAD_PEER, "cut_body", "the body ended too early");
 }
 
 fallible egress_copy_body(struct follow *follow, struct body *body, enum budget_way way)

@@ -1,29 +1,29 @@
-// From the first bytes of a connection (egress/sniff) to the file that serves it. Nobody outside
-// hears of a connection before it is judged.
+// Chooses how a connection is served, by its first bytes (egress/sniff). No packet leaves the host
+// before the connection is judged.
 //
-//	TLS          the name in the hello; without one, the name behind the synthetic address
-//	HTTP         the Host of each request (egress/plain)
-//	anything     the name behind the synthetic address, else the address itself; HTTP/2 without
-//	             TLS as well, whose requests are not seen
+// TLS          the SNI of the ClientHello; without one, the name of the synthetic address
+// HTTP         the Host of each request (egress/plain)
+// other        the name of the synthetic address, else the address itself; also HTTP/2 without
+//              TLS, whose requests are not seen
 #include "base/auto.h"
 #include "egress/private.h"
 #include "protocol/hello.h"
 
-// The connection was allowed, and there is nothing to connect to. A TLS client is told by an alert,
-// which is not the one of a denial unless this is one; any other by a reset.
+// The connection was allowed, but the server cannot be reached. A TLS client gets an alert,
+// different from that of a denial; any other client a reset.
 static void dispatch_unreached(struct conn *conn, const struct err *err)
 {
 	bool denied = !strcmp(err_reason(err), "not_global");
 	struct str alert = denied ? HELLO_DENIED : HELLO_FAILED;
 
-	if (err_kind(err) == ERR_CANCELLED || conn->tongue != TONGUE_TLS) {
+	if (err_kind(err) == ERR_CANCELLED || conn->protocol != SNIFF_TLS) {
 		conn->in.aborted = true;
 		return;
 	}
 	judge_say_last(conn, alert);
 }
 
-static void dispatch_opaque(struct conn *conn, struct look *sniff)
+static void dispatch_opaque(struct conn *conn, struct sniff *sniff)
 {
 	enum budget_verdict spent = budget_request(&conn->box->budget);
 	const char *reason;
@@ -42,7 +42,7 @@ static void dispatch_opaque(struct conn *conn, struct look *sniff)
 		dispatch_unreached(conn, err);
 		return;
 	}
-	// It was a wait: the policy may be another one.
+	// After a wait the policy may have changed.
 	if (!judge_name(conn, &reason) || conn->inspected)
 		judge_close_verdict(conn, "stopped");
 	else if (sniff->undecided)
@@ -51,7 +51,7 @@ static void dispatch_opaque(struct conn *conn, struct look *sniff)
 		err_free(conn_copy(conn));
 }
 
-static void dispatch_judge(struct conn *conn, struct look *sniff)
+static void dispatch_judge(struct conn *conn, struct sniff *sniff)
 {
 	auto_err err = NULL;
 	const char *reason;
@@ -65,7 +65,7 @@ static void dispatch_judge(struct conn *conn, struct look *sniff)
 			judge_note(conn, "silent");
 		return;
 	}
-	if (conn->tongue == TONGUE_HTTP) {
+	if (conn->protocol == SNIFF_HTTP) {
 		sniff_forget(sniff);
 		plain_serve(conn);
 		return;
@@ -89,7 +89,7 @@ void dispatch_serve(struct conn *conn)
 			budget_spare(&conn->box->budget);
 		dns_stub_serve(conn);
 	} else {
-		struct look *sniff = sniff_new();
+		struct sniff *sniff = sniff_new();
 
 		dispatch_judge(conn, sniff);
 		sniff_free(sniff);

@@ -1,9 +1,8 @@
-// The only server of names that a box can reach, whatever address it asks: it knows the names that
-// the policy knows and gives each an address of 198.18.0.0/15, which stands for that name in this
-// box, and one of fd63:6f76:65::/96 for AAAA. No address is looked up here, and no label of a name
-// that the policy does not know leaves the host, so a question carries nothing out. Records of
-// other types that programs need (MX, TXT, SRV, PTR) are asked for at the host's own server of
-// names, for names that the policy knows.
+// The only DNS server that a box can reach, at whatever address it asks. A name that the policy
+// knows gets an address of 198.18.0.0/15 that stands for the name in this box, and one of
+// fd63:6f76:65::/96 for AAAA. No address is looked up here, and no label of an unknown name leaves
+// the host, so queries cannot exfiltrate data. Other record types that programs need (MX, TXT, SRV,
+// PTR) are asked of the host's resolver, for names that the policy knows.
 //
 // syscalls: recvmsg sendmsg setsockopt
 #include <netinet/in.h>
@@ -16,13 +15,13 @@
 #include "os/fd.h"
 #include "types/dns.h"
 
-#define TURN_MAX 64	 // questions of one turn
-#define PER_SECOND 1000	 // then the others wait in the socket
-#define TCP_QUESTIONS 64 // of one connection
+#define TURN_MAX 64	 // queries in one turn of the loop
+#define PER_SECOND 1000	 // further ones wait in the socket
+#define TCP_QUESTIONS 64 // queries of one connection
 #define QUEUE_BYTES (1 << 20)
-#define QUESTION_MAX 512 // bytes of one that is passed on
-#define PASSING_MAX 128	 // of a box at once
-#define ANSWER_MS 10000	 // of the host's server of names
+#define QUESTION_MAX 512 // bytes of a query that is forwarded
+#define PASSING_MAX 128	 // forwarded queries of a box at once
+#define ANSWER_MS 10000	 // for the host's resolver
 #define MESSAGE_MAX 16384
 
 static bool is_passed(const struct dns_query *query)
@@ -31,7 +30,7 @@ static bool is_passed(const struct dns_query *query)
 				     query->type == DNS_SRV || query->type == DNS_PTR);
 }
 
-// The name behind a synthetic address, which no other server knows. NULL: it is none.
+// The name of a synthetic address, for PTR queries. NULL: not a synthetic address.
 static const char *reverse_of(struct egress_box *box, const struct dns_query *query)
 {
 	struct address asked;
@@ -41,7 +40,7 @@ static const char *reverse_of(struct egress_box *box, const struct dns_query *qu
 		       : NULL;
 }
 
-// 0: silence, or *out_pass: the host's server of names is to be asked.
+// 0: no reply; *out_pass: forward the query to the host's resolver.
 static size_t dns_stub_answer(struct egress_box *box, struct str message,
 			      uint8_t room[DNS_ANSWER_MAX], bool *out_pass)
 {
@@ -59,7 +58,7 @@ static size_t dns_stub_answer(struct egress_box *box, struct str message,
 		return dns_answer_name(&query, known, room);
 	if (query.kind != HOSTNAME_NAME || (query.is_service && !is_passed(&query)) ||
 	    !policy_knows(&box->policy, query.kind, query.name)) {
-		// Of the two questions that resolvers ask at once, one is written down.
+		// Resolvers ask for A and AAAA at once: record only one of them.
 		if (query.kind == HOSTNAME_NAME && query.type == DNS_A)
 			judge_note_name(box, query.name);
 		return dns_answer(&query, DNS_NO_NAME, NULL, room);
@@ -82,7 +81,7 @@ union control {
 	char room[CMSG_SPACE(sizeof(struct in6_pktinfo)) + CMSG_SPACE(sizeof(struct in_pktinfo))];
 };
 
-// The reply comes from the address that was asked: what else is in there is not ours to send.
+// Reply from the address that was asked; all other control data is dropped.
 static void keep_source(struct msghdr *msg)
 {
 	for (struct cmsghdr *at = CMSG_FIRSTHDR(msg); at; at = CMSG_NXTHDR(msg, at)) {
@@ -103,8 +102,7 @@ static void keep_source(struct msghdr *msg)
 	}
 }
 
-// ------------------------------------------------------------------------------ questions passed
-// on
+// ---------------------------------------------------------------------------- forwarded queries
 
 struct passing {
 	struct link link;
@@ -118,7 +116,7 @@ struct passing {
 	union control control;
 };
 
-// The answer of the host's server of names. DNS_FAILED where there is none.
+// The reply of the host's resolver. DNS_FAILED if there is none.
 static fallible ask_host(struct egress_box *box, struct str message, size_t max, struct buf *out)
 {
 	struct egress *egress = box->egress;
@@ -127,7 +125,7 @@ static fallible ask_host(struct egress_box *box, struct str message, size_t max,
 	char *room;
 
 	if (!dns_read(message, &query))
-		return err_new(BAD_PEER, "bad_dns", "that is no question");
+		return err_new(BAD_PEER, "bad_dns", "not a DNS query");
 	err = resolve_records(egress->resolve, box->id, query.type, query.owner,
 			      loop_now(egress->loop) + ANSWER_MS, out);
 	if (err && err_kind(err) == ERR_CANCELLED)
@@ -175,7 +173,7 @@ static void dns_stub_pass_on(struct egress_box *box, struct str message, const s
 	struct passing *passing;
 
 	if (box->passing_count == PASSING_MAX || message.len > QUESTION_MAX)
-		return; // as any datagram may be lost
+		return; // like a lost datagram
 	passing = mem_new_of(struct passing);
 	passing->box = box;
 	memcpy(passing->question, message.at, message.len);
@@ -249,7 +247,7 @@ static void on_udp(struct watch *watch, uint32_t events)
 			continue;
 		part = (struct iovec){reply, len};
 		if (sendmsg(watch->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-			continue; // as any datagram may be lost
+			continue; // like a lost datagram
 	}
 }
 
@@ -273,7 +271,7 @@ void dns_stub_close(struct egress_box *box)
 
 static fallible next_question(struct conn *conn, struct buf *got, struct str *out, size_t *out_used)
 {
-	int64_t deadline = loop_now(conn->box->egress->loop) + HELLO_MS; // of the whole question
+	int64_t deadline = loop_now(conn->box->egress->loop) + HELLO_MS; // for the whole query
 
 	for (;;) {
 		enum dns_frame frame = dns_unframe(buf_view(got), out, out_used);
@@ -284,10 +282,10 @@ static fallible next_question(struct conn *conn, struct buf *got, struct str *ou
 			return OK;
 		room = frame == DNS_FRAME_MORE ? buf_space(got, 1024) : NULL;
 		if (!room)
-			return err_new(BAD_PEER, "bad_dns", "that is no question");
+			return err_new(BAD_PEER, "bad_dns", "not a DNS query");
 		TRY(stream_read(&conn->in, room, 1024, deadline, &n));
 		if (!n)
-			return err_new(BAD_PEER, "peer_gone", "the client has hung up");
+			return err_new(BAD_PEER, "peer_gone", "the client closed the connection");
 		buf_grew(got, n);
 	}
 }

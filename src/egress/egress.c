@@ -1,5 +1,5 @@
-// The face: opening, closing, and what the fleet tells of its boxes. A box stays in memory until
-// its last connection has ended, which is soon after it was freed: nobody waits for that.
+// Opens and closes egress, and adds, changes and removes boxes. A removed box stays in memory until
+// its last connection has ended, soon after; the caller does not wait for that.
 //
 // syscalls: prlimit64
 #include "egress/egress.h"
@@ -18,7 +18,8 @@
 #include "os/fd.h"
 #include "store/egress.h"
 
-// Two sockets, and pipes where somebody reads slowly; the other half is everybody else's.
+// Two sockets per connection, and pipes for slow readers; half of all descriptors stay for the
+// rest.
 static uint32_t most_connections(void)
 {
 	struct rlimit limit;
@@ -58,7 +59,7 @@ void egress_close(struct egress *egress)
 {
 	if (!egress)
 		return;
-	// Where the loop has stopped nobody comes back to look for us.
+	// Without a running loop there is no task to wait in.
 	while (egress->count && task_current())
 		condition_await(&egress->empty);
 	resolve_close(egress->resolve);
@@ -75,7 +76,7 @@ static void close_sockets(struct egress_box *box)
 	dns_stub_close(box);
 }
 
-// What it had used before this daemon.
+// The usage recorded by earlier daemons.
 static fallible egress_recover(struct egress_box *box, struct budget_used *out)
 {
 	struct store_egress_sums sums;
@@ -158,7 +159,7 @@ fallible egress_box_sockets(struct egress_box *box, int listener, int udp)
 	return dns_stub_open(box, udp);
 }
 
-// Would it be let out in the same manner today?
+// Would the current policy allow the connection in the same way?
 static bool is_fine(struct conn *conn)
 {
 	bool inspected = conn->inspected;

@@ -1,10 +1,10 @@
-// One task reads requests and relays replies; where a request has a body, a second task carries
-// that, because a server may answer before its end, or ask for it by a 100. A reply that is over
-// before its request's body is ends the connection.
+// Follows HTTP/1 connections. One task reads requests and relays replies; a second one sends the
+// body of a request, because a server may reply before its end, or request it by a 100. A reply
+// that ends before the body of its request ends the connection.
 //
-// Heads are read by the strict grammar of codec/http1 and passed on as they came, byte for byte,
-// unless secrets are for this host (egress/substitute) or another protocol is offered; bodies are
-// followed, so that it is known where the next request begins, and passed on as they came.
+// Heads are parsed by the strict grammar of codec/http1 and passed on byte for byte, unless secrets
+// are substituted (egress/substitute) or another protocol is offered. Bodies are passed on
+// unchanged; their framing is tracked to find the next request.
 #include "egress/follow.h"
 
 #include <sys/socket.h>
@@ -13,7 +13,7 @@
 #include "base/mem.h"
 #include "egress/substitute.h"
 
-#define REST_MS 1000 // between two requests: what came before is written down
+#define REST_MS 1000 // between two requests: then the previous ones are recorded
 
 // ------------------------------------------------------------------------------------ the reply
 
@@ -31,12 +31,11 @@ static fallible egress_follow_read_reply(struct follow *follow)
 			return err_new(BAD_PEER, "bad_reply", "the server's reply is malformed");
 		TRY(egress_copy_more(&follow->up, got, 0, egress_copy_soon(follow, IDLE_MS), &n));
 		if (!n)
-			return err_new(BAD_PEER, "no_reply", "the server hung up");
+			return err_new(BAD_PEER, "no_reply", "the server closed the connection");
 	}
 }
 
-// Of all that could follow on a connection only WebSocket is let: HTTP/2, say, would have requests
-// in it that nobody sees.
+// WebSocket is the only upgrade allowed: HTTP/2, say, would carry requests that are not seen.
 static bool is_websocket(const struct http1_head *head)
 {
 	size_t count = 0, other = 0;
@@ -49,7 +48,7 @@ static bool is_websocket(const struct http1_head *head)
 	return head->upgrade && head->minor == 1 && count == 1 && !other;
 }
 
-// Any other, which a server may ignore, does not reach it.
+// Any other upgrade offer is removed; servers may ignore offers.
 static bool offers_other(const struct http1_head *head)
 {
 	return !is_websocket(head) && (head->upgrade || http1_field(head, "upgrade").at ||
@@ -77,7 +76,8 @@ static fallible relay_reply(struct follow *follow)
 		if (!follow->reply.keep_alive || body.kind == BODY_CLOSE)
 			follow->last = true;
 		if (status == 101 && (!follow->websocket || !is_websocket(&follow->reply)))
-			return err_new(BAD_PEER, "bad_reply", "nobody asked for that");
+			return err_new(BAD_PEER, "bad_reply",
+				       "the server switched to a protocol that was not requested");
 		TRY(follow->secrets.count ? substitute_reply(follow, &body)
 					  : pass_reply(follow, &body));
 		follow->upgraded = status == 101;
@@ -88,7 +88,7 @@ static fallible relay_reply(struct follow *follow)
 
 // --------------------------------------------------------------------------------- the request
 
-// A connection that is kept for requests to come need not be over to be in the ledger.
+// A kept connection is recorded in the ledger while it is idle.
 static fallible egress_follow_read_next(struct follow *follow, int64_t deadline, size_t *out)
 {
 	struct err *err = egress_copy_more(&follow->in, &follow->got_in, 0,
@@ -101,7 +101,7 @@ static fallible egress_follow_read_next(struct follow *follow, int64_t deadline,
 	return egress_copy_more(&follow->in, &follow->got_in, 0, deadline, out);
 }
 
-// *out_over: the client has closed between two requests.
+// *out_over: the client closed between two requests.
 static fallible egress_follow_read_request(struct follow *follow, bool first, bool *out_over)
 {
 	struct buf *got = &follow->got_in;
@@ -123,13 +123,13 @@ static fallible egress_follow_read_request(struct follow *follow, bool first, bo
 			return OK;
 		}
 		if (!n)
-			return err_new(BAD_PEER, "peer_gone", "the client has hung up");
+			return err_new(BAD_PEER, "peer_gone", "the client closed the connection");
 		if (fresh)
 			deadline = egress_copy_soon(follow, HELLO_MS);
 	}
 }
 
-// The host that a request is for: exactly one Host, or none and the connection has a name already.
+// The host of a request: exactly one Host field, or none if the connection already has a name.
 static bool egress_follow_read_name(struct follow *follow)
 {
 	struct str host = http1_field(&follow->request, "host");
@@ -151,13 +151,13 @@ static bool is_origin_form(struct str method, struct str target)
 	       (str_is(target, "*") && str_is(method, "OPTIONS"));
 }
 
-// Methods whose answer is the request: values would come into the box with it.
+// Methods whose reply repeats the request: secret values would return to the box.
 static bool tells_back(struct str method)
 {
 	return str_eq_nocase(method, STR("TRACE")) || str_eq_nocase(method, STR("TRACK"));
 }
 
-// NULL: it may pass, and is counted. Else the reason.
+// NULL: allowed and counted. Otherwise the reason.
 static const char *judge_request(struct follow *follow)
 {
 	struct conn *conn = follow->conn;
@@ -169,12 +169,12 @@ static const char *judge_request(struct follow *follow)
 		return "bad_request";
 	if (!egress_follow_read_name(follow))
 		return "no_name";
-	// The one who was greeted, and whose certificate was shown, is the one who is asked.
-	if (follow->in.sealed && strcmp(conn->name, follow->target) != 0)
+	// Requests on a TLS connection must be for the host whose certificate was shown.
+	if (follow->in.tls && strcmp(conn->name, follow->target) != 0)
 		return "misdirected";
 	if (!judge_name(conn, &reason))
 		return reason;
-	if (follow->in.sealed && !conn->inspected)
+	if (follow->in.tls && !conn->inspected)
 		return "not_allowed"; // the policy has changed
 	secrets_set_done(&follow->secrets);
 	if (conn->inspected)
@@ -194,7 +194,7 @@ static const char *judge_request(struct follow *follow)
 
 static void drop_up(struct follow *follow)
 {
-	tls_stream_free(take_ptr(follow->up.sealed));
+	tls_stream_free(take_ptr(follow->up.tls));
 	stream_close(&follow->conn->out);
 	buf_clear(&follow->got_up);
 	follow->up_name[0] = 0;
@@ -211,8 +211,8 @@ static void unrequest(struct follow *follow)
 	}
 }
 
-// Each connection that is made counts, also where the one from the box stays the same. The request,
-// which is counted already, does not stand in the way.
+// Each upstream connection counts, also if the box's connection stays the same. The request is
+// already counted.
 static fallible charge(struct follow *follow)
 {
 	struct conn *conn = follow->conn;
@@ -256,7 +256,7 @@ static fallible egress_follow_reach(struct follow *follow)
 	err = judge_connect(conn);
 	if (!err && conn->inspected) {
 		err = tls_stream_connect(&conn->out, conn->box->egress->trust, conn->name, DIAL_MS,
-					 &follow->up.sealed);
+					 &follow->up.tls);
 		if (err) {
 			conn->verdict->connections = 0;
 			judge_close_verdict(conn, err_reason(err));
@@ -287,7 +287,7 @@ static fallible send_without_offer(struct follow *follow)
 static fallible send_request(struct follow *follow)
 {
 	follow->body = body_of_request(&follow->request);
-	follow->swapped = false;
+	follow->substituted = false;
 	follow->websocket = is_websocket(&follow->request);
 	follow->no_offer = offers_other(&follow->request);
 	if (follow->secrets.count)
@@ -302,13 +302,13 @@ static fallible send_request(struct follow *follow)
 static void carry_body(void *arg)
 {
 	struct follow *follow = arg;
-	auto_err err = follow->swapped ? substitute_body(follow)
-				       : egress_copy_body(follow, &follow->body, BUDGET_OUT);
+	auto_err err = follow->substituted ? substitute_body(follow)
+					   : egress_copy_body(follow, &follow->body, BUDGET_OUT);
 
 	follow->carrier = NULL;
 	follow->body_done = !err;
-	// A client that is gone, or that may not go on, is waited for by nobody. A server that
-	// takes no more may still have an answer.
+	// Do not wait for a client that is gone or refused. A server that stops reading may still
+	// reply.
 	if (err && (follow->spent || !follow->conn->out.reset) && follow->conn->out.fd >= 0 &&
 	    err_kind(err) != ERR_CANCELLED)
 		shutdown(follow->conn->out.fd, SHUT_RD);
@@ -336,7 +336,7 @@ static fallible egress_follow_exchange(struct follow *follow)
 		follow->carrier = task_start(follow->conn->box->egress->loop, "egress.body",
 					     carry_body, follow);
 	err = relay_reply(follow);
-	// A reply may be quicker than the last bytes of what it answers.
+	// A reply may arrive before the last bytes of its request are sent.
 	if (!err && follow->carrier && !follow->last)
 		err_free(condition_wait(&follow->carried, egress_copy_soon(follow, 1000)));
 	end_carrier(follow);
@@ -347,14 +347,14 @@ static fallible egress_follow_exchange(struct follow *follow)
 
 // ---------------------------------------------------------------------------------- the verb
 
-// All was said: it is written down, and the client may read it to its end.
+// The exchange is complete: record it, and let the client read to the end.
 static void egress_follow_part(struct follow *follow)
 {
 	auto_err err = NULL;
 
 	judge_close_verdict(follow->conn, NULL);
-	if (follow->in.sealed)
-		err = tls_stream_end(follow->in.sealed, HELLO_MS);
+	if (follow->in.tls)
+		err = tls_stream_end(follow->in.tls, HELLO_MS);
 	if (!err)
 		judge_part(follow->conn);
 }
@@ -394,20 +394,20 @@ static void egress_follow_fail(struct follow *follow, const struct err *err)
 			    reason);
 	if (follow->replied) {
 		follow->conn->cut = true;
-		// A server that closed in order has sent less than it said, and so do we. Whatever
-		// else ends a reply early is a reset.
+		// An orderly close by the server after too few bytes is passed on as a close. Any
+		// other early end is a reset.
 		if (strcmp(err_reason(err), "cut_body") != 0)
 			conn_abort(follow->conn);
 	}
 	if (err_kind(err) == ERR_CANCELLED || follow->replied)
 		return;
-	// As its server would have: whoever reuses a connection knows that it may be gone.
+	// Close as the server did: a client that reuses a connection expects that.
 	if (follow->reused && !follow->spent && strcmp(err_reason(err), "bad_reply") != 0)
 		return;
 	say_no(follow, reason);
 }
 
-// True: go on with the next one.
+// True: go on with the next request.
 static bool serve_one(struct follow *follow, bool first)
 {
 	const char *reason;
@@ -443,7 +443,7 @@ static bool serve_one(struct follow *follow, bool first)
 	return !follow->last && !follow->upgraded;
 }
 
-// What came behind the heads of an upgrade belongs to what follows.
+// Bytes after the heads of an upgrade belong to the new protocol.
 static fallible pass_rest(struct follow *follow)
 {
 	if (follow->got_up.len)
@@ -491,9 +491,9 @@ void follow_serve(struct conn *conn, struct half *half, bool *out_upgraded,
 		*out_upgraded = !err;
 	}
 	if (*out_upgraded)
-		*out_up_tls_stream = take_ptr(follow->up.sealed);
+		*out_up_tls_stream = take_ptr(follow->up.tls);
 	conn->in.on_hangup = NULL;
-	tls_stream_free(follow->up.sealed);
+	tls_stream_free(follow->up.tls);
 	secrets_set_done(&follow->secrets);
 	forget(&follow->got_in);
 	forget(&follow->got_up);

@@ -1,12 +1,12 @@
-// HTTP/1 followed, request by request: each is judged by its own Host, counted, and answered here
-// when it may not pass.
+// Follows HTTP/1 request by request: each is judged by its Host field and counted; a denied one is
+// answered here.
 #pragma once
 
 #include "egress/half.h"
 #include "egress/private.h"
 
-// `leg` is the box's side. *out_upgraded: both sides agreed to speak something else, and what was
-// read of that has been passed on: conn->in and conn->out (under up_sealed, if there is one, which
-// then is the caller's) are free to be carried. Else it is over; the last word was said.
+// `half` is the box's side. *out_upgraded: both sides agreed to an upgrade, and what was read of it
+// has been passed on: the caller may splice conn->in and conn->out (under *out_up_tls_stream, if
+// set, which is then the caller's). Otherwise the connection is finished.
 void follow_serve(struct conn *conn, struct half *half, bool *out_upgraded,
 		  struct tls_stream **out_up_tls_stream);

@@ -6,19 +6,19 @@
 
 struct half {
 	struct stream *stream;
-	struct tls_stream *sealed; // NULL: plain
+	struct tls_stream *tls; // NULL: plain
 };
 
 static inline fallible half_read(struct half *half, void *room, size_t size, int64_t deadline,
 				 size_t *out)
 {
-	return half->sealed ? tls_stream_read(half->sealed, room, size, deadline, out)
-			    : stream_read(half->stream, room, size, deadline, out);
+	return half->tls ? tls_stream_read(half->tls, room, size, deadline, out)
+			 : stream_read(half->stream, room, size, deadline, out);
 }
 
 static inline fallible half_write(struct half *half, const void *bytes, size_t len,
 				  int64_t silence_ms)
 {
-	return half->sealed ? tls_stream_write(half->sealed, bytes, len, silence_ms)
-			    : stream_write(half->stream, bytes, len, silence_ms);
+	return half->tls ? tls_stream_write(half->tls, bytes, len, silence_ms)
+			 : stream_write(half->stream, bytes, len, silence_ms);
 }

@@ -1,6 +1,5 @@
-// TLS that ends here, twice: the box is answered with a certificate of its own authority, and the
-// server outside has to prove who it is to us, as strictly as to anybody. HTTP/1.1 is all that is
-// spoken on either side.
+// TLS inspection: TLS ends here on both sides. The box gets a certificate of its own CA; the
+// server's certificate is verified as strictly as by any client. Both sides speak only HTTP/1.1.
 //
 // syscalls: shutdown
 #include <string.h>
@@ -37,13 +36,13 @@ static fallible find_authority(struct egress_box *box)
 	if (!making.made)
 		return err_sys(0, "make the authority of %s", box->id);
 	if (box->authority)
-		authority_free(making.made); // somebody was faster
+		authority_free(making.made); // another task was faster
 	else
 		box->authority = making.made;
 	return OK;
 }
 
-// Both ways of an upgraded connection: a task each.
+// Both directions of an upgraded connection: a task each.
 struct tunnel {
 	struct conn *conn;
 	struct half in, up;
@@ -62,22 +61,22 @@ static fallible inspect_carry(struct tunnel *tunnel, enum budget_way way)
 		size_t n = 0;
 
 		TRY(half_read(from, room, ROOM, loop_now(loop) + IDLE_MS, &n));
-		if (!n && tls_stream_is_cut(from->sealed))
+		if (!n && tls_stream_is_cut(from->tls))
 			return err_new(BAD_PEER, "cut_off", "TLS ended without a close_notify");
 		if (!n)
-			return tls_stream_end(to->sealed, HELLO_MS);
+			return tls_stream_end(to->tls, HELLO_MS);
 		TRY(conn_spend(tunnel->conn, way, n));
 		TRY(half_write(to, room, n, IDLE_MS));
 	}
 }
 
-// A stream that is cut on one side is cut on the other: without a close_notify, and by a reset
-// unless it was closed.
+// A truncated stream is truncated on the other side, too: no close_notify, and a reset unless it
+// was closed.
 static void tunnel_failed(struct tunnel *tunnel, const struct err *err)
 {
 	if (err && strcmp(err_reason(err), "cut_off") != 0)
 		conn_abort(tunnel->conn);
-	// The task that reads from the client ends the tunnel.
+	// Ends the task that reads from the client.
 	if (err && tunnel->conn->in.fd >= 0)
 		shutdown(tunnel->conn->in.fd, SHUT_RD);
 }
@@ -132,14 +131,15 @@ void inspect_serve(struct conn *conn)
 	auto_err err = inspect_greet(conn, &in);
 
 	if (err) {
-		// Most often a client that does not believe our authority: it says so and goes.
+		// Most often a client that does not trust the box's CA: it sends an alert and
+		// closes.
 		if (err_kind(err) != ERR_CANCELLED)
 			judge_note(conn, "not_inspectable");
 		budget_unopen(&conn->box->budget, false);
 		conn->counted = false;
 		return;
 	}
-	half.sealed = in;
+	half.tls = in;
 	follow_serve(conn, &half, &upgraded, &up);
 	if (upgraded)
 		tunnel_run(conn, in, up);

@@ -1,6 +1,6 @@
-// Whether a connection may go where it wants, what is written down of it, and what the client is
-// told when it may not. A name is what is judged, looked up and connected to. The address that the
-// box used counts for nothing, unless it is all there is.
+// Decides whether a connection is allowed, records it, and tells the client about a denial. The
+// host name is judged, looked up and connected to. The address that the box used counts only if
+// there is no name.
 //
 // syscalls: shutdown
 #include <stdio.h>
@@ -15,9 +15,9 @@
 #include "egress/private.h"
 #include "protocol/hello.h"
 
-#define PART_MS 1000 // to read our last word
+#define PART_MS 1000 // for the client to read the last reply
 #define PART_MAX (256 * 1024)
-#define ROWS_PER_SECOND 50 // of denials, each box
+#define ROWS_PER_SECOND 50 // rows of denials per box
 #define EVENTS_PER_SECOND 20
 
 bool burst_has_room(struct burst *burst, int64_t now_ms, uint32_t per_second)
@@ -69,8 +69,7 @@ static struct verdict *denial(struct egress_box *box, const char *reason)
 	return verdict;
 }
 
-// Beyond so many rows a second there is one for all that come: their sum is exact, their names are
-// lost.
+// Denials beyond the rate share one row: their number is exact, their names are lost.
 static bool count_in_rest(struct egress_box *box)
 {
 	int64_t now = loop_now(box->egress->loop);
@@ -183,7 +182,7 @@ void judge_write_reply(const struct conn *conn, const char *reason, struct buf *
 	buf_str(out, buf_view(&body));
 }
 
-// A socket that is closed with bytes unread is reset, and the client may never see what we said.
+// Closing a socket with unread bytes resets it: the client might never see the reply.
 void judge_part(struct conn *conn)
 {
 	int64_t deadline = loop_now(conn->box->egress->loop) + PART_MS;
@@ -215,9 +214,9 @@ void judge_deny(struct conn *conn, const char *reason)
 		budget_unopen(&conn->box->budget, false);
 		conn->counted = false;
 	}
-	if (conn->tongue == TONGUE_TLS)
+	if (conn->protocol == SNIFF_TLS)
 		buf_str(&reply, HELLO_DENIED);
-	else if (conn->tongue == TONGUE_HTTP)
+	else if (conn->protocol == SNIFF_HTTP)
 		judge_write_reply(conn, reason, &reply);
 	else
 		return;
@@ -231,14 +230,14 @@ static bool is_web(uint16_t port)
 	return port == 80 || port == 443;
 }
 
-// HTTP/2 is at home on the ports of the web.
+// HTTP/2 uses the web's ports.
 const char *judge_must_show(const struct conn *conn)
 {
 	const struct policy *policy = &conn->box->policy;
 
 	if (policy_has_rules(policy, conn->name))
 		return "not_inspected";
-	if ((is_web(conn->port) && conn->tongue != TONGUE_HTTP2) ||
+	if ((is_web(conn->port) && conn->protocol != SNIFF_HTTP2) ||
 	    (conn->kind == HOSTNAME_NAME && policy_inspects(policy, conn->name)))
 		return "not_http";
 	return conn->box->budget.limits.requests != BUDGET_NONE ? "not_counted" : NULL;
@@ -246,7 +245,7 @@ const char *judge_must_show(const struct conn *conn)
 
 bool judge_name(struct conn *conn, const char **out_reason)
 {
-	bool shows = conn->tongue == TONGUE_TLS || conn->tongue == TONGUE_HTTP;
+	bool shows = conn->protocol == SNIFF_TLS || conn->protocol == SNIFF_HTTP;
 	const char *hidden = shows ? NULL : judge_must_show(conn);
 	const struct policy *policy = &conn->box->policy;
 	struct policy_verdict verdict =
@@ -254,9 +253,9 @@ bool judge_name(struct conn *conn, const char **out_reason)
 			  : policy_judge(policy, conn->kind, conn->name, conn->port);
 
 	conn->judged = true;
-	conn->inspected = verdict.allow && verdict.inspect && conn->tongue == TONGUE_TLS;
-	// Rules bind requests: what shows none could be any.
-	if (conn->tongue == TONGUE_TLS && !conn->inspected && policy_has_rules(policy, conn->name))
+	conn->inspected = verdict.allow && verdict.inspect && conn->protocol == SNIFF_TLS;
+	// Rules are about requests: a connection that hides its requests is denied.
+	if (conn->protocol == SNIFF_TLS && !conn->inspected && policy_has_rules(policy, conn->name))
 		hidden = "not_inspected";
 	if (verdict.allow && hidden)
 		verdict = (struct policy_verdict){.reason = hidden};
@@ -265,7 +264,7 @@ bool judge_name(struct conn *conn, const char **out_reason)
 	return verdict.allow || weak(JUDGE);
 }
 
-// What has come of a connection that was let out, to whoever follows the events.
+// Publishes the end of an allowed connection.
 static void judge_tell_end(struct egress_box *box, const struct verdict *verdict)
 {
 	char port[8], requests[24], out[24], in[24];
@@ -310,7 +309,7 @@ void judge_open_verdict(struct conn *conn, bool first)
 	conn->verdict = verdict;
 }
 
-// It was allowed, but there is nothing to connect to, or nothing that one may connect to.
+// Allowed, but the server does not exist or may not be connected to.
 static void close_unused(struct conn *conn, const struct err *err)
 {
 	struct verdict *verdict = conn->verdict;

@@ -1,10 +1,9 @@
-// JKS: a head (magic, version 2, count), entries one after the other, and a SHA-1 of the password,
-// a constant and all that precedes it. Numbers are big-endian, texts follow two bytes of length.
-// An entry is added without a look at the others: it is put behind them, and the count and the
-// digest are changed.
+// JKS: a head (magic, version 2, count), the entries, and a SHA-1 of the password, a constant and
+// all that precedes it. Numbers are big-endian, texts follow two bytes of length. An entry is
+// appended without parsing the others; count and digest are updated.
 //
-// The file is the box's own and hostile. Of JKS its head and its digest are read; PKCS #12
-// is read by OpenSSL, without any decryption: the number of rounds of that is the file's choice.
+// The file is the box's and hostile. Of JKS the head and the digest are read; PKCS #12 is parsed by
+// OpenSSL without any decryption: its iteration count is chosen by the file.
 #include "egress/keystore.h"
 
 #include <openssl/evp.h>
@@ -16,10 +15,10 @@
 #define VERSION 2u
 #define HEAD 12
 #define DIGEST 20
-#define TRUSTED 2u // the tag of such an entry
+#define TRUSTED 2u // the tag of a trusted certificate
 #define COUNT_MAX 10000u
 
-static const char password[] = "\0c\0h\0a\0n\0g\0e\0i\0t"; // UTF-16, as the digest has it
+static const char password[] = "\0c\0h\0a\0n\0g\0e\0i\0t"; // UTF-16, as in the digest
 
 static void put_number(struct buf *out, uint64_t value, int bytes)
 {
@@ -45,7 +44,7 @@ static void keystore_put_entry(struct buf *out, struct str alias, struct str cer
 {
 	put_number(out, TRUSTED, 4);
 	put_text(out, alias);
-	put_number(out, 0, 8); // when it was made
+	put_number(out, 0, 8); // creation time
 	put_text(out, STR("X.509"));
 	put_number(out, certificate.len, 4);
 	buf_str(out, certificate);
@@ -66,10 +65,10 @@ static bool digest_of(struct str body, uint8_t digest[DIGEST])
 
 static fallible bad_keystore(void)
 {
-	return err_new(INVALID, "bad_keystore", "that is no keystore of trusted certificates");
+	return err_new(INVALID, "bad_keystore", "not a keystore of trusted certificates");
 }
 
-// The count in the head, and the digest at the end.
+// Sets the count in the head, and appends the digest.
 static fallible keystore_seal(struct buf *out, uint32_t count)
 {
 	uint8_t digest[DIGEST];

@@ -1,4 +1,5 @@
-// HTTP without TLS: followed for its names; no secret ever travels here.
+// HTTP without TLS: requests are followed for their Host fields. Secrets are never substituted
+// here, since anybody on the path could read them.
 #include "egress/follow.h"
 
 void plain_serve(struct conn *conn)

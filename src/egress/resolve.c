@@ -1,11 +1,10 @@
-// getaddrinfo() blocks for as long as a stranger's server likes, so it has threads of its own, few
-// of them, and answers that are kept for a while. A lookup belongs to nobody: tasks wait at it, and
-// may stop waiting; whoever asks for the same name joins.
+// Name resolution with fair sharing. getaddrinfo() blocks as long as a foreign DNS server likes, so
+// it runs in a few threads of its own, with a cache. Tasks wait for a lookup, and may stop waiting;
+// tasks that ask for the same name share it.
 //
-// The tasks that wait are the queue: each box has its own, and the boxes take turns, with four
-// lookups under way each. So the slow names of one box hold up itself, also where another asks for
-// one of them; and whom nobody waits for any more is not looked up. The loop decides who is next;
-// the lock guards what the threads have to do and what they have done.
+// Each box has a queue of waiting tasks; the boxes take turns, with at most ASKER_MAX lookups at
+// once. So slow names of one box delay only that box, and a name that no task waits for is not
+// looked up. The loop decides what is next; the lock guards the lists shared with the threads.
 //
 // syscalls: socket bind connect close sendto recvfrom sendmsg recvmsg sendmmsg poll ppoll ioctl
 // syscalls: getsockname getpeername setsockopt fcntl getuid getpid uname statx eventfd2 read write
@@ -33,22 +32,22 @@
 
 #define THREADS 16
 #define THREAD_STACK (512 * 1024)
-#define ASKER_MAX 4    // under way for one box
-#define WAITS_MAX 2048 // tasks of one box
+#define ASKER_MAX 4    // lookups at once for one box
+#define WAITS_MAX 2048 // waiting tasks of one box
 #define KEPT_MAX 4096
 #define ANSWER_MAX 16384 // bytes of records
 #define GOOD_MS 30000
 #define BAD_MS 3000
 
 struct lookup {
-	struct link link; // in the queue or among the done
+	struct link link; // in the queue or in the list of finished lookups
 	char name[HOSTNAME_MAX + 1];
-	uint16_t type; // of the records that are asked for; 0: addresses
+	uint16_t type; // of the records; 0: addresses
 	struct resolve_found found;
-	char *answer; // the message that came for a type
+	char *answer; // the DNS message, for a type
 	size_t answer_len;
-	struct asker *asker; // for whom it is under way; NULL: it is not
-	int64_t until;	     // its answer may be used
+	struct asker *asker; // whose lookup is running; NULL: not running
+	int64_t until;	     // when its answer expires
 	uint64_t answers;
 	uint32_t waiters;
 	struct condition condition;
@@ -64,18 +63,18 @@ struct asker {
 struct wait {
 	struct link link;
 	struct lookup *lookup;
-	uint64_t before; // its answers, when we came
+	uint64_t before; // its number of answers when we began to wait
 };
 
 struct resolve {
 	struct loop *loop;
 	struct resolve_rules rules;
 	struct map *known;   // name -> lookup
-	struct link askers;  // whose turn it is first
+	struct link askers;  // the first has the next turn
 	struct map *by_name; // of a box -> asker
-	uint32_t busy;	     // lookups under way
+	uint32_t busy;	     // running lookups
 	struct watch watch;  // of the eventfd
-	int users;	     // threads, and whoever opened it: the last one frees it
+	int users;	     // threads and the owner: the last one frees it
 	pthread_mutex_t lock;
 	pthread_cond_t more;
 	struct link waiting, done;
@@ -84,8 +83,8 @@ struct resolve {
 
 // ---------------------------------------------------------------------------------- the guard
 
-// True if the kernel would send there without a router: this host, or a neighbour on its links. A
-// kernel that does not answer makes it true.
+// True if the kernel would send to the address without a router: this host, or a neighbour on its
+// links. An error of the kernel counts as true.
 static bool is_neighbour(const struct address *address)
 {
 	enum route_kind kind;
@@ -118,7 +117,7 @@ bool resolve_is_known(const struct resolve_rules *rules, struct str name, struct
 
 fallible resolve_no_name(const char *name)
 {
-	return err_new(BAD_PEER, "unknown_name", "there is no host of the name '%s'", name);
+	return err_new(BAD_PEER, "unknown_name", "there is no host named '%s'", name);
 }
 
 fallible resolve_dial(const struct resolve_rules *rules, struct loop *loop,
@@ -143,8 +142,8 @@ fallible resolve_dial(const struct resolve_rules *rules, struct loop *loop,
 				"the operator may list the address in egress-exceptions");
 	err = dial_first(loop, hosts, count, port, deadline, out, &winner);
 	if (err && err_kind(err) == ERR_UNAVAILABLE)
-		return err_recast(err, ERR_BAD_PEER, "no_server", "nobody answers at '%s' port %u",
-				  name, port);
+		return err_recast(err, ERR_BAD_PEER, "no_server",
+				  "no server answers at '%s' port %u", name, port);
 	if (!err)
 		*out_address = found->at[which[winner]];
 	return err;
@@ -152,7 +151,7 @@ fallible resolve_dial(const struct resolve_rules *rules, struct loop *loop,
 
 // ---------------------------------------------------------------------------------- in a thread
 
-// The addresses of one family, in the order that the library gives them.
+// The addresses of one family, in the order of getaddrinfo().
 struct resolve_family {
 	struct address at[RESOLVE_MAX];
 	size_t count;
@@ -172,7 +171,7 @@ static void family_take(struct resolve_family *family, const struct sockaddr *fr
 	family->count++;
 }
 
-// RFC 8305, 4: the families alternate, and the one that the library prefers is first.
+// RFC 8305, 4: the families alternate, starting with the one that getaddrinfo() prefers.
 static void found_interleave(const struct resolve_family families[2], bool v6_first,
 			     struct resolve_found *out)
 {
@@ -191,9 +190,8 @@ void resolve_look_up(const char *name, struct resolve_found *out)
 	struct resolve_family families[2] = {0}; // IPv4, IPv6
 
 	out->count = 0;
-	// The name that was judged, and no other: the domains that this host searches are not
-	// appended. A dot at the end would say so as well, but no line of /etc/hosts has one. The
-	// state is this thread's; it is read anew for what may have changed in resolv.conf.
+	// Look up the judged name only: no search domain is appended. A trailing dot would do that,
+	// too, but would miss /etc/hosts. res_init() reads resolv.conf again for this thread.
 	res_init();
 	_res.options &= ~(unsigned long)(RES_DEFNAMES | RES_DNSRCH);
 	if (getaddrinfo(name, NULL, &hints, &list) != 0)
@@ -205,7 +203,7 @@ void resolve_look_up(const char *name, struct resolve_found *out)
 	freeaddrinfo(list);
 }
 
-// No domain that this host searches is appended, and nothing of this host's own files is asked.
+// No search domain is appended, and no file of the host is used.
 static void lookup_records(struct lookup *lookup)
 {
 	auto_free uint8_t *room = mem_new(ANSWER_MAX);
@@ -235,7 +233,7 @@ static void asker_free(struct resolve *resolve, struct asker *asker)
 	free(asker);
 }
 
-// The lock is held, and gone with it.
+// Called with the lock held; the lock is gone afterwards.
 static void resolve_leave(struct resolve *resolve)
 {
 	bool last = --resolve->users == 0;
@@ -282,7 +280,8 @@ static void *resolve_work(void *arg)
 		pthread_mutex_lock(&resolve->lock);
 		link_add(&resolve->done, &lookup->link);
 		if (write(resolve->watch.fd, &one, sizeof(one)) < 0)
-			continue; // it is told already, as often as the counter can hold
+			continue; // EAGAIN: the eventfd is already at its maximum, so the loop will
+				  // wake
 	}
 	resolve_leave(resolve);
 	return NULL;
@@ -307,7 +306,7 @@ static void resolve_start(struct resolve *resolve, struct asker *asker, struct l
 	pthread_mutex_unlock(&resolve->lock);
 }
 
-// The next one of this box that nobody looks up yet.
+// The next name of this box that is not being looked up.
 static struct lookup *next_of(const struct asker *asker)
 {
 	if (asker->under_way >= ASKER_MAX)
@@ -321,7 +320,7 @@ static struct lookup *next_of(const struct asker *asker)
 	return NULL;
 }
 
-// Gives the threads that are free something to do. Who had a turn is last.
+// Gives work to idle threads. A box that had its turn moves to the end.
 static void resolve_go_on(struct resolve *resolve)
 {
 	bool more = true;
@@ -382,7 +381,7 @@ static void resolve_on_done(struct watch *watch, uint32_t events)
 	resolve_go_on(resolve);
 }
 
-// Room for one more answer: what is too old goes, and if nothing is, any that nobody waits at.
+// Makes room for one more answer: drops expired ones, else any that no task waits for.
 static void resolve_make_room(struct resolve *resolve)
 {
 	int64_t now = loop_now(resolve->loop);
@@ -457,7 +456,7 @@ static fallible resolve_await(struct resolve *resolve, struct asker *asker, stru
 	return err;
 }
 
-// Waits for a lookup whose answer may be used now.
+// Waits for a lookup with a valid answer.
 static fallible lookup_await(struct resolve *resolve, const char *box, uint16_t type,
 			     const char *name, int64_t deadline, struct lookup **out)
 {
@@ -481,10 +480,10 @@ fallible resolve_records(struct resolve *resolve, const char *box, uint16_t type
 	struct lookup *lookup = NULL;
 
 	if (!type || !name[0] || strlen(name) > HOSTNAME_MAX)
-		return err_new(INVALID, "no_name", "that is no name of a host");
+		return err_new(INVALID, "no_name", "not a host name");
 	TRY(lookup_await(resolve, box, type, name, deadline, &lookup));
 	if (!lookup || !lookup->answer_len)
-		return err_new(BAD_PEER, "no_answer", "no server of names answers for '%s'", name);
+		return err_new(BAD_PEER, "no_answer", "no DNS server answers for '%s'", name);
 	buf_add(out, lookup->answer, lookup->answer_len);
 	return OK;
 }
@@ -495,7 +494,7 @@ fallible resolve_name(struct resolve *resolve, const char *box, const char *name
 	struct lookup *lookup = NULL;
 
 	if (!name[0] || strlen(name) > HOSTNAME_MAX)
-		return err_new(INVALID, "no_name", "that is no name of a host");
+		return err_new(INVALID, "no_name", "not a host name");
 	if (resolve_is_known(&resolve->rules, str_of(name), out))
 		return OK;
 	TRY(lookup_await(resolve, box, 0, name, deadline, &lookup));

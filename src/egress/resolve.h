@@ -1,6 +1,6 @@
-// Where a name leads, looked up on this host and judged before anybody connects: no address of this
-// host, of its neighbours on a link or of private networks, unless the operator lists it, in every
-// mode and whatever the name. What was judged is what is connected to.
+// Resolves names on this host and judges the addresses before connecting: no address of this host,
+// of its neighbours on a link or of private networks, unless the operator lists it, in every mode
+// and for every name. The judged address is the one connected to.
 #pragma once
 
 #include "base/buf.h"
@@ -15,7 +15,7 @@ struct resolve_rules {
 	struct str hosts;      // "NAME=ADDRESS, …"
 };
 
-// May the daemon connect there on a tenant's word?
+// May the daemon connect there for a tenant?
 bool resolve_may_reach(const struct resolve_rules *rules, const struct address *address,
 		       uint16_t port);
 
@@ -23,34 +23,33 @@ struct resolve_found {
 	struct address at[RESOLVE_MAX];
 	size_t count;
 };
-// The steps of it, for whoever takes them alone. A numeric address, or a name that the operator
-// lists, needs no lookup; else one blocks: for workers. The addresses that may be reached are then
-// tried as RFC 8305 says: FORBIDDEN not_global; BAD_PEER no_server; TIMEOUT. The caller closes
-// *out.
+// The single steps. A numeric address, or a name that the operator lists, needs no lookup; any
+// other lookup blocks: call it in a worker. Dialling tries the allowed addresses as in RFC 8305:
+// FORBIDDEN not_global; BAD_PEER no_server; TIMEOUT. The caller closes *out.
 bool resolve_is_known(const struct resolve_rules *rules, struct str name,
 		      struct resolve_found *out);
-void resolve_look_up(const char *name, struct resolve_found *out); // count 0: there is none
-fallible resolve_no_name(const char *name);			   // the error of that
+void resolve_look_up(const char *name, struct resolve_found *out); // count 0: no such name
+fallible resolve_no_name(const char *name);			   // the error for that
 fallible resolve_dial(const struct resolve_rules *rules, struct loop *loop,
 		      const struct resolve_found *found, const char *name, uint16_t port,
 		      int64_t deadline, struct stream *out, struct address *out_address);
 
-// Threads of its own, so that a slow server of names holds up nobody but who asks it.
+// Own threads, so that a slow DNS server delays only those who ask it.
 struct resolve;
 fallible resolve_open(struct loop *loop, const struct resolve_rules *rules, struct resolve **out);
-// Nobody waits at it any more. Does not wait for lookups under way: a thread that is in one frees
-// what is left. Takes NULL.
+// No task may be waiting any more. Does not wait for running lookups: the last thread frees the
+// rest. Takes NULL.
 void resolve_close(struct resolve *resolve);
 
-// Waits. BAD_PEER unknown_name; EXHAUSTED lookups_full: too many for that box; TIMEOUT.
-// `box` is whose turn it takes: each has its share, however many names another asks for.
+// Waits. BAD_PEER unknown_name; EXHAUSTED lookups_full: too many for that box; TIMEOUT. The lookup
+// counts for `box`: each box has its share.
 fallible resolve_name(struct resolve *resolve, const char *box, const char *name, int64_t deadline,
 		      struct resolve_found *out);
-// Records of another type than addresses, as the host's server of names sends them: the whole
-// message, whatever its code. BAD_PEER no_answer: there was none; EXHAUSTED, TIMEOUT as above.
+// Records of a type other than addresses, as the host's resolver sends them: the whole message,
+// with any response code. BAD_PEER no_answer: no reply; EXHAUSTED, TIMEOUT as above.
 fallible resolve_records(struct resolve *resolve, const char *box, uint16_t type, const char *name,
 			 int64_t deadline, struct buf *out);
-// Looks it up, judges, connects. FORBIDDEN not_global; BAD_PEER no_server; as above. The caller
-// closes *out; *out_address is where it leads.
+// Resolves, judges, connects. FORBIDDEN not_global; BAD_PEER no_server; as above. The caller closes
+// *out; *out_address is the address.
 fallible resolve_connect(struct resolve *resolve, const char *box, const char *name, uint16_t port,
 			 int64_t deadline, struct stream *out, struct address *out_address);

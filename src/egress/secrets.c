@@ -1,9 +1,9 @@
-// A placeholder has one form and one length, so it is found by its first letters and then known as
-// a whole. The values are in the policy alone; what they were put into is wiped by whoever sends
-// it.
+// Substitution and masking of secrets. A placeholder has one form and length, so it is found by its
+// prefix and then compared as a whole. Values exist only in the policy; the sender wipes every
+// buffer that held one.
 //
-// A policy may be replaced while something is on its way: each exchange keeps the secrets that it
-// began with, so that what it sent is what it knows again.
+// A policy may be replaced during an exchange: each exchange keeps the secrets that it began with,
+// so that it masks what it sent.
 #include "egress/secrets.h"
 
 #include <openssl/evp.h>
@@ -18,7 +18,7 @@
 #define MARK "cove-secret-"
 #define MARK_LEN (sizeof(MARK) - 1)
 #define BASIC_MAX 16384
-#define LOOK_MAX 512 // of the beginning of a value, where a piece ends
+#define LOOK_MAX 512 // bytes of a value's beginning that are compared at the end of a piece
 
 static void wipe(struct buf *buf)
 {
@@ -27,7 +27,7 @@ static void wipe(struct buf *buf)
 	buf_done(buf);
 }
 
-// ----------------------------------------------------------------------------------- who has them
+// ----------------------------------------------------------------------------------- ownership
 
 struct secrets {
 	uint32_t holders;
@@ -87,8 +87,7 @@ void secrets_set_done(struct secrets_set *set)
 	set->count = set->basic_count = 0;
 }
 
-// ----------------------------------------------------------------------------------- on the way
-// out
+// ----------------------------------------------------------------------------------- substitution
 
 typedef bool may_stand(struct str value);
 
@@ -103,7 +102,7 @@ static bool may_stand_in_field(struct str value)
 	return http1_is_field(STR("x"), value);
 }
 
-// A target has no blanks, and what would begin another part of it stays out.
+// A request target has no blanks; characters that would begin another part of it are refused.
 static bool may_stand_in_target(struct str value)
 {
 	for (size_t i = 0; i < value.len; i++) {
@@ -124,7 +123,7 @@ static const struct secrets_pair *secrets_find(const struct secrets_set *set, co
 	return NULL;
 }
 
-// How much of its end could be the beginning of a mark.
+// How many bytes at the end could be the beginning of a placeholder.
 static size_t begun_mark(struct str in)
 {
 	for (size_t k = in.len < MARK_LEN - 1 ? in.len : MARK_LEN - 1; k; k--)
@@ -133,8 +132,8 @@ static size_t begun_mark(struct str in)
 	return 0;
 }
 
-static size_t egress_secrets_swap(const struct secrets_set *set, struct str all, bool is_end,
-				  may_stand *may, struct buf *out)
+static size_t secrets_substitute_step(const struct secrets_set *set, struct str all, bool is_end,
+				      may_stand *may, struct buf *out)
 {
 	struct str in = all;
 
@@ -161,18 +160,20 @@ static size_t egress_secrets_swap(const struct secrets_set *set, struct str all,
 	return all.len - in.len;
 }
 
-size_t secrets_swap(const struct secrets_set *set, struct str in, bool is_end, struct buf *out)
+size_t secrets_substitute(const struct secrets_set *set, struct str in, bool is_end,
+			  struct buf *out)
 {
-	return egress_secrets_swap(set, in, is_end, may_stand_anywhere, out);
+	return secrets_substitute_step(set, in, is_end, may_stand_anywhere, out);
 }
 
-static void swap_all(const struct secrets_set *set, struct str in, may_stand *may, struct buf *out)
+static void secrets_substitute_all(const struct secrets_set *set, struct str in, may_stand *may,
+				   struct buf *out)
 {
-	if (egress_secrets_swap(set, in, true, may, out) != in.len)
+	if (secrets_substitute_step(set, in, true, may, out) != in.len)
 		out->failed = true;
 }
 
-// What is known again when it comes back: the credentials as they were sent.
+// Remembers credentials as they were sent, to mask them in the reply.
 static bool remember(struct secrets_set *set, struct str sent, struct str was)
 {
 	if (set->basic_count == SECRETS_BASIC_MAX)
@@ -183,11 +184,12 @@ static bool remember(struct secrets_set *set, struct str sent, struct str was)
 	return true;
 }
 
-// "Basic dXNlcjpjb3ZlLXNlY3JldC0…": what tools make of a password in a URL or a file. False: it is
-// something else, or has no placeholder in it.
-static bool swap_basic(struct secrets_set *set, struct str value, struct buf *out)
+// "Basic dXNlcjpjb3ZlLXNlY3JldC0…": made by tools from a password in a URL or file. False: another
+// scheme, or no placeholder inside.
+static bool secrets_substitute_basic(struct secrets_set *set, struct str value, struct buf *out)
 {
-	on_exit_call(wipe) struct buf plain = BUF_INIT(BASIC_MAX), swapped = BUF_INIT(BASIC_MAX);
+	on_exit_call(wipe) struct buf plain = BUF_INIT(BASIC_MAX),
+				      substituted = BUF_INIT(BASIC_MAX);
 	auto_free unsigned char *text = NULL;
 	struct base64 base64 = {0};
 	struct str was;
@@ -199,11 +201,11 @@ static bool swap_basic(struct secrets_set *set, struct str value, struct buf *ou
 	was = str_trim(str_skip(value, 6));
 	if (!base64_feed(&base64, was, &plain) || !base64_end(&base64, &plain))
 		return false;
-	swap_all(set, buf_view(&plain), may_stand_in_field, &swapped);
-	if (!buf_ok(&swapped) || str_eq(buf_view(&plain), buf_view(&swapped)))
+	secrets_substitute_all(set, buf_view(&plain), may_stand_in_field, &substituted);
+	if (!buf_ok(&substituted) || str_eq(buf_view(&plain), buf_view(&substituted)))
 		return false;
-	text = mem_new(swapped.len * 4 / 3 + 8);
-	len = EVP_EncodeBlock(text, (const unsigned char *)swapped.at, (int)swapped.len);
+	text = mem_new(substituted.len * 4 / 3 + 8);
+	len = EVP_EncodeBlock(text, (const unsigned char *)substituted.at, (int)substituted.len);
 	good = remember(set, (struct str){(const char *)text, (size_t)len}, was);
 	if (good) {
 		buf_text(out, "Basic ");
@@ -213,8 +215,7 @@ static bool swap_basic(struct secrets_set *set, struct str value, struct buf *ou
 	return good;
 }
 
-// ---------------------------------------------------------------------------------- on the way
-// back
+// ----------------------------------------------------------------------------------- masking
 
 #define PAIRS (POLICY_SECRETS_MAX + SECRETS_BASIC_MAX)
 
@@ -226,7 +227,7 @@ static const struct secrets_pair *pair_at(const struct secrets_set *set, size_t 
 	return pair->value.len >= SECRETS_MASK_MIN ? pair : NULL;
 }
 
-// How much of its end could be the beginning of a value: rather too much than too little.
+// How many bytes at the end could be the beginning of a value; may overestimate.
 static size_t begun_value(const struct secrets_set *set, struct str in)
 {
 	size_t most = 0;
@@ -249,7 +250,7 @@ static size_t begun_value(const struct secrets_set *set, struct str in)
 	return most;
 }
 
-// The first place behind `at` where a value stands, the longest of those that stand there.
+// The first value at or after `at`; of several at one place the longest.
 static const struct secrets_pair *next_value(const struct secrets_set *set, struct str in,
 					     const char *at, const char **next)
 {
@@ -278,7 +279,7 @@ static const struct secrets_pair *next_value(const struct secrets_set *set, stru
 
 size_t secrets_mask(const struct secrets_set *set, struct str in, bool is_end, struct buf *out)
 {
-	const char *next[PAIRS + 1] = {NULL}; // of each one; the last: of all of them
+	const char *next[PAIRS + 1] = {NULL}; // of each pair; the last: of all
 	const char *at = in.at, *safe = in.at + in.len;
 
 	if (!is_end)
@@ -340,7 +341,7 @@ void secrets_write_request(struct secrets_set *set, const struct http1_head *hea
 {
 	buf_str(out, head->method);
 	buf_char(out, ' ');
-	swap_all(set, head->target, may_stand_in_target, out);
+	secrets_substitute_all(set, head->target, may_stand_in_target, out);
 	buf_fmt(out, " HTTP/1.%d\r\n", head->minor);
 	for (size_t i = 0; i < head->field_count; i++) {
 		const struct http1_field *field = &head->fields[i];
@@ -349,8 +350,8 @@ void secrets_write_request(struct secrets_set *set, const struct http1_head *hea
 			continue;
 		buf_str(out, field->name);
 		buf_text(out, ": ");
-		if (!set->count || !swap_basic(set, field->value, out))
-			swap_all(set, field->value, may_stand_in_field, out);
+		if (!set->count || !secrets_substitute_basic(set, field->value, out))
+			secrets_substitute_all(set, field->value, may_stand_in_field, out);
 		buf_text(out, "\r\n");
 	}
 	if (how->identity)
@@ -382,7 +383,7 @@ void secrets_write_reply(const struct secrets_set *set, const struct http1_head 
 	write_end(how, out);
 }
 
-// ---------------------------------------------------------------------------------------- at rest
+// ----------------------------------------------------------------------------------- sealing
 
 #define NONCE 12
 #define TAG 16
@@ -435,7 +436,7 @@ fallible egress_unseal(const struct egress *egress, const char *box_id, struct s
 	bool good;
 
 	if (tls.len < NONCE + TAG || tls.len > INT32_MAX || !room)
-		return err_new(INVALID, "bad_seal", "that was never sealed here");
+		return err_new(INVALID, "bad_seal", "not a sealed value");
 	context = EVP_CIPHER_CTX_new();
 	seal_key(egress, box_id, key);
 	memcpy(tag, tls.at + NONCE + size, TAG);
@@ -449,7 +450,8 @@ fallible egress_unseal(const struct egress *egress, const char *box_id, struct s
 	secret_wipe(key, sizeof(key));
 	EVP_CIPHER_CTX_free(context);
 	if (!good)
-		return err_new(INVALID, "bad_seal", "that was sealed elsewhere, or changed");
+		return err_new(INVALID, "bad_seal",
+			       "sealed with another key, for another sandbox, or changed");
 	buf_grew(out, size);
 	return OK;
 }

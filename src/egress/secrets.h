@@ -1,5 +1,5 @@
-// Placeholders become values on their way out of a box, and values placeholders on their way back:
-// in requests that are inspected, to hosts that the secret names, and nowhere else.
+// Replaces placeholders by secret values on the way out of a box, and values by placeholders on the
+// way back: only in inspected requests, to hosts that the secret names.
 #pragma once
 
 #include "base/buf.h"
@@ -9,14 +9,14 @@
 
 #define SECRETS_PIECE (64 * 1024)
 #define SECRETS_HEAD_MAX (2 * HTTP1_HEAD_MAX)
-#define SECRETS_BASIC_MAX 4 // credentials with a placeholder, of one request
-// A shorter value is no secret to who can guess, and stands by chance in whatever is sent.
+#define SECRETS_BASIC_MAX 4 // Basic credentials with a placeholder in one request
+// Shorter values are not masked: they can be guessed, and occur by chance.
 #define SECRETS_MASK_MIN 6
 
-// The secrets of a policy as it was, for as long as somebody needs them.
+// The secrets of a policy, referenced while an exchange needs them.
 struct secrets;
 
-// Those of them that one host may have. Values that were sent inside of something else are added.
+// The secrets that one host may get. Values sent inside other data are added.
 struct secrets_set {
 	struct secrets *of;
 	size_t count, basic_count;
@@ -27,21 +27,23 @@ struct secrets_set {
 void secrets_set_init(struct secrets_set *set, struct egress_box *box, const char *name);
 void secrets_set_done(struct secrets_set *set); // wipes
 
-// As much of `in` as can be told, up to about a piece: every placeholder replaced by its value, or
-// every value by its placeholder. is_end: nothing follows. What was used of it. Wipe the result.
-size_t secrets_swap(const struct secrets_set *set, struct str in, bool is_end, struct buf *out);
+// Processes as much of `in` as is decidable, up to about a piece: replaces every placeholder by its
+// value, or every value by its placeholder. is_end: nothing follows. Returns the bytes used. Wipe
+// the result.
+size_t secrets_substitute(const struct secrets_set *set, struct str in, bool is_end,
+			  struct buf *out);
 size_t secrets_mask(const struct secrets_set *set, struct str in, bool is_end, struct buf *out);
 
 struct secrets_head {
 	enum { SECRETS_AS_IS, SECRETS_LENGTH, SECRETS_CHUNKED, SECRETS_CLOSE } framing;
 	uint64_t length;
-	bool identity; // it asks for what is not compressed
-	bool no_offer; // of another protocol
+	bool identity; // request an uncompressed reply
+	bool no_offer; // remove offers of another protocol
 };
-// The head of a request, with the values, also inside of Basic credentials; a value that could not
-// stand in its place is not put there.
+// Writes the head of a request with the values, also inside Basic credentials; a value with
+// characters that are invalid in its place is not substituted.
 void secrets_write_request(struct secrets_set *set, const struct http1_head *head,
 			   const struct secrets_head *how, struct buf *out);
-// The head of a reply, whose first line is at `line`.
+// Writes the head of a reply, whose first line is `line`.
 void secrets_write_reply(const struct secrets_set *set, const struct http1_head *head,
 			 const char *line, const struct secrets_head *how, struct buf *out);

@@ -1,10 +1,10 @@
-// Some servers speak first (SMTP, SSH), and some clients do not finish their first line. So they
-// are connected, by the name behind their address, and this task stands between: what the server
-// says is passed on by a second one, and what the client says is looked at before it is. When it is
-// known what that is, the sockets are handed over to a pour.
+// Protocols whose server speaks first (SMTP, SSH), and clients that do not finish their first line.
+// They are connected by the name of their address. A second task passes on the server's bytes; this
+// one peeks at the client's bytes before passing them on. Once the protocol is known the sockets
+// are spliced.
 //
-// Silence is no way around a verdict, then: a greeting that comes late has to be for the one who
-// was judged, and requests that come late are followed like others.
+// So silence does not evade a verdict: a late ClientHello must be for the judged host, and late
+// requests are followed like others.
 //
 // syscalls: recvfrom shutdown
 #include <errno.h>
@@ -19,12 +19,12 @@
 
 struct server_first {
 	struct conn *conn;
-	struct look *look;
+	struct sniff *sniff;
 	struct task *back;
 	struct condition done;
 	int64_t moved_ms; // when bytes last moved
-	bool said;	  // it has
-	bool stop;	  // no more of them
+	bool said;	  // the server has sent bytes
+	bool stop;	  // stop passing its bytes on
 	bool ended, spent;
 };
 
@@ -35,8 +35,8 @@ static int64_t soon(const struct server_first *late, int64_t ms)
 
 // ------------------------------------------------------------------------------------ the server
 
-// The budget is used up: that is its end if there is more.
-static fallible look_beyond(struct server_first *late)
+// The budget is used up: the connection ends if there is more to send.
+static fallible server_first_peek(struct server_first *late)
 {
 	char one;
 	ssize_t n;
@@ -44,7 +44,7 @@ static fallible look_beyond(struct server_first *late)
 	TRY(stream_wait_readable(&late->conn->out, CLOCK_NEVER));
 	n = recv(late->conn->out.fd, &one, 1, MSG_PEEK | MSG_DONTWAIT);
 	if (n < 0 && errno != EAGAIN)
-		return err_new(BAD_PEER, "peer_gone", "the server has hung up");
+		return err_new(BAD_PEER, "peer_gone", "the server closed the connection");
 	late->spent = n > 0;
 	late->ended = n == 0;
 	late->conn->out.readable = n >= 0;
@@ -61,7 +61,7 @@ static fallible pass_back(struct server_first *late, char *room)
 		struct err *err;
 
 		if (!granted) {
-			TRY(look_beyond(late));
+			TRY(server_first_peek(late));
 			continue;
 		}
 		err = stream_read_now(&conn->out, room, granted, &empty, &n);
@@ -87,17 +87,17 @@ static void server_first_carry_back(void *arg)
 	auto_err err = pass_back(late, room);
 
 	late->back = NULL;
-	// The server's half is closed, and so is ours to the client, who may speak on.
+	// The server closed its half: close ours to the client, which may go on sending.
 	if (late->ended && !err)
 		shutdown(late->conn->in.fd, SHUT_WR);
 	else if (!late->stop || err)
-		late->look->over = true;
-	if (late->look->over && late->conn->in.reader)
+		late->sniff->over = true;
+	if (late->sniff->over && late->conn->in.reader)
 		task_wake(late->conn->in.reader);
 	condition_signal(&late->done);
 }
 
-// False: bytes of the server may have been lost.
+// False: bytes of the server may be lost.
 static bool end_back(struct server_first *late)
 {
 	auto_err err = NULL;
@@ -111,15 +111,15 @@ static bool end_back(struct server_first *late)
 		task_cancel(late->back);
 	while (late->back)
 		condition_await(&late->done);
-	return !err && (late->ended || !late->look->over);
+	return !err && (late->ended || !late->sniff->over);
 }
 
 // ------------------------------------------------------------------------------------ the client
 
-// An unfinished line may be all that its protocol has: passed on, and remembered.
+// An unfinished line may be all that its protocol sends: pass it on, and keep it for the check.
 static fallible server_first_pass_on(struct server_first *late)
 {
-	struct look *sniff = late->look;
+	struct sniff *sniff = late->sniff;
 	struct conn *conn = late->conn;
 	size_t len = sniff->have - sniff->gone, n = 0;
 	uint64_t granted = conn_grant(conn, BUDGET_OUT, len);
@@ -128,27 +128,27 @@ static fallible server_first_pass_on(struct server_first *late)
 	if (granted < len) {
 		conn_moved(conn, BUDGET_OUT, 0, granted);
 		late->spent = true;
-		return err_new(EXHAUSTED, "budget_bytes", "a budget of bytes is used up");
+		return err_new(EXHAUSTED, "budget_bytes", "the byte budget is used up");
 	}
 	conn_moved(conn, BUDGET_OUT, len, 0);
 	TRY(stream_read_now(&conn->in, sniff->room + sniff->gone, len, &empty, &n));
 	if (n != len)
-		return err_new(BAD_PEER, "peer_gone", "the client has hung up");
+		return err_new(BAD_PEER, "peer_gone", "the client closed the connection");
 	TRY(stream_write(&conn->out, sniff->room + sniff->gone, len, IDLE_MS));
 	sniff->gone = sniff->have;
 	late->moved_ms = soon(late, 0);
 	return OK;
 }
 
-// Until it is known what the client speaks, or *out_reason: why it is denied.
+// Waits until the client's protocol is known, or *out_reason: why it is denied.
 static fallible wait_for_words(struct server_first *late, const char **out_reason)
 {
-	struct look *sniff = late->look;
+	struct sniff *sniff = late->sniff;
 	struct conn *conn = late->conn;
 	int64_t hello_due = 0;
 
 	for (;;) {
-		bool greets = conn->tongue == TONGUE_TLS, waits = sniff->have > sniff->gone;
+		bool greets = conn->protocol == SNIFF_TLS, waits = sniff->have > sniff->gone;
 		int64_t due = greets  ? hello_due
 			      : waits ? soon(late, SILENT_MS)
 				      : late->moved_ms + IDLE_MS;
@@ -166,7 +166,7 @@ static fallible wait_for_words(struct server_first *late, const char **out_reaso
 		if (end && !greets)
 			return OK;
 		if (end)
-			return err_new(BAD_PEER, "peer_gone", "the client has hung up");
+			return err_new(BAD_PEER, "peer_gone", "the client closed the connection");
 		switch (sniff_at(conn, sniff)) {
 		case LOOKED_BAD:
 			*out_reason = "bad_hello";
@@ -186,24 +186,23 @@ static bool is_for_another(const struct conn *conn, const struct hello *hello)
 	       (hello->kind != conn->kind || strcmp(hello->name, conn->name) != 0);
 }
 
-// NULL: it may go on.
+// NULL: allowed.
 static const char *judge_words(struct server_first *late)
 {
 	struct conn *conn = late->conn;
 	const char *reason = NULL;
 
-	if (conn->tongue == TONGUE_HTTP)
-		return late->said || late->look->gone ? "bad_request" : NULL;
-	if (conn->tongue == TONGUE_TLS && is_for_another(conn, &late->look->hello))
+	if (conn->protocol == SNIFF_HTTP)
+		return late->said || late->sniff->gone ? "bad_request" : NULL;
+	if (conn->protocol == SNIFF_TLS && is_for_another(conn, &late->sniff->hello))
 		return "misdirected";
 	if (!judge_name(conn, &reason))
 		return reason;
 	return conn->inspected ? "not_inspected" : NULL;
 }
 
-// Nobody has said a word to the server: it is connected anew when it is known whom requests are
-// for.
-static void follow_late(struct conn *conn, struct look *sniff)
+// No byte was sent to the server: connect again when the host of the request is known.
+static void follow_late(struct conn *conn, struct sniff *sniff)
 {
 	sniff_forget(sniff);
 	stream_close(&conn->out);
@@ -225,16 +224,16 @@ static void server_first_finish(struct server_first *late, const struct err *err
 {
 	struct conn *conn = late->conn;
 
-	conn_abort(conn); // who is cut off has to know that it was not the end
+	conn_abort(conn); // reset: the peer must not take it for an orderly end
 	if (late->spent)
 		judge_spent(conn);
 	else if (err_kind(err) == ERR_TIMEOUT)
-		judge_close_verdict(conn, conn->tongue == TONGUE_TLS ? "silent" : "idle");
+		judge_close_verdict(conn, conn->protocol == SNIFF_TLS ? "silent" : "idle");
 	else
 		judge_close_verdict(conn, err_kind(err) == ERR_CANCELLED ? "stopped" : "reset");
 }
 
-void server_first_serve(struct conn *conn, struct look *sniff)
+void server_first_serve(struct conn *conn, struct sniff *sniff)
 {
 	auto_free struct server_first *late = mem_new_of(struct server_first);
 	const char *reason = NULL;
@@ -242,7 +241,7 @@ void server_first_serve(struct conn *conn, struct look *sniff)
 	bool whole;
 
 	late->conn = conn;
-	late->look = sniff;
+	late->sniff = sniff;
 	late->moved_ms = soon(late, 0);
 	condition_init(&late->done);
 	late->back = task_start(conn->box->egress->loop, "egress.late", server_first_carry_back,
@@ -259,7 +258,7 @@ void server_first_serve(struct conn *conn, struct look *sniff)
 		reason = judge_words(late);
 	if (reason)
 		deny(conn, reason);
-	else if (conn->tongue == TONGUE_HTTP)
+	else if (conn->protocol == SNIFF_HTTP)
 		follow_late(conn, sniff);
 	else if (whole)
 		err_free(conn_copy(conn));

@@ -1,10 +1,9 @@
-// The first bytes of a connection are only looked at (MSG_PEEK), so that whoever carries it finds
-// them all in the socket.
+// Identifies a connection by its first bytes, read with MSG_PEEK so that they stay in the socket.
 //
-// What a lenient server would take for a request is one to us, too: blank lines before it, a method
-// in any letters. Whoever follows requests is stricter, and refuses what is doubtful. Other
-// protocols begin with a word and a space as well (SSH-2.0-x y, EHLO me, get key): the version at
-// the end of the line tells them apart.
+// Anything that a lenient server would take for a request is one: blank lines before it, a method
+// in any case. follow.c is stricter and refuses what is doubtful. Other protocols begin with a word
+// and a space, too (SSH-2.0-x y, EHLO me, get key): the version at the end of the line tells them
+// apart.
 //
 // syscalls: recvfrom
 #include <errno.h>
@@ -16,22 +15,22 @@
 #include "egress/private.h"
 
 #define PEEK_MAX (HELLO_BYTES_MAX + 1)
-#define WORD_MAX 4096 // longer than any server's idea of a method
+#define WORD_MAX 4096 // longer than any method that a server accepts
 
-struct look *sniff_new(void)
+struct sniff *sniff_new(void)
 {
-	struct look *sniff = mem_new_of(struct look);
+	struct sniff *sniff = mem_new_of(struct sniff);
 
-	*sniff = (struct look){.room = mem_new(PEEK_MAX), .hello = HELLO_INIT};
+	*sniff = (struct sniff){.room = mem_new(PEEK_MAX), .hello = HELLO_INIT};
 	return sniff;
 }
 
-void sniff_forget(struct look *sniff)
+void sniff_forget(struct sniff *sniff)
 {
 	free(take_ptr(sniff->room));
 }
 
-void sniff_free(struct look *sniff)
+void sniff_free(struct sniff *sniff)
 {
 	sniff_forget(sniff);
 	free(sniff);
@@ -56,7 +55,7 @@ void sniff_take_target(struct conn *conn)
 	}
 }
 
-fallible sniff_wait(struct conn *conn, struct look *sniff, int64_t deadline, bool *out_end)
+fallible sniff_wait(struct conn *conn, struct sniff *sniff, int64_t deadline, bool *out_end)
 {
 	struct stream *in = &conn->in;
 
@@ -70,7 +69,7 @@ fallible sniff_wait(struct conn *conn, struct look *sniff, int64_t deadline, boo
 		n = recv(in->fd, sniff->room + sniff->gone, PEEK_MAX - sniff->gone,
 			 MSG_PEEK | MSG_DONTWAIT);
 		if (n < 0 && errno != EAGAIN && errno != EINTR)
-			return err_new(BAD_PEER, "peer_gone", "the client has hung up");
+			return err_new(BAD_PEER, "peer_gone", "the client closed the connection");
 		if (n > 0 && sniff->gone + (size_t)n > sniff->have) {
 			sniff->have = sniff->gone + (size_t)n;
 			*out_end = false;
@@ -105,7 +104,7 @@ static bool sniff_has_version(struct str line)
 	return false;
 }
 
-// Before there were versions.
+// HTTP/0.9 has no version.
 static bool is_plain_method(struct str method, struct str rest)
 {
 	static const char *const methods[] = {"GET",	 "HEAD",  "POST",  "PUT",
@@ -167,49 +166,49 @@ static enum looked sniff_http2(struct str all)
 	return len == preface.len ? LOOKED_DONE : LOOKED_MORE;
 }
 
-enum looked sniff_at(struct conn *conn, struct look *sniff)
+enum looked sniff_at(struct conn *conn, struct sniff *sniff)
 {
 	struct str all = {sniff->room, sniff->have};
 	enum looked http2;
 
 	switch (hello_feed(&sniff->hello, str_skip(all, sniff->hello.seen))) {
 	case HELLO_MORE:
-		conn->tongue = TONGUE_TLS;
+		conn->protocol = SNIFF_TLS;
 		return sniff->have < PEEK_MAX ? LOOKED_MORE : LOOKED_BAD;
 	case HELLO_DONE:
-		conn->tongue = TONGUE_TLS;
+		conn->protocol = SNIFF_TLS;
 		conn->ech = sniff->hello.has_ech;
 		return LOOKED_DONE;
 	case HELLO_NOT_TLS:
 		break;
 	default:
-		conn->tongue = TONGUE_TLS;
+		conn->protocol = SNIFF_TLS;
 		return LOOKED_BAD;
 	}
 	http2 = sniff_http2(all);
 	if (http2 == LOOKED_DONE)
-		conn->tongue = TONGUE_HTTP2;
+		conn->protocol = SNIFF_HTTP2;
 	if (http2 != LOOKED_BAD)
 		return http2;
 	switch (sniff_http(all)) {
 	case LOOKED_MORE:
 		return sniff->have < PEEK_MAX ? LOOKED_MORE : LOOKED_BAD;
 	case LOOKED_DONE:
-		conn->tongue = TONGUE_HTTP;
+		conn->protocol = SNIFF_HTTP;
 		return LOOKED_DONE;
 	default:
-		conn->tongue = TONGUE_UNKNOWN;
+		conn->protocol = SNIFF_UNKNOWN;
 		return LOOKED_DONE;
 	}
 }
 
-fallible sniff_find_out(struct conn *conn, struct look *sniff, bool patient)
+fallible sniff_find_out(struct conn *conn, struct sniff *sniff, bool patient)
 {
 	struct loop *loop = conn->box->egress->loop;
 	int64_t deadline = loop_now(loop) + HELLO_MS;
 
 	for (;;) {
-		bool may_wait = !patient && conn->tongue == TONGUE_UNKNOWN, end = false;
+		bool may_wait = !patient && conn->protocol == SNIFF_UNKNOWN, end = false;
 		int64_t quiet = loop_now(loop) + SILENT_MS;
 		struct err *err = sniff_wait(conn, sniff,
 					     may_wait && quiet < deadline ? quiet : deadline, &end);
@@ -220,17 +219,17 @@ fallible sniff_find_out(struct conn *conn, struct look *sniff, bool patient)
 			return OK;
 		}
 		TRY(err);
-		if (end && sniff->have && conn->tongue == TONGUE_UNKNOWN)
-			return OK; // that was all of it
+		if (end && sniff->have && conn->protocol == SNIFF_UNKNOWN)
+			return OK; // end of the stream
 		if (end)
-			return err_new(BAD_PEER, "peer_gone", "the client has said nothing");
+			return err_new(BAD_PEER, "peer_gone", "the client sent nothing");
 		switch (sniff_at(conn, sniff)) {
 		case LOOKED_BAD:
-			return err_new(INVALID, "bad_hello", "that is no greeting");
+			return err_new(INVALID, "bad_hello", "not a TLS ClientHello");
 		case LOOKED_MORE:
 			break;
 		case LOOKED_DONE:
-			if (conn->tongue == TONGUE_TLS && sniff->hello.has_name) {
+			if (conn->protocol == SNIFF_TLS && sniff->hello.has_name) {
 				conn->kind = sniff->hello.kind;
 				memcpy(conn->name, sniff->hello.name, sizeof(conn->name));
 			}

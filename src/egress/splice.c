@@ -1,12 +1,10 @@
-// Two directions, each with a pipe while there are bytes in it: most of the time there are none,
-// and the pipe lies in a pool of the thread. So ten thousand quiet connections have no pipes, and
-// busy ones share a few large ones. A pipe that a slow reader leaves full stays with its direction.
+// Copies between two sockets by splice(). Each direction holds a pipe only while it has bytes; idle
+// pipes are pooled per thread. So ten thousand quiet connections have no pipes, and busy ones share
+// a few large ones. A pipe that a slow reader leaves full stays with its direction.
 //
-// Both sockets are watched for everything, edge-triggered, from the beginning: what came is
-// remembered in flags until the kernel says EAGAIN. Into an empty pipe EAGAIN can only mean that
-// the socket has nothing.
-//
-// A direction moves at most TURN_MAX bytes, then lets the loop go on.
+// Both sockets are watched edge-triggered from the start: readiness is kept in flags until EAGAIN.
+// EAGAIN into an empty pipe can only come from the socket. A direction moves at most TURN_MAX
+// bytes, then returns to the loop.
 //
 // syscalls: splice pipe2 fcntl shutdown close setsockopt
 #include "egress/splice.h"
@@ -48,8 +46,8 @@ struct side {
 struct flow {
 	struct pipe pipe; // ends[0] -1: none
 	size_t held;	  // bytes in it
-	bool ended;	  // nothing more will come
-	bool shut;	  // and the other side was told
+	bool ended;	  // end of stream
+	bool shut;	  // and the other side was shut down
 };
 
 struct egress_splice {
@@ -64,7 +62,7 @@ struct egress_splice {
 	void *arg;
 	bool broken;
 	enum egress_splice_end end;
-	bool running; // in a callback of the table: it may not go away beneath us
+	bool running; // in a callback: must not be freed now
 	bool deferred_set;
 };
 
@@ -80,7 +78,7 @@ static bool pipe_take(struct pipe *out)
 	}
 	if (pipe2(out->ends, O_CLOEXEC | O_NONBLOCK) != 0)
 		return false;
-	// Refused when this user has many already: a small one is good as well.
+	// Fails beyond the user's pipe limit (pipe-user-pages-soft): a small pipe works as well.
 	size = fcntl(out->ends[1], F_SETPIPE_SZ, PIPE_SIZE);
 	if (size <= 0)
 		size = fcntl(out->ends[1], F_GETPIPE_SZ);
@@ -112,7 +110,7 @@ void egress_splice_trim(void)
 		pipe_close(&pool.at[--pool.count]);
 }
 
-// ------------------------------------------------------------------------------------ movement
+// ------------------------------------------------------------------------------------ copying
 
 static void fail(struct egress_splice *transfer, enum egress_splice_end end)
 {
@@ -121,7 +119,7 @@ static void fail(struct egress_splice *transfer, enum egress_splice_end end)
 	transfer->broken = true;
 }
 
-// Bytes of `from` into the pipe. False: nothing to do now.
+// Moves bytes of `from` into the pipe. False: nothing to do now.
 static bool egress_splice_draw(struct egress_splice *transfer, enum egress_splice_way way)
 {
 	struct flow *flow = &transfer->flow[way];
@@ -138,7 +136,7 @@ static bool egress_splice_draw(struct egress_splice *transfer, enum egress_splic
 	}
 	want = flow->pipe.size < PIECE ? flow->pipe.size : PIECE;
 	granted = transfer->table->grant ? transfer->table->grant(transfer->arg, way, want) : want;
-	// Nothing may be moved: but an end that nothing precedes is no use of anything.
+	// Nothing is granted; but an end of stream needs no budget.
 	if (!granted) {
 		char one;
 
@@ -171,7 +169,7 @@ static bool egress_splice_draw(struct egress_splice *transfer, enum egress_splic
 	return n == 0;
 }
 
-// The pipe's bytes into `to`. False: it takes no more now.
+// Moves the pipe's bytes into `to`. False: it takes no more now.
 static bool egress_splice_push(struct egress_splice *transfer, enum egress_splice_way way)
 {
 	struct flow *flow = &transfer->flow[way];
@@ -233,7 +231,7 @@ static void egress_splice_finish(struct egress_splice *transfer)
 		link_drop(&transfer->deferred.link);
 	for (int i = 0; i < 2; i++) {
 		loop_unwatch(transfer->loop, &transfer->side[i].watch);
-		// Who is cut off has to know that it was not the end.
+		// Reset: the peer must not take it for an orderly end.
 		if (end != EGRESS_SPLICE_DONE)
 			setsockopt(transfer->side[i].watch.fd, SOL_SOCKET, SO_LINGER, &now,
 				   sizeof(now));
@@ -283,7 +281,7 @@ static void egress_splice_on_ready(struct watch *watch, uint32_t events)
 	egress_splice_turn(side->pour);
 }
 
-// Set anew only when it is due: bytes that move leave a mark, not a timer.
+// Rearmed only when it fires: moving bytes updates a time, not the timer.
 static void on_idle(struct timer *timer)
 {
 	struct egress_splice *transfer = link_of(timer, struct egress_splice, idle);

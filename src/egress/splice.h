@@ -1,5 +1,5 @@
-// Bytes from one socket to another and back, until both directions have ended: by splice, so that
-// they never are in this process. An end on one side is handed on and the other direction goes on.
+// Copies bytes between two sockets in both directions until both have ended, by splice(): the bytes
+// never enter this process. The end of one direction is passed on; the other goes on.
 #pragma once
 
 #include <stddef.h>
@@ -21,19 +21,20 @@ enum egress_splice_end {
 
 struct egress_splice;
 struct egress_splice_table {
-	// How many of `want` bytes may be moved that way now; 0: none, and it ends as SPENT. NULL:
-	// all. What was granted and then not moved is in `unused` of moved().
+	// How many of `want` bytes may be moved now; 0: none, and it ends as SPENT. NULL: all.
+	// Granted bytes that were not moved are reported as `unused` to moved().
 	uint64_t (*grant)(void *arg, enum egress_splice_way way, uint64_t want);
-	// Told before they are on their way out of here.
+	// Called before the bytes are sent.
 	void (*moved)(void *arg, enum egress_splice_way way, uint64_t bytes, uint64_t unused);
-	// Once, from the loop; both sockets are closed, and the pour is gone.
+	// Called once, from the loop; both sockets are closed and the object is freed.
 	void (*ended)(void *arg, enum egress_splice_end end);
 };
 
-// Takes both over, also on failure (then they are closed). Neither may be watched by anybody else.
+// Takes both sockets over, also on failure (then they are closed). They must not be watched
+// elsewhere.
 fallible egress_splice_start(struct loop *loop, int first, int second, int64_t idle_ms,
 			     const struct egress_splice_table *table, void *arg,
 			     struct egress_splice **out);
 void egress_splice_stop(struct egress_splice *transfer); // ended() is called with STOPPED
 
-void egress_splice_trim(void); // gives back the pipes that this thread keeps
+void egress_splice_trim(void); // closes the pipes that this thread has pooled

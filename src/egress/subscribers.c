@@ -1,3 +1,5 @@
+// Subscriptions to the ledger, one shared object per box. subscribers_ring() counts up and wakes
+// the waiters, so that a change between a read of the ledger and the wait is not lost.
 #include "egress/subscribers.h"
 
 #include <stdlib.h>
@@ -11,7 +13,7 @@ struct subscribers {
 };
 
 struct subscriber {
-	struct subscribers *ears; // NULL: they are gone
+	struct subscribers *all; // NULL: freed
 	char *box;
 	struct condition condition;
 	uint64_t count;
@@ -35,7 +37,7 @@ void subscribers_free(struct subscribers *subscribers)
 	if (!subscribers)
 		return;
 	while (map_next(subscribers->by_box, &at, &box, &subscriber))
-		((struct subscriber *)subscriber)->ears = NULL;
+		((struct subscriber *)subscriber)->all = NULL;
 	map_free(subscribers->by_box);
 	free(subscribers);
 }
@@ -58,7 +60,7 @@ struct subscriber *subscriber_new(struct subscribers *subscribers, const char *b
 
 	if (!subscriber) {
 		subscriber = mem_new_of(struct subscriber);
-		subscriber->ears = subscribers;
+		subscriber->all = subscribers;
 		subscriber->box = mem_str(box);
 		condition_init(&subscriber->condition);
 		map_put(subscribers->by_box, str_of(box), subscriber);
@@ -71,8 +73,8 @@ void subscriber_free(struct subscriber *subscriber)
 {
 	if (!subscriber || --subscriber->holders)
 		return;
-	if (subscriber->ears)
-		map_take(subscriber->ears->by_box, str_of(subscriber->box));
+	if (subscriber->all)
+		map_take(subscriber->all->by_box, str_of(subscriber->box));
 	free(subscriber->box);
 	free(subscriber);
 }

@@ -1,5 +1,4 @@
-// Listeners that wait for news of a box's ledger. Only boxes that somebody listens to cost
-// anything.
+// Subscriptions to changes of a box's ledger. Boxes without a subscriber cost nothing.
 #pragma once
 
 #include <stdint.h>
@@ -7,11 +6,10 @@
 #include "base/err.h"
 
 struct subscribers; // all of them
-struct subscriber;  // one box's, shared by those who listen
+struct subscriber;  // of one box, shared by all who wait
 
 struct subscribers *subscribers_new(void);
-void subscribers_free(struct subscribers *subscribers); // whoever still listens hears nothing any
-							// more; takes NULL
+void subscribers_free(struct subscribers *subscribers); // later rings are lost; takes NULL
 void subscribers_ring(struct subscribers *subscribers, const char *box);
 
 struct subscriber *subscriber_new(struct subscribers *subscribers, const char *box);
@@ -21,7 +19,7 @@ static inline void auto_subscriber_(struct subscriber **subscriber)
 	subscriber_free(*subscriber);
 }
 #define auto_subscriber on_exit_call(auto_subscriber_) struct subscriber *
-// How often it has rung. Who looks at the ledger first asks this, then waits for more than it.
+// The number of rings so far. Read it before reading the ledger, then wait for more.
 uint64_t subscribers_count(const struct subscriber *subscriber);
-// Until it has rung more often than that; TIMEOUT.
+// Waits for more rings than `count`; TIMEOUT.
 fallible subscribers_wait(struct subscriber *subscriber, uint64_t count, int64_t deadline);

@@ -1,18 +1,18 @@
-// A body that is short is changed as a whole and has its new length; a longer one is changed piece
-// by piece and goes in chunks, where the other side can. At the end of a piece stays what may be
-// the beginning of something that has to be changed.
+// Substitutes secrets in heads and bodies. A short body is changed as a whole and gets its new
+// length; a longer one is changed in pieces and sent in chunks, if the other side can. The end of a
+// piece that may be the beginning of a match stays for the next piece.
 //
-//	got ──(body_take)──▶ data ──(secrets_swap, secrets_mask)──▶ out ──▶ the other side
+// got ──(body_take)──▶ data ──(secrets_substitute, secrets_mask)──▶ out ──▶ the other side
 #include "egress/substitute.h"
 
 #include <stdio.h>
 
 #include "base/auto.h"
 
-#define WHOLE_MAX EGRESS_COPY_ROOM	   // a body that is changed as a whole
-#define WHOLE_MS 300000			   // for all of it
-#define OUT_MAX (4 * SECRETS_PIECE)	   // what a step may add to a piece, too
-#define FRAME (sizeof("00000000\r\n") - 1) // of a chunk, before it
+#define WHOLE_MAX EGRESS_COPY_ROOM	   // larger bodies are changed in pieces
+#define WHOLE_MS 300000			   // to receive a whole body
+#define OUT_MAX (4 * SECRETS_PIECE)	   // includes what a substitution may add
+#define FRAME (sizeof("00000000\r\n") - 1) // before each chunk
 
 static void wipe(struct buf *buf)
 {
@@ -24,11 +24,11 @@ static void wipe(struct buf *buf)
 static size_t change(struct follow *follow, enum budget_way way, struct str in, bool is_end,
 		     struct buf *out)
 {
-	return way == BUDGET_OUT ? secrets_swap(&follow->secrets, in, is_end, out)
+	return way == BUDGET_OUT ? secrets_substitute(&follow->secrets, in, is_end, out)
 				 : secrets_mask(&follow->secrets, in, is_end, out);
 }
 
-// `out` has room for the frame at its front.
+// `out` has room for the chunk header at its front.
 static fallible pass_piece(struct follow *follow, enum budget_way way, bool chunked,
 			   struct buf *out)
 {
@@ -47,7 +47,7 @@ static fallible pass_piece(struct follow *follow, enum budget_way way, bool chun
 			   : err_new(TOO_LARGE, "too_large", "a piece has grown too large");
 }
 
-// All of `data` that can be told by now.
+// Passes on all of `data` that is decidable.
 static fallible pass_changed(struct follow *follow, enum budget_way way, bool chunked,
 			     struct buf *data, bool is_end)
 {
@@ -92,7 +92,7 @@ static fallible stream_body(struct follow *follow, struct body *body, enum budge
 	return chunked ? egress_copy_pass(follow, way, "0\r\n\r\n", 5) : OK;
 }
 
-// Head and body together in `got`: one time for all of it, however slowly it comes.
+// Reads head and body into `got`, with one deadline for all of it.
 static fallible read_whole(struct follow *follow, struct half *from, struct buf *got, size_t size)
 {
 	int64_t deadline = egress_copy_soon(follow, WHOLE_MS);
@@ -102,7 +102,7 @@ static fallible read_whole(struct follow *follow, struct half *from, struct buf 
 
 		TRY(egress_copy_more(from, got, size, deadline, &n));
 		if (!n)
-			return err_new(BAD_PEER, "cut_body", "a body ended too early");
+			return err_new(BAD_PEER, "cut_body", "the body ended too early");
 	}
 	return OK;
 }
@@ -117,9 +117,9 @@ static fallible pass_head(struct follow *follow, enum budget_way way, struct buf
 
 // ----------------------------------------------------------------------------------- the request
 
-// The beginning of a body whose length is known, with the values. What fits has its new length, and
-// is sent with `head`; of the rest, only what has a placeholder at its beginning needs chunks,
-// which not every server takes.
+// The beginning of a body of known length, with the values. A body that fits gets its new length
+// and is sent with the head. Of longer ones only those with a placeholder at their beginning are
+// sent in chunks, which not every server accepts.
 static fallible substitute_begin(struct follow *follow, struct secrets_head *how, struct buf *out)
 {
 	struct buf *got = &follow->got_in;
@@ -128,11 +128,11 @@ static fallible substitute_begin(struct follow *follow, struct secrets_head *how
 	struct str body = {.len = is_end ? (size_t)follow->body.left : WHOLE_MAX};
 
 	TRY(read_whole(follow, &follow->in, got, size + body.len));
-	// It may have moved, and its slices with it.
+	// The buffer may have moved: parse again for valid slices.
 	if (http1_request(buf_view(got), &follow->request) != HTTP1_DONE)
 		return err_new(INVALID, "bad_request", "the request is malformed");
 	body.at = got->at + size;
-	used = secrets_swap(&follow->secrets, body, is_end, out);
+	used = secrets_substitute(&follow->secrets, body, is_end, out);
 	if (is_end && used == body.len && buf_ok(out)) {
 		how->framing = SECRETS_LENGTH;
 		how->length = out->len;
@@ -149,10 +149,10 @@ fallible substitute_send(struct follow *follow)
 
 	if (follow->body.kind == BODY_CHUNKED)
 		how.framing = SECRETS_CHUNKED;
-	// Who expects a 100 has sent nothing that one could look at.
+	// A client that expects a 100 has not sent the body yet.
 	else if (follow->body.kind == BODY_LENGTH && !follow->request.expect_continue)
 		TRY(substitute_begin(follow, &how, &out));
-	follow->swapped = how.framing == SECRETS_CHUNKED;
+	follow->substituted = how.framing == SECRETS_CHUNKED;
 	secrets_write_request(&follow->secrets, &follow->request, &how, &head);
 	buf_drop_front(&follow->got_in, follow->request.size);
 	TRY(pass_head(follow, BUDGET_OUT, &head));

@@ -1,8 +1,8 @@
-// The library sees memory only. What it wants sent lies in `out` until somebody flushes it: one
-// task at a time, in order, whoever made it. What came is put into `in` by the one that reads.
+// OpenSSL over memory BIOs. Its output waits in `out` until a task flushes it, one at a time, in
+// order. The reading task fills `in`.
 //
-// A step of the library never waits and runs to its end on one thread: no lock, only the greeting
-// is in a worker, and then nobody else has the connection yet.
+// A call into the library never waits and completes on one thread, so there is no lock. Only the
+// handshake runs in a worker, when no other task has the connection yet.
 //
 // syscalls: pread64 getdents64 readlink readlinkat
 #include "egress/tls_stream.h"
@@ -24,31 +24,31 @@
 struct trust {
 	struct str more;
 	SSL_CTX *context;
-	bool reading; // a worker does, for somebody
+	bool reading; // a worker is reading the certificates
 	struct condition read;
 };
 
 struct tls_stream {
 	struct stream *stream;
 	SSL *ssl;
-	BIO *in, *out; // of the ssl
+	BIO *in, *out; // of the SSL object
 	struct chatter chatter;
 	struct condition flushed;
 	bool flushing;
-	bool cut;   // the stream has ended without a close_notify
-	char *room; // for flushes, made when first needed
+	bool cut;   // the stream ended without a close_notify
+	char *room; // for flushes, allocated when first needed
 	char *got;  // for reads
 };
 
 struct step {
-	struct tls_stream *sealed;
+	struct tls_stream *tls;
 	int (*run)(const struct step *step);
 	void *room;
 	const void *bytes;
 	size_t size;
 	int result, want;
 	char why[160];
-	// A hop to the loop's own stack.
+	// Switches to the loop's own stack.
 	struct deferred deferred;
 	struct task *task;
 	bool done;
@@ -56,28 +56,28 @@ struct step {
 
 static int step_greet(const struct step *step)
 {
-	return SSL_do_handshake(step->sealed->ssl);
+	return SSL_do_handshake(step->tls->ssl);
 }
 
 static int step_read(const struct step *step)
 {
-	return SSL_read(step->sealed->ssl, step->room, (int)step->size);
+	return SSL_read(step->tls->ssl, step->room, (int)step->size);
 }
 
 static int step_write(const struct step *step)
 {
-	return SSL_write(step->sealed->ssl, step->bytes, (int)step->size);
+	return SSL_write(step->tls->ssl, step->bytes, (int)step->size);
 }
 
 static int step_end(const struct step *step)
 {
-	// 0: the peer has not said so yet, which need not be waited for.
-	return SSL_shutdown(step->sealed->ssl) < 0 ? -1 : 1;
+	// 0: the peer's close_notify is missing, and not waited for.
+	return SSL_shutdown(step->tls->ssl) < 0 ? -1 : 1;
 }
 
 static void tls_stream_explain(struct step *step)
 {
-	long verdict = SSL_get_verify_result(step->sealed->ssl);
+	long verdict = SSL_get_verify_result(step->tls->ssl);
 	unsigned long code = ERR_peek_last_error();
 
 	if (verdict != X509_V_OK)
@@ -86,7 +86,7 @@ static void tls_stream_explain(struct step *step)
 	else if (code)
 		ERR_error_string_n(code, step->why, sizeof(step->why));
 	else
-		snprintf(step->why, sizeof(step->why), "it hung up");
+		snprintf(step->why, sizeof(step->why), "the peer closed the connection");
 }
 
 static void tls_stream_work(void *arg)
@@ -95,7 +95,7 @@ static void tls_stream_work(void *arg)
 
 	ERR_clear_error();
 	step->result = step->run(step);
-	step->want = SSL_get_error(step->sealed->ssl, step->result);
+	step->want = SSL_get_error(step->tls->ssl, step->result);
 	if (step->want == SSL_ERROR_SSL || step->want == SSL_ERROR_SYSCALL)
 		tls_stream_explain(step);
 }
@@ -115,7 +115,7 @@ static void hop(struct step *step)
 	link_init(&step->deferred.link);
 	step->task = task_current();
 	step->done = false;
-	loop_defer(step->sealed->stream->loop, &step->deferred);
+	loop_defer(step->tls->stream->loop, &step->deferred);
 	while (!step->done)
 		task_park_firm();
 }
@@ -155,25 +155,26 @@ static fallible tls_stream_pull(struct tls_stream *tls, int64_t deadline)
 	if (got) {
 		BIO_write(tls->in, tls->got, (int)got);
 	} else {
-		// The library reads on only while it has seen no close_notify.
+		// The library reads on only before a close_notify.
 		tls->cut = true;
-		BIO_set_mem_eof_return(tls->in, 0); // a hang-up, to the library
+		BIO_set_mem_eof_return(tls->in, 0); // EOF, for the library
 	}
 	return OK;
 }
 
-// *out: what the library gave back, 0 at the peer's end.
+// *out: the result of the library, 0 at the peer's end.
 static fallible tls_stream_turn(struct tls_stream *tls, struct step *step, bool greeting,
 				int64_t deadline, int64_t silence_ms, size_t *out)
 {
-	step->sealed = tls;
+	step->tls = tls;
 	for (;;) {
 		if (greeting)
 			offload_run(tls_stream_work, step);
 		else
 			hop(step);
 		if (tls->chatter.over)
-			return err_new(BAD_PEER, "bad_tls", "TLS failed: all talk and no data");
+			return err_new(BAD_PEER, "bad_tls",
+				       "TLS failed: too many records without data");
 		TRY(tls_stream_flush(tls, silence_ms));
 		if (step->want == SSL_ERROR_NONE || step->want == SSL_ERROR_ZERO_RETURN) {
 			*out = step->result > 0 ? (size_t)step->result : 0;
@@ -231,8 +232,8 @@ static void read_trust(void *arg)
 	SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
 	SSL_CTX_set_alpn_protos(context, http1, sizeof(http1) - 1);
 	SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
-	// Many servers hang up without a close_notify: tls_stream_is_cut() tells. Lengths that
-	// HTTP tells are checked above.
+	// Many servers close without a close_notify: tls_stream_is_cut() reports it. The callers
+	// check lengths of HTTP.
 	SSL_CTX_set_options(context, SSL_OP_IGNORE_UNEXPECTED_EOF | SSL_OP_NO_RENEGOTIATION);
 	SSL_CTX_set_default_verify_paths(context);
 	if (trust->more.len && !trust_more(context, trust->more)) {
@@ -269,7 +270,7 @@ static struct tls_stream *tls_stream_new(struct stream *stream, SSL_CTX *context
 	if (!tls->ssl || !tls->in || !tls->out)
 		abort(); // out of memory
 	BIO_set_mem_eof_return(tls->in, -1);
-	// The library may let go of it earlier than we do.
+	// The library may drop its reference earlier.
 	BIO_up_ref(tls->in);
 	SSL_set_bio(tls->ssl, tls->in, tls->out);
 	SSL_set_mode(tls->ssl, SSL_MODE_RELEASE_BUFFERS);
@@ -354,10 +355,10 @@ fallible tls_stream_write(struct tls_stream *tls, const void *bytes, size_t len,
 			.run = step_write, .bytes = at, .size = len < RECORDS ? len : RECORDS};
 		size_t done = 0;
 
-		// A renegotiation would want a read here: it is not offered.
+		// Only a renegotiation would need a read here, and it is disabled.
 		TRY(tls_stream_turn(tls, &step, false, 0, silence_ms, &done));
 		if (!done)
-			return err_new(BAD_PEER, "peer_gone", "the other side has hung up");
+			return err_new(BAD_PEER, "peer_gone", "the peer closed the connection");
 		at += done;
 		len -= done;
 	}

@@ -1,6 +1,6 @@
-// TLS over a stream, as client or as server, for two tasks at once: one that reads and one that
-// writes. Greetings, which a stranger's certificates can make long, are done by workers; what
-// follows is done on the loop's own stack, since those of tasks are small.
+// TLS over a stream, as client or server, for two tasks at once: a reader and a writer. Handshakes,
+// which a peer's certificates can make long, run in workers; the rest on the loop's own stack,
+// since task stacks are small.
 #pragma once
 
 #include <openssl/ssl.h>
@@ -10,17 +10,17 @@
 
 struct tls_stream;
 
-// Certificates that a client believes: the host's certificates and `more` (PEM). Waits: read by a
-// worker when it is first asked for. INTERNAL.
+// CAs that a client trusts: the host's and `more` (PEM). Read by a worker at the first use.
+// INTERNAL.
 struct trust;
 struct trust *trust_new(struct str more);
 void trust_free(struct trust *trust); // takes NULL
 
-// The stream is borrowed. BAD_PEER bad_tls with what is wrong; TIMEOUT. HTTP/1.1 is all that is
-// offered. The server behind it has to prove that it is `name` (an address: numeric).
+// The stream is borrowed. BAD_PEER bad_tls with the cause; TIMEOUT. ALPN offers HTTP/1.1 alone. The
+// server's certificate must be for `name` (an address: numeric).
 fallible tls_stream_connect(struct stream *stream, struct trust *trust, const char *name,
 			    int64_t silence_ms, struct tls_stream **out);
-// `context` has certificate and key, and is borrowed for the greeting.
+// `context` has certificate and key, and is borrowed for the handshake.
 fallible tls_stream_accept(struct stream *stream, SSL_CTX *context, int64_t silence_ms,
 			   struct tls_stream **out);
 void tls_stream_free(struct tls_stream *tls); // takes NULL
@@ -30,13 +30,13 @@ static inline void auto_tls_stream_(struct tls_stream **tls)
 }
 #define auto_tls_stream on_exit_call(auto_tls_stream_) struct tls_stream *
 
-// At least one byte, or *out = 0 at the end: signed by the peer's close_notify, or not
+// At least one byte, or *out = 0 at the end, with a close_notify of the peer or without
 // (tls_stream_is_cut()).
 fallible tls_stream_read(struct tls_stream *tls, void *room, size_t size, int64_t deadline,
 			 size_t *out);
-// The peer closed the connection without a close_notify: bytes may be missing.
+// True if the peer closed without a close_notify: bytes may be missing.
 bool tls_stream_is_cut(const struct tls_stream *tls);
 fallible tls_stream_write(struct tls_stream *tls, const void *bytes, size_t len,
 			  int64_t silence_ms);
-// The end of what we have to say, without waiting for the peer's.
+// Sends our close_notify, without waiting for the peer's.
 fallible tls_stream_end(struct tls_stream *tls, int64_t silence_ms);

@@ -1,10 +1,10 @@
-// Slots of one size in one mapping. A slot is free, open (a connection writes to it), or done (only
-// the store's thread reads it, until it is durable). The state is written last when a slot is
-// filled and first when it is emptied, so whoever finds the file after a kill reads whole verdicts.
-// More than there are slots are kept in plain memory: counted as well, but lost with the process.
+// Verdicts in slots of one size in a mapped file. A slot is free, open (a connection writes to it),
+// or done (only the store's thread reads it, until it is durable). The state is written last when a
+// slot is filled and first when it is emptied, so that after a kill the file holds whole verdicts.
+// When the slots run out verdicts use plain memory: counted, but lost with the process.
 //
-// The blocks of a slot are there before it is written to: a full disk must not be a SIGBUS. They
-// are allocated SLOTS_STEP slots at a time, so that an idle host's file is small.
+// The blocks of a slot are allocated before it is written: a full disk must not raise SIGBUS. They
+// are allocated SLOTS_STEP slots at a time, so that the file of an idle host is small.
 //
 // syscalls: mmap munmap fallocate ftruncate fstat madvise
 #include "egress/verdicts.h"
@@ -31,18 +31,18 @@
 struct verdicts {
 	struct loop *loop;
 	struct store *store;
-	struct subscribers *ears;
+	struct subscribers *all;
 	struct verdict *slots; // mapped
-	int live;	       // the file; -1: they are plain memory
-	size_t backed;	       // slots that have their blocks, the first ones
-	struct link unused;    // slots that were used before
-	size_t touched;	       // those behind were not: an idle host has none of them in memory
-	struct link done;      // not handed over yet
+	int live;	       // the file; -1: plain memory
+	size_t backed;	       // the first slots, whose blocks are allocated
+	struct link unused;    // free slots that were used before
+	size_t touched;	       // slots from here on were never used: not in memory
+	struct link done;      // not yet given to the store
 	struct timer due;
 	size_t count; // in `done`
 	uint64_t waiting;
 	uint64_t serial;
-	uint32_t batches; // under way
+	uint32_t batches; // running
 	bool closing;
 };
 
@@ -117,7 +117,7 @@ static void verdicts_end(struct verdicts *verdicts)
 	if (!verdicts->closing || verdicts->batches)
 		return;
 	munmap(verdicts->slots, SLOTS * sizeof(*verdicts->slots));
-	subscribers_free(verdicts->ears);
+	subscribers_free(verdicts->all);
 	free(verdicts);
 }
 
@@ -127,7 +127,7 @@ static void drop_batch(void *arg)
 	struct verdicts *verdicts = batch->verdicts;
 
 	for (size_t i = 0; i < batch->count; i++) {
-		subscribers_ring(verdicts->ears, batch->at[i]->box);
+		subscribers_ring(verdicts->all, batch->at[i]->box);
 		verdicts_give_back(verdicts, batch->at[i]);
 	}
 	free(batch);
@@ -165,7 +165,7 @@ void verdicts_hurry(struct verdicts *verdicts)
 
 struct subscribers *verdicts_subscribers(const struct verdicts *verdicts)
 {
-	return verdicts->ears;
+	return verdicts->all;
 }
 
 static void on_due(struct timer *timer)
@@ -184,7 +184,7 @@ void verdict_done(struct verdicts *verdicts, struct verdict *verdict)
 		loop_set_timer(verdicts->loop, &verdicts->due, loop_now(verdicts->loop) + BATCH_MS);
 }
 
-// -------------------------------------------------------------------------------------- births
+// -------------------------------------------------------------------------------------- slots
 
 void verdict_set(char *field, size_t size, const char *text)
 {
@@ -194,7 +194,7 @@ void verdict_set(char *field, size_t size, const char *text)
 	field[len] = 0;
 }
 
-// Allocates the blocks of at least `count` slots. False: the disk has no room for them.
+// Allocates the blocks of at least `count` slots. False: the disk is full.
 static bool back_slots(struct verdicts *verdicts, size_t count)
 {
 	size_t to = (count + SLOTS_STEP - 1) / SLOTS_STEP * SLOTS_STEP;
@@ -291,7 +291,7 @@ static fallible verdicts_take_up(struct verdicts *verdicts)
 	return OK;
 }
 
-// The store does not take them now: they wait with what is new, and it has them when it can.
+// If the store refuses them now they are queued with the new ones.
 static void take_along(struct verdicts *verdicts)
 {
 	for (size_t i = 0; i < SLOTS; i++) {
@@ -320,7 +320,7 @@ static void *map_file(int live)
 
 	if (live < 0 || fstat(live, &now))
 		return NULL;
-	// A file of another size has another form: it is of no use.
+	// A file of another size has another format: ignored.
 	if ((size_t)now.st_size != size && (ftruncate(live, 0) || ftruncate(live, (off_t)size)))
 		return NULL;
 	at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, live, 0);
@@ -372,14 +372,14 @@ fallible verdicts_open(struct loop *loop, struct store *store, int live, struct 
 		.loop = loop, .store = store, .live = -1, .due = {.due = on_due}};
 	link_init(&verdicts->unused);
 	link_init(&verdicts->done);
-	// Serials of two lives must not meet: each begins somewhere else.
+	// Serials of two daemons must not collide: start at a random number.
 	secret_random(&verdicts->serial, sizeof(verdicts->serial));
 	err = map_slots(verdicts, live);
 	if (err) {
 		free(verdicts);
 		return err;
 	}
-	verdicts->ears = subscribers_new();
+	verdicts->all = subscribers_new();
 	err = verdicts_take_up(verdicts);
 	if (err) {
 		log_event(LOG_WARN, "egress.ledger_waits", "trail", err_trail(err), NULL);
@@ -389,7 +389,7 @@ fallible verdicts_open(struct loop *loop, struct store *store, int live, struct 
 		for (size_t i = 0; i < SLOTS; i++)
 			if (verdicts->slots[i].state != VERDICT_FREE)
 				set_state(&verdicts->slots[i], VERDICT_FREE);
-		// We have looked at every page, and most will never be used.
+		// Every page was read, and most will not be used: drop them from memory.
 		madvise(verdicts->slots, SLOTS * sizeof(*verdicts->slots), MADV_DONTNEED);
 	}
 	*out = verdicts;

@@ -4,7 +4,7 @@
 #define ALLOW "{\"mode\":\"allow\",\"allow\":[\"up.test:%u\",\"home.test:%u\",\"meta.test:%u\"]}"
 #define GET(host) "GET / HTTP/1.1\r\nHost: " host "\r\nConnection: close\r\n\r\n"
 
-TASK_TEST(passes, "NET-6: a request to an allowed name arrives and is written down")
+TASK_TEST(passes, "NET-6: a request to an allowed name arrives and is recorded")
 {
 	auto_free struct client *client = mem_new_of(struct client);
 	auto_arena arena = arena_new();
@@ -189,7 +189,7 @@ TASK_TEST(requests, "of 64 requests at once with a budget of 10, ten arrive and 
 	CHECK(house.requests == 10);
 	CHECK(count_replies(clients, "HTTP/1.1 200 ") == 10);
 	CHECK(count_replies(clients, "HTTP/1.1 429 ") == 54);
-	// Denials beyond 50 a second are one row, written down when it is over.
+	// Denials beyond 50 a second are one row, recorded when it is over.
 	page = read_ledger(arena, 10 + 50 + 1);
 	CHECK(page.sums.requests == 10 && page.sums.denied == 54);
 	CHECK(page.sums.connections == 10 && page.count == 10 + 50 + 1);
@@ -286,8 +286,7 @@ TASK_TEST(remembers, "what was used stays used when a box is taken up again")
 	leave_house();
 }
 
-TASK_TEST(last_words,
-	  "what is denied while a box goes away is written down, and nothing is due later")
+TASK_TEST(last_words, "denials while a box goes away are recorded, and nothing is due later")
 {
 	struct egress_box *box;
 	auto_arena arena = arena_new();

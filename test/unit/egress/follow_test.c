@@ -86,7 +86,7 @@ static void act_hang_up(int fd)
 	hear(fd, "\r\n\r\n");
 }
 
-TASK_TEST(hang_up, "a server that hangs up without a word is 502, one that cuts its body is cut")
+TASK_TEST(hang_up, "a server that closes without a reply is 502, one that cuts its body is cut")
 {
 	CHECK_OK(enter_act(act_hang_up));
 	ask_once(&client, GET);

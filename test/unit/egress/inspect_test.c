@@ -225,7 +225,7 @@ TASK_TEST(large, "a large reply comes through an inspected connection whole")
 
 // ------------------------------------------------------------------------------------- secrets
 
-TASK_TEST(swapped,
+TASK_TEST(substituted,
 	  "a placeholder becomes the value in head, credentials and body, for its host alone")
 {
 	const char *placeholder;
@@ -409,7 +409,7 @@ TEST(pieces, "values and placeholders are found wherever a stream is cut, the lo
 	};
 
 	check_cuts(&set, STR("cove-secret-cove-secret-" HOLDER_A "cove-" HOLDER_B "cove-secre"),
-		   "cove-secret-cove-secret-abcabccove-abcabcabdcove-secre", secrets_swap);
+		   "cove-secret-cove-secret-abcabccove-abcabcabdcove-secre", secrets_substitute);
 	check_cuts(&set, STR("ab abcabcabcabd abcabcabd abcab abcabcabe abcabcab"),
 		   "ab " HOLDER_A "abcabd " HOLDER_B " abcab " HOLDER_A "abe " HOLDER_A "ab",
 		   secrets_mask);

@@ -322,8 +322,8 @@ static const struct {
 	 STR(""), NULL},
 };
 
-TASK_TEST(tongues, "NET-6: neither silence nor blank lines hide whom a connection wants; other "
-		   "protocols pass")
+TASK_TEST(protocols, "NET-6: neither silence nor blank lines hide whom a connection wants; other "
+		     "protocols pass")
 {
 	const char *why = open_net_house();
 	char room[4096];

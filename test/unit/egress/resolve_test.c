@@ -105,7 +105,7 @@ TASK_TEST(own, "N-12: a name that leads to the host itself is not connected to")
 	resolve_close(resolve);
 }
 
-TASK_TEST(gone, "who asks waits no longer than it likes, and closing waits for no lookup")
+TASK_TEST(gone, "a lookup ends at its deadline, and closing waits for no lookup")
 {
 	int64_t since = clock_ms();
 	struct resolve_found found;

@@ -11,7 +11,7 @@
 #include "os/fd.h"
 #include "unit/loop/inside.h"
 
-// Left and right are the ends that the test holds; between them there is the pour.
+// Left and right are the ends that the test holds; between them there is the splice.
 static int left, right;
 static struct egress_splice *transfer;
 static uint64_t moved[2], limit[2];
@@ -171,7 +171,7 @@ TASK_TEST(exact, "a budget that is just enough is no reason to end")
 	egress_splice_trim();
 }
 
-TASK_TEST(slow, "who does not read stops the other side, and loses nothing")
+TASK_TEST(slow, "a side that does not read stops the other, and loses nothing")
 {
 	enum { SIZE = 32 * 1024 * 1024 };
 	auto_free char *room = mem_new(SIZE);

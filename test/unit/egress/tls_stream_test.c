@@ -95,7 +95,7 @@ TASK_TEST(few, "a few new keys are answered, and the data behind them is read")
 	CHECK_OK(err);
 }
 
-TASK_TEST(flood, "a peer that sends new keys and no data is hung up on")
+TASK_TEST(flood, "a peer that sends new keys and no data is disconnected")
 {
 	struct err *err = OK;
 

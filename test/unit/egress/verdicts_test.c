@@ -181,7 +181,7 @@ TASK_TEST(many, "ten thousand at once are all counted, more than there are slots
 }
 
 TASK_TEST(subscribers,
-	  "who listens to a box hears when its rows are in the store, and of no other box")
+	  "a subscriber of a box is signalled when its rows are in the store, and of no other box")
 {
 	struct verdicts *verdicts = NULL;
 	struct store *store = store_of(inside_loop);
