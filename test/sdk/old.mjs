@@ -32,6 +32,8 @@ await check("processes", async () => {
   const { processId } = await box.processes.startProcess("echo up; sleep 60", s);
   const list = await box.processes.listProcesses();
   assert.ok(list.processes.some((p) => p.id === processId));
+  for (let tries = 0; tries < 600 && (await box.processes.getProcessLogs(processId)).stdout !== "up\n"; tries++)
+    await new Promise((resolve) => setTimeout(resolve, 50));
   assert.equal((await box.processes.killProcess(processId)).success, true);
   assert.equal((await box.processes.getProcessLogs(processId)).stdout, "up\n");
 });

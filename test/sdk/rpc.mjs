@@ -89,6 +89,8 @@ await check("an error has its code", async () => {
 await check("processes", async () => {
   const { processId } = await api.processes.startProcess("echo up; sleep 60", s);
   assert.ok((await api.processes.listProcesses()).processes.some((p) => p.id === processId));
+  for (let tries = 0; tries < 600 && (await api.processes.getProcessLogs(processId)).stdout !== "up\n"; tries++)
+    await new Promise((resolve) => setTimeout(resolve, 50));
   assert.equal((await api.processes.killProcess(processId)).success, true);
   assert.equal((await api.processes.getProcessLogs(processId)).stdout, "up\n");
 });
