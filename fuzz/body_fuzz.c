@@ -1,6 +1,6 @@
 // Any bytes as the body of any route. Two bytes choose the route of the joined table, the third
 // says how the body comes; a line "WORD?QUERY" follows, whose word stands for every {name} of the
-// path but the sandbox; the rest is the body. The sandbox runs as far as the fleet knows, but its
+// path but the sandbox; the rest is the body. The sandbox runs as far as the manager knows, but its
 // socket is closed and there is no warden: what was decoded is refused by the box, at once.
 // Whatever came, there is one reply, and an error is one in the form that clients know.
 #include <fcntl.h>
@@ -95,7 +95,7 @@ static struct box *new_box(const char *id)
 	link_init(&box->clean);
 	link_init(&box->doubt);
 	link_init(&box->execs);
-	link_init(&box->lingerers);
+	link_init(&box->draining);
 	link_init(&box->workers);
 	box_exec_cgroup_give(box_exec_cgroup_add(box, 1, -1, NULL, 0), true);
 	return box;

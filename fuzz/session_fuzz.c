@@ -1,6 +1,6 @@
 // The dialogue with a shell. What is heard is bounded and tells of nothing that was not there; what
 // is said keeps a hostile text inside its quotes, which a reader that knows only quotes takes apart
-// again; the sieve gives the same whatever the cuts.
+// again; the filter gives the same whatever the cuts.
 #include "base/mem.h"
 #include "fuzz.h"
 #include "protocol/shell.h"

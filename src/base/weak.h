@@ -2,9 +2,9 @@
 // of a defence can first show its attack at work without it. COVE_WEAKEN names those that are off,
 // with commas between them. `@FILE` among them is a file of zeros and ones, one for each line of
 // the table, that switches while cove runs: a start takes longer than most attacks. What is decided
-// at the start (the lock, the vault, the ids that stand ready) has to be named. pid 1 is told when
-// it is made. A weak build serves nobody but the tests: it is never installed, and says what it is
-// wherever it is asked.
+// at the start (the lock, the private directory, the ids that stand ready) has to be named. pid 1
+// is told when it is made. A weak build serves nobody but the tests: it is never installed, and
+// says what it is wherever it is asked.
 //
 // Everywhere else weak() is false to the compiler: neither the words nor the branches exist.
 #pragma once
@@ -69,7 +69,7 @@
 	X(LOCK_READONLY, "lock_readonly", "the daemon has the data directory's lock read-only") \
 	X(LOCK_HOLDER,  "lock_holder",    "root's command line signals only who holds that lock") \
 	X(LOCK,         "lock",           "one cove to a data directory") \
-	X(INVENTORY,       "inventory",         "a new life buries what an earlier one left") \
+	X(INVENTORY,       "inventory",         "a new life destroys what an earlier one left") \
 	X(HOST,         "host",           "requests for a foreign host name are refused") \
 	X(ORIGIN,       "origin",         "requests of a foreign page are refused") \
 	X(HEAD_TIME,    "head_time",      "a request's head must come in time") \

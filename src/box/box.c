@@ -90,14 +90,14 @@ static void lose(struct box *box, const char *why)
 
 	if (box->phase >= BOX_BROKEN)
 		return; // one that told why it failed ends at once: its reason stands
-	if (!box->burying && box->phase == BOX_ALIVE)
+	if (!box->destroying && box->phase == BOX_ALIVE)
 		log_event(LOG_WARN, "box.lost", "sandbox", box->id, "why", why, NULL);
 	box->phase = BOX_LOST;
 	condition_signal(&box->greeted);
 	box_ref(box);
 	box_tell_kinds(box, BOX_END_LOST);
 	box->lost = NULL;
-	if (lost && !box->burying)
+	if (lost && !box->destroying)
 		lost(box, box->lost_arg);
 	box_unref(box);
 }
@@ -120,7 +120,7 @@ void box_set_user(struct box *box, const char *user)
 
 bool box_is_alive(const struct box *box)
 {
-	return box->phase == BOX_ALIVE && !box->burying;
+	return box->phase == BOX_ALIVE && !box->destroying;
 }
 
 void box_on_loss(struct box *box, void (*lost)(struct box *box, void *arg), void *arg)

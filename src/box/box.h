@@ -9,7 +9,7 @@ struct box;
 struct tape_quota;
 
 // Orders the box built and waits until its pid 1 is ready, or all is undone again (the warden is
-// told to bury what is left). TIMEOUT after BOX_READY_MS. The caller owns *out.
+// told to destroy what is left). TIMEOUT after BOX_READY_MS. The caller owns *out.
 #define BOX_READY_MS 20000
 fallible box_build(struct loop *loop, struct ask *ask, const struct order *build, int tapes_dir,
 		   struct box **out);
@@ -45,7 +45,8 @@ fallible box_recover(struct box *box);
 // Ends it: running execs end as killed_by_api, then the warden verifies that all is gone. After OK
 // the box is only memory; box_free() it when no exec holds it. Idempotent; may be tried again.
 fallible box_destroy(struct box *box, int64_t deadline);
-void box_free(struct box *box); // closes; what the warden still has is the caller's to bury first
+// Closes; the caller has destroyed whatever the warden still has.
+void box_free(struct box *box);
 
 // Bytes of output that it keeps on disk: `max`, the oldest ended first to go; those beyond `floor`
 // count in `quota` until box_free(); NULL: in none. Until then it has no bound.

@@ -125,7 +125,7 @@ static fallible build_once(struct loop *loop, struct ask *ask, const struct orde
 		*out = box;
 		return OK;
 	}
-	box->burying = true;
+	box->destroying = true;
 	if (box->phase != BOX_DESTROYED)
 		box_forget(loop, ask, build->box);
 	*out_mute = built && box->phase == BOX_LOST && ask_is_same(ask, links);
@@ -158,7 +158,7 @@ fallible box_destroy(struct box *box, int64_t deadline)
 
 	if (box->phase == BOX_DESTROYED)
 		return OK;
-	box->burying = true;
+	box->destroying = true;
 	box_ref(box);
 	err = order_destroy(box->ask, box->id, deadline);
 	if (!err) {
@@ -167,5 +167,5 @@ fallible box_destroy(struct box *box, int64_t deadline)
 		box->phase = BOX_DESTROYED;
 	}
 	box_unref(box);
-	return err_while(err, "bury %s", box->id);
+	return err_while(err, "destroy %s", box->id);
 }

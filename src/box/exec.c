@@ -123,9 +123,9 @@ static void box_exec_make_room(struct box *box)
 	struct exec *oldest = NULL;
 	uint32_t unreported = 0;
 
-	if (box->draining_count <= BOX_LINGERERS_MAX)
+	if (box->draining_count <= BOX_DRAINING_MAX)
 		return;
-	list_each (at, &box->lingerers) {
+	list_each (at, &box->draining) {
 		struct exec *exec = link_of(at, struct exec, link);
 
 		unreported += exec->unreported;
@@ -134,7 +134,7 @@ static void box_exec_make_room(struct box *box)
 	}
 	if (oldest)
 		box_exec_forget(oldest);
-	else if (unreported > BOX_LINGERERS_MAX)
+	else if (unreported > BOX_DRAINING_MAX)
 		box_break(box, "pid 1 reports no ends");
 }
 
@@ -143,7 +143,7 @@ static void box_exec_linger(struct exec *exec)
 	struct box *box = exec->box;
 
 	link_drop(&exec->link);
-	link_add(&box->lingerers, &exec->link);
+	link_add(&box->draining, &exec->link);
 	exec->lingers = true;
 	box->exec_count--;
 	box->draining_count++;
@@ -369,7 +369,7 @@ void exec_pay(struct box *box)
 			exec_close_stdin(exec);
 		exec_pay_label(exec);
 	}
-	list_each (at, &box->lingerers) {
+	list_each (at, &box->draining) {
 		struct exec *exec = link_of(at, struct exec, link);
 
 		if (exec->owes_forget)
@@ -389,7 +389,7 @@ void exec_fail(struct exec *exec, const struct talk *why, bool cgroup_empty)
 
 void exec_end_all(struct box *box)
 {
-	list_each (at, &box->lingerers)
+	list_each (at, &box->draining)
 		box_exec_forget(link_of(at, struct exec, link));
 	list_each (at, &box->execs) {
 		struct exec *exec = link_of(at, struct exec, link);
@@ -398,7 +398,7 @@ void exec_end_all(struct box *box)
 		if (exec->phase == EXEC_ASKED)
 			exec_fail(exec, &(struct talk){.kind = TALK_FAILED}, false);
 		else if (exec->phase == EXEC_RUNNING) {
-			set_cause(exec, box->burying ? ENDING_KILLED_BY_API : ENDING_BOX_LOST);
+			set_cause(exec, box->destroying ? ENDING_KILLED_BY_API : ENDING_BOX_LOST);
 			box_exec_end(exec, SIGKILL, false);
 		}
 		exec_let_go(exec);
@@ -483,7 +483,7 @@ void exec_heard(struct box *box, const struct talk *talk, int *fds, int count)
 	bool lost = count == FD_LOST && starts;
 
 	if (!exec && talk->kind == TALK_EXITED)
-		exec = box_exec_find(&box->lingerers, talk->conn);
+		exec = box_exec_find(&box->draining, talk->conn);
 	if (exec && talk->kind == TALK_EXITED && exec->unreported && count == 0) {
 		reported(exec, talk);
 		return;

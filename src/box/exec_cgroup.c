@@ -452,7 +452,7 @@ void box_exec_cgroup_limit(struct box_cgroup *exec_cgroup, uint64_t cpu_us)
 
 static bool exec_cgroup_box_lives(const struct box *box)
 {
-	return box->phase == BOX_ALIVE && !box->burying;
+	return box->phase == BOX_ALIVE && !box->destroying;
 }
 
 static fallible order_kill_once(const struct box_cgroup *exec_cgroup)

@@ -10,7 +10,7 @@ enum exec_stage { STAGE_LIMIT, STAGE_TERMED, STAGE_KILLED }; // what the timer d
 
 struct exec {
 	struct box *box;
-	struct link link; // box->execs, or box->lingerers
+	struct link link; // box->execs, or box->draining
 	int refs;
 	uint32_t conn;
 	struct box_cgroup *exec_cgroup;
@@ -78,7 +78,7 @@ void exec_filed(struct exec *exec);
 // A flag of its tag (protocol/exec_label.h), for a shell: before what it is true of.
 void exec_label_flag(struct exec *exec, uint32_t flag, bool on);
 void exec_label_sender(struct exec *exec, uint32_t sender);
-// Of a terminal with a trough, once; -1: it has none.
+// Of a terminal with a spool, once; -1: it has none.
 void exec_take_spool(struct exec *exec, int ends[2]);
 // In exec_ends.c. Takes over what STARTED brought. BAD_PEER: it is not what it should be.
 fallible exec_open_ends(struct exec *exec, const int *fds);

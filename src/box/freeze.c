@@ -141,13 +141,13 @@ fallible box_stop(struct box *box, int64_t deadline)
 	if (box->phase == BOX_STOPPED || box->phase == BOX_DESTROYED)
 		return OK;
 	box_ref(box);
-	box->burying = true;
+	box->destroying = true;
 	task_shield(true);
 	err = box_freeze_order_plain(box, ORDER_STOP, deadline);
 	if (!err)
 		quiet(box, deadline);
 	else if (box->phase == BOX_ALIVE)
-		box->burying = false;
+		box->destroying = false;
 	task_shield(false);
 	box_unref(box);
 	return err_while(err, "stop %s", box->id);
@@ -200,13 +200,13 @@ fallible box_again(struct box *box, const struct order *build, bool fresh)
 		return err_new(UNAVAILABLE, "box_starting", "the sandbox has not quite ended");
 	box_ref(box);
 	box->phase = BOX_GREETING;
-	box->burying = false;
+	box->destroying = false;
 	box->broken = (struct talk){0};
 	err = box_freeze_rebuild(box, build, fresh, deadline);
 	if (err) {
 		// Whatever it came to: it is stopped again, and its files stay, if it had any.
 		task_shield(true);
-		box->burying = true;
+		box->destroying = true;
 		err_free(box_freeze_order_plain(box, fresh ? ORDER_DESTROY : ORDER_STOP,
 						loop_now(box->loop) + BOX_READY_MS));
 		quiet(box, deadline);

@@ -17,7 +17,7 @@ static const struct box_kind kinds[] = {
 	{"network",          {NULL,                    NULL,                    NULL,             box_net_drop},             NULL},
 	{"processes",        {NULL,                    NULL,                    NULL,             procs_free},               procs_let_oldest_go},
 	{"adoption",         {box_adoption_lost,       NULL,                    NULL,             NULL},                     NULL},
-	{"prewarmed shells", {understudies_end,        NULL,                    understudies_end, understudies_free},        NULL},
+	{"prewarmed shells", {prewarmed_shells_end,        NULL,                    prewarmed_shells_end, prewarmed_shells_free},        NULL},
 	{"commands",         {exec_end_all,            exec_end_all,            NULL,             NULL},                     NULL},
 	{"file workers",     {box_file_worker_end_all, box_file_worker_end_all, NULL,             NULL},                     NULL},
 	{"sessions",         {sessions_end,            sessions_end,            sessions_end,     NULL},                     NULL},
@@ -87,7 +87,7 @@ struct box *box_new(struct loop *loop, struct ask *ask, const char *id, int tape
 	link_init(&box->clean);
 	link_init(&box->doubt);
 	link_init(&box->execs);
-	link_init(&box->lingerers);
+	link_init(&box->draining);
 	link_init(&box->workers);
 	condition_init(&box->worker_free);
 	return box;

@@ -26,13 +26,13 @@
 #define BASH_ENV "BASH_ENV="
 
 struct prewarmed {
-	struct understudies *all; // NULL: it is somebody's
+	struct prewarmed_shells *all; // NULL: it is somebody's
 	struct exec *exec;
 	struct buf state;
 };
 
 // Of a box.
-struct understudies {
+struct prewarmed_shells {
 	struct box *box;
 	struct prewarmed *ready;
 	char **env;	     // of the next one
@@ -122,7 +122,7 @@ static fallible prewarmed_make(struct box *box, const char *const *env, const ch
 
 static void prewarmed_make_task(void *arg)
 {
-	struct understudies *all = arg;
+	struct prewarmed_shells *all = arg;
 	char **env = take_ptr(all->env);
 	auto_free char *script = mem_dup(all->script.len ? all->script.at : "", all->script.len);
 	struct prewarmed *made = NULL;
@@ -146,7 +146,7 @@ static void prewarmed_make_task(void *arg)
 
 static void prewarmed_on_timer(struct timer *timer)
 {
-	struct understudies *all = link_of(timer, struct understudies, timer);
+	struct prewarmed_shells *all = link_of(timer, struct prewarmed_shells, timer);
 
 	if (all->ready) {
 		prewarmed_drop(all->ready);
@@ -172,12 +172,12 @@ static char **copy_env(const char *const *env)
 	return copy;
 }
 
-static struct understudies *all_of(struct box *box)
+static struct prewarmed_shells *all_of(struct box *box)
 {
-	struct understudies *all = box->prewarmed_shells;
+	struct prewarmed_shells *all = box->prewarmed_shells;
 
 	if (!all) {
-		all = box->prewarmed_shells = mem_new_of(struct understudies);
+		all = box->prewarmed_shells = mem_new_of(struct prewarmed_shells);
 		all->box = box;
 		all->timer.due = prewarmed_on_timer;
 		all->script = BUF_INIT(STATE_MAX);
@@ -188,7 +188,7 @@ static struct understudies *all_of(struct box *box)
 
 void prewarmed_want(struct box *box, const char *const *env)
 {
-	struct understudies *all = all_of(box);
+	struct prewarmed_shells *all = all_of(box);
 
 	if (all->over || all->ready || all->making || all->env)
 		return;
@@ -198,7 +198,7 @@ void prewarmed_want(struct box *box, const char *const *env)
 
 void prewarmed_rehearse(struct box *box, struct str script)
 {
-	struct understudies *all = all_of(box);
+	struct prewarmed_shells *all = all_of(box);
 
 	buf_clear(&all->script);
 	buf_str(&all->script, script);
@@ -211,7 +211,7 @@ struct str prewarmed_pristine(const struct box *box)
 
 struct prewarmed *prewarmed_take(struct box *box)
 {
-	struct understudies *all = box->prewarmed_shells;
+	struct prewarmed_shells *all = box->prewarmed_shells;
 	struct prewarmed *taken = all ? take_ptr(all->ready) : NULL;
 
 	if (!taken)
@@ -294,7 +294,7 @@ uint32_t prewarmed_count(const struct box *box)
 
 void prewarmed_freeze(struct box *box)
 {
-	struct understudies *all = box->prewarmed_shells;
+	struct prewarmed_shells *all = box->prewarmed_shells;
 	struct exec_result result;
 	struct exec *exec;
 
@@ -308,9 +308,9 @@ void prewarmed_freeze(struct box *box)
 	exec_let_go(exec);
 }
 
-void understudies_end(struct box *box)
+void prewarmed_shells_end(struct box *box)
 {
-	struct understudies *all = box->prewarmed_shells;
+	struct prewarmed_shells *all = box->prewarmed_shells;
 
 	if (!all || all->over)
 		return;
@@ -320,7 +320,7 @@ void understudies_end(struct box *box)
 		prewarmed_drop(all->ready);
 }
 
-void understudies_free(struct box *box)
+void prewarmed_shells_free(struct box *box)
 {
 	if (!box->prewarmed_shells)
 		return;

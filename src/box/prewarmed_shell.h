@@ -14,7 +14,7 @@ struct str prewarmed_state(const struct prewarmed *prewarmed);
 bool prewarmed_waits(const struct prewarmed *prewarmed); // false: it has ended
 // It does what `cue` says (shell_cue()), as the command of `spec`: tape and limits are taken from
 // there, and the leaf, the count of CPU time and the end are that command's own. Takes the
-// understudy over in any case. The caller holds *out.
+// prewarmed shell over in any case. The caller holds *out.
 fallible prewarmed_begin(struct prewarmed *prewarmed, const struct exec_spec *spec, struct str cue,
 			 struct exec **out);
 void prewarmed_drop(struct prewarmed *prewarmed); // it leaves

@@ -7,9 +7,9 @@
 #include "box/stall.h"
 
 #define BOX_USER_MAX 64
-#define BOX_EXECS_MAX 256    // running at once
-#define BOX_CGROUPS_MAX 256  // cgroups of one box
-#define BOX_LINGERERS_MAX 64 // ended execs whose pipes somebody still holds
+#define BOX_EXECS_MAX 256   // running at once
+#define BOX_CGROUPS_MAX 256 // cgroups of one box
+#define BOX_DRAINING_MAX 64 // ended execs whose pipes somebody still holds
 
 struct adoption;
 struct contexts;
@@ -17,7 +17,7 @@ struct exec;
 struct procs;
 struct sessions;
 struct terms;
-struct understudies;
+struct prewarmed_shells;
 struct tape_budget;
 
 // One cgroup for execs. Its number and its meter come from the warden.
@@ -77,7 +77,7 @@ struct box {
 	struct pipes_pace pace;
 	enum box_phase phase;
 	uint32_t features; // of its pid 1: enum talk_feature
-	bool burying;
+	bool destroying;
 	bool forsaken; // it could not be taken up: what there is of it is left as it is
 	uint32_t cards, term_tapes; // files made so far
 	bool has_folder;	    // of tapes and cards: to be removed with it
@@ -96,12 +96,12 @@ struct box {
 		uint16_t port; // the listener's, whoever holds it; 0: none
 	} net;
 	int tapes_dir;
-	struct tape_budget *tape_budget;       // NULL until the first exec
-	struct procs *procs;		       // NULL until the first process
-	struct sessions *sessions;	       // NULL until the first session
-	struct terms *terms;		       // NULL until the first terminal
-	struct contexts *contexts;	       // NULL until the first context
-	struct understudies *prewarmed_shells; // NULL until one was wanted
+	struct tape_budget *tape_budget;	   // NULL until the first exec
+	struct procs *procs;			   // NULL until the first process
+	struct sessions *sessions;		   // NULL until the first session
+	struct terms *terms;			   // NULL until the first terminal
+	struct contexts *contexts;		   // NULL until the first context
+	struct prewarmed_shells *prewarmed_shells; // NULL until one was wanted
 	struct link exec_cgroups, clean, doubt;
 	uint32_t cgroup_count;
 	uint32_t cgroup_orders;		 // for new leaves, that are under way
@@ -111,7 +111,7 @@ struct box {
 	uint64_t *cgroups_left;		 // bits: leaves that exist and whose fds are not open
 	bool unseen;	 // some of them are an earlier daemon's: something may run there
 	uint64_t cpu_us; // of all of it, as the warden said last
-	struct link execs, lingerers;
+	struct link execs, draining;
 	uint32_t exec_count, draining_count;
 	struct link workers;
 	uint32_t worker_count;
@@ -160,12 +160,12 @@ bool contexts_let_oldest_go(struct box *box); // a cell that has ended; false: t
 bool procs_let_oldest_go(struct box *box);    // a process that has ended; false: there is none
 void terms_end(struct box *box);	      // in term.c: what has ended is forgotten
 void terms_free(struct box *box);
-// In understudy.c: with its box, before exec_end_all().
-void understudies_end(struct box *box);
+// In prewarmed_shell.c: with its box, before exec_end_all().
+void prewarmed_shells_end(struct box *box);
 // The box is about to be frozen: the one that waits leaves. Waits for that, but not for long.
 void prewarmed_freeze(struct box *box);
 uint32_t prewarmed_count(const struct box *box); // of those that wait
-void understudies_free(struct box *box);
+void prewarmed_shells_free(struct box *box);
 // In procs.c: the box is freed, and every record and tape of its processes goes.
 void procs_free(struct box *box);
 extern const struct box_cgroup_events exec_cgroup_events;

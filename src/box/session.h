@@ -91,7 +91,7 @@ fallible session_run(struct session *session, const struct session_job *job,
 // Waits for its end. An error: the shell could not be started, or the box ended.
 fallible session_run_wait(struct session_run *run, int64_t deadline, struct session_result *out);
 // Its output, verbatim, with the remarks of an interactive bash on stderr (protocol/shell.h has the
-// sieve). Whole once session_run_wait() has returned; borrowed while the run is held.
+// filter). Whole once session_run_wait() has returned; borrowed while the run is held.
 struct tape *session_run_tape(struct session_run *run);
 void session_run_drop(struct session_run *run);
 static inline void auto_session_run_(struct session_run **run)

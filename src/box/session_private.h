@@ -39,7 +39,7 @@ struct session {
 	uint64_t turns;	    // counts what may have changed its state
 	struct buf prelude; // of the turn when it was dumped; empty: it was too large to be kept
 	uint64_t dumped;
-	struct buf state; // the same, as it is told for an understudy
+	struct buf state; // the same, as it is told for a prewarmed shell
 	uint64_t stated;
 	bool state_large;	 // it was too large for that
 	int64_t asked_at;	 // for it, last; loop time

@@ -241,7 +241,7 @@ static bool stall_is_used(struct slot *slot)
 	return used;
 }
 
-// Looks until nobody has been at the brink for a while.
+// Looks until no call has stalled for a while.
 static void stall_look_on(void)
 {
 	unsigned before = atomic_load(&stall.uses);

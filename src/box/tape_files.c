@@ -38,7 +38,7 @@ static void drop_seal(struct seal *seal)
 struct batch {
 	struct link seals;
 	struct tape_files *tapes;
-	struct box *box; // held, and with it the reel
+	struct box *box; // held, and with it the tape files
 };
 
 // The record of an end that the disk did not take is written later: pid 1 holds the process until
@@ -142,7 +142,7 @@ static void on_spare(struct timer *timer)
 
 struct preparation {
 	struct tape_files *tapes;
-	struct box *box; // held, and with it the reel
+	struct box *box; // held, and with it the tape files
 };
 
 static void prepare_task(void *arg)

@@ -235,7 +235,7 @@ void scan_run(void *arg); // a struct scan
 // The label as bytes: what stands at the start of the file, texts cut to TAPE_TEXT_MAX.
 char *label_encode(const struct tape_label *label, size_t *out_len);
 #define LABEL_CAP_AT 24	  // where the cap stands in it
-#define LABEL_PID_AT 32	  // pid and conv
+#define LABEL_PID_AT 32	  // pid and conn
 #define LABEL_FLAGS_AT 40 // a byte
 enum label_flags { LABEL_SESSION = 1, LABEL_AUTO = 2, LABEL_CUT_OUT = 4, LABEL_CUT_ERR = 8 };
 bool label_decode(const char *bytes, size_t len, struct tape_label *out);

@@ -26,7 +26,7 @@
 #define LAST_READS 64 // of what lies in the master at the end
 #define CHUNK 65536
 #define RING_FIRST 4096
-#define DIPS_MAX 8     // pieces in the trough
+#define DIPS_MAX 8     // pieces in the spool
 #define FULL 32768     // bytes in it
 #define DRAIN_MS 20    // from the first of them to the disk
 #define ROUNDS_MAX 256 // for one drain: a pid 1 that fills it again must not keep us
@@ -110,20 +110,20 @@ static void term_watch(struct term *term)
 // ---------------------------------------------------------------------------------------- the disk
 // A tty forgets what was read from it, and unlike a pipe it cannot be moved to a file; a daemon
 // that is killed with bytes in its memory would have lost them. So pid 1 has made a pipe for each
-// terminal, the trough, and keeps both ends as well:
+// terminal, the spool, and keeps both ends as well:
 //
-//	tty --splice--> trough --tee--> ring: whoever is attached sees it at once
+//	tty --splice--> spool --tee--> ring: whoever is attached sees it at once
 //	                   `---splice--> tape, in the background, a little later (tape_pipe.c)
 //
 // Each arrow is one system call that ends with every byte on one side or the other. What is in the
-// trough outlives the daemon, as what is on the tape does; the next one finds the screen in the two
+// spool outlives the daemon, as what is on the tape does; the next one finds the screen in the two
 // of them together.
 //
-// A trough holds 16 pieces, however small, so it is emptied after some, or some milliseconds. While
+// A spool holds 16 pieces, however small, so it is emptied after some, or some milliseconds. While
 // a worker moves bytes from it to the disk it may hold the pipe's lock: then the terminal is not
 // read, for that would wait for the disk too.
 //
-// The trough is hostile ground, as the terminal is: pid 1 may write to it or read from it. We count
+// The spool is hostile ground, as the terminal is: pid 1 may write to it or read from it. We count
 // what we find there.
 
 static void spool_close(struct term *term)
@@ -133,7 +133,7 @@ static void spool_close(struct term *term)
 	fd_drop(&term->spool[1]);
 }
 
-// Waits for the disk. Nothing else touches the trough meanwhile.
+// Waits for the disk. Nothing else touches the spool meanwhile.
 void spool_drain(struct term *term)
 {
 	char *room = mem_grow(NULL, 1, CHUNK);
@@ -183,7 +183,7 @@ static void spool_on_timer(struct timer *timer)
 	term_watch(term);
 }
 
-// What was not shown yet of what lies in the trough. Returns how much, in scratch from *at on.
+// What was not shown yet of what lies in the spool. Returns how much, in scratch from *at on.
 static size_t spool_look(struct term *term, size_t *at)
 {
 	ssize_t n = pipe_peek(&term->box->at, term->spool[0], scratch, CHUNK);
@@ -438,7 +438,7 @@ static void box_term_on_end(void *arg)
 	struct term *term = arg;
 
 	err_free(exec_wait(term->exec, 0, &term->result)); // it does not wait any more
-	term->box_gone = !box_is_alive(term->box) || term->box->burying;
+	term->box_gone = !box_is_alive(term->box) || term->box->destroying;
 	term->phase = TERM_LAST_BYTES;
 	if (!term->spilling)
 		term_finish(term);

@@ -49,7 +49,7 @@ struct term {
 struct term *term_make(struct box *box, const struct term_spec *spec, uint64_t cap);
 void term_make_tape(struct term *term);
 void term_list(struct term *term);
-void term_run(struct term *term); // its exec, master and trough are there
+void term_run(struct term *term); // its exec, master and spool are there
 void term_show(struct term *term, const char *bytes, size_t len); // to the ring
 void term_open_ring(struct term *term, uint64_t from, uint64_t to);
 void spool_drain(struct term *term);

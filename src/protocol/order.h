@@ -19,9 +19,9 @@
 // told by a socket of the box, whichever: that one fd comes with the order.
 //
 // Boxes outlive daemon and warden. A daemon that comes asks for the CELLS, and then takes up those
-// that it knows by ADOPT; the others it has buried. An order whose answer was lost with the
-// connection may have been carried out, and may be given again: BURY, STOP, PAUSE and THAW are done
-// already then, a BUILD is refused with box_exists.
+// that it knows by ADOPT; the others it has destroyed. An order whose answer was lost with the
+// connection may have been carried out, and may be given again: DESTROY, STOP, PAUSE and THAW are
+// done already then, a BUILD is refused with box_exists.
 #pragma once
 
 #include <stdbool.h>
@@ -73,7 +73,7 @@ struct order {
 	enum order_kind kind;
 	uint32_t id;
 	char trace[ORDER_TRACE_MAX];  // all but HELLO: of the request that caused it, or ""
-	char box[ID_BOX_LEN + 1];     // BUILD BURY LEAF KILL ADOPT STOP PAUSE THAW
+	char box[ID_BOX_LEN + 1];     // BUILD DESTROY LEAF KILL ADOPT STOP PAUSE THAW
 				      // NETWORK USAGE;
 				      // CELLS: ids behind this one, "": from the first
 	char name[TEMPLATE_NAME_MAX]; // BUILD: template; IMPORT FREEZE FORGET: template;
@@ -86,13 +86,13 @@ struct order {
 	bool cpu;		      // ADOPT: with its CPU time, which costs a millisecond
 	bool again;		      // BUILD: on the disk that a STOP, or a reboot, has left;
 				      // LEAF: of `leaf`, which pid 1 knows
-	bool ahead;		      // BUILD: bring the goods to where the ground is laid, and
-				      // say nothing; a BUILD that is alike follows, or a BURY
+	bool ahead;		      // BUILD: mount the rootfs where the ground is laid, and say
+				      // nothing; a BUILD that is alike follows, or a DESTROY
 	uint32_t exec_cgroup;	      // KILL; LEAF again
 	uint32_t version;	      // HELLO
 	char next[ID_BOX_LEN + 1];    // HELLO, BUILD: what the next new box will be called, so
 				      // that its ground can be laid ahead; "": that is not known.
-				      // BURY: the same, if the box was to be the next
+				      // DESTROY: the same, if the box was to be the next
 };
 
 enum answer_kind { ANSWER_DONE, ANSWER_MORE, ANSWER_REFUSED, ANSWER_KIND_COUNT };
@@ -111,7 +111,7 @@ enum order_box_state {
 	ORDER_BOX_FROZEN, // alive, and PAUSEd: its pid 1 answers after THAW
 	ORDER_BOX_DEAD,	  // its pid 1 has ended unasked: to be STOPped or BURYed
 	ORDER_BOX_KEPT,	  // nothing but its disk
-	ORDER_BOX_GOING,  // is being buried or stopped; ask again
+	ORDER_BOX_GOING,  // is being destroyed or stopped; ask again
 	ORDER_BOX_STATE_COUNT
 };
 struct order_box {

@@ -1,6 +1,6 @@
 // What the warden tells pid 1 by the control socket, before the daemon has its other end: first of
-// the ground that it stands on, then of the goods, which are what an order asks for. Between the
-// two may lie any time. Sent as they are: both programs are of one build.
+// the ground that it stands on, then of the rootfs mounts, which are what an order asks for.
+// Between the two may lie any time. Sent as they are: both programs are of one build.
 #pragma once
 
 #include <stdbool.h>
@@ -24,7 +24,7 @@ struct rootfs_mounts {
 	char box[ROOTFS_MOUNTS_BOX];
 	char host[ROOTFS_MOUNTS_HOST];
 };
-// fds beside the goods: mounts, idmapped and attached nowhere.
+// fds beside the rootfs mounts: mounts, idmapped and attached nowhere.
 enum { ROOTFS_MOUNTS_ROOT, ROOTFS_MOUNTS_DISK, ROOTFS_MOUNTS_USR, ROOTFS_MOUNTS_FDS_MAX };
 static inline int rootfs_mounts_fds(const struct rootfs_mounts *mounts)
 {

@@ -24,7 +24,7 @@
 // against aliases; a command that redefines `builtin` or `eval` as a function deceives itself only.
 //
 // An interactive bash makes remarks on stderr: "[1] 123" when a background job starts, "exit" when
-// it exits, and a failed tcsetattr when a child dies of a signal. The sieve takes them out, where
+// it exits, and a failed tcsetattr when a child dies of a signal. The filter takes them out, where
 // they stand on a line of their own.
 #include "protocol/shell.h"
 

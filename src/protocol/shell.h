@@ -80,7 +80,7 @@ void shell_wrap(struct buf *out, struct str prelude, const struct env_map *env, 
 // then it runs `script`.
 void shell_feed(struct buf *out, bool keep_stdin, struct str script);
 
-// A sieve for the output of a command in a session: the last newline goes, and of stderr what only
+// A filter for the output of a command in a session: the last newline goes, and of stderr what only
 // an interactive bash says. Zero it, set the flags, put bytes in, end it.
 struct shell_filter {
 	bool remarks; // it is a stderr

@@ -164,7 +164,8 @@ static bool is_fixed(const struct variable *variable)
 	return memchr(variable->flags.at, 'r', variable->flags.len);
 }
 
-// What is readonly cannot be taken away. The locale must not be: an understudy changes it to count.
+// What is readonly cannot be taken away. The locale must not be: a prewarmed shell changes it to
+// count.
 static bool may_change(const struct variables *from, const struct variables *to)
 {
 	size_t hint = 0;

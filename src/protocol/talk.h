@@ -56,7 +56,7 @@ enum talk_kind {
 	// from pid 1
 	TALK_READY,   // once, when the box can execute
 	TALK_BROKEN,  // once, instead: a step of the building failed
-	TALK_STARTED, // fds: stdout, stderr [, stdin or dialogue]; of a pty its master [, trough]
+	TALK_STARTED, // fds: stdout, stderr [, stdin or dialogue]; of a pty its master [, spool]
 	TALK_FAILED,  // the command could not be started
 	TALK_EXITED,
 	TALK_WORKER_IS, // fds: its socket

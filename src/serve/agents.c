@@ -43,7 +43,7 @@ static void fit(const struct manager *manager, struct limits *limits)
 		limits->disk = disk;
 }
 
-// `fleet` NULL: only to see whether they are well-formed.
+// `manager` NULL: only to see whether they are well-formed.
 static fallible read_classes(const struct config *config, struct manager *manager,
 			     struct limits classes[OWNER_CLASSES], uint64_t max[OWNER_CLASSES])
 {

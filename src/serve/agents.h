@@ -7,7 +7,7 @@
 
 struct serve_agents;
 
-// Sets door->convs; NULL when what is stored cannot be read. Blocks: before the loop runs.
+// Sets gateway->agents; NULL when what is stored cannot be read. Blocks: before the loop runs.
 fallible serve_agents_open(const struct config *config, struct gateway *gateway,
 			   struct store *store, int daemon_dir, struct serve_agents **out);
 // INVALID bad_config: what a size class says is malformed.

@@ -1,6 +1,6 @@
 // What the daemon needs of the host it opens as root, then it drops every right, and only then it
-// builds the house: loop, threads, link to the warden, fleet, doors. It works in the run directory,
-// so that the warden's socket is reached by a relative name whatever lies above.
+// builds the house: loop, threads, link to the warden, manager, doors. It works in the run
+// directory, so that the warden's socket is reached by a relative name whatever lies above.
 //
 // SIGTERM: no new requests; those under way have their grace; what runs in boxes is ended,
 // verified, unless they are handed to the next daemon; then the loop stops. A second signal ends
@@ -346,7 +346,7 @@ static struct err *prune_audit(void *arg, struct sweep_round *round)
 				 app->config.audit_rows, NULL);
 }
 
-// Keys, the idle ladder and the janitor: whatever stands on the fleet and beneath the doors.
+// Keys, the idle ladder and the janitor: whatever stands on the manager and beneath the doors.
 static fallible start_services(struct app *app)
 {
 	struct gateway *gateway = &app->door;

@@ -103,7 +103,7 @@ static fallible ports_watch_send(struct watcher *w, const char *type, const char
 static fallible ask_http(struct watcher *w, struct stream *stream, int64_t deadline)
 {
 	struct http1_head *head = arena_take(w->x->arena, sizeof(*head));
-	on_exit_call(body_reader_done) struct body_reader inlet = {.stream = stream};
+	on_exit_call(body_reader_done) struct body_reader reader = {.stream = stream};
 	enum http1_verdict verdict = HTTP1_MORE;
 	const char *text = arena_fmt(w->x->arena,
 				     "GET %s HTTP/1.1\r\nHost: localhost:%u\r\n"
@@ -112,7 +112,7 @@ static fallible ask_http(struct watcher *w, struct stream *stream, int64_t deadl
 				     w->path, (unsigned)w->port);
 
 	TRY(stream_write(stream, text, strlen(text), PROBE_MS));
-	TRY(body_reader_head(&inlet, http1_reply, deadline, head, &verdict));
+	TRY(body_reader_head(&reader, http1_reply, deadline, head, &verdict));
 	if (verdict == HTTP1_DONE)
 		w->status = head->status;
 	return OK;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """kill -9 of the daemon, of the warden, of both, of everything, at random points under load: what
-was promised lives on, what was not is buried, and that soon."""
+was promised lives on, what was not is destroyed, and that soon."""
 # alone: a new start has two seconds
 import os
 import random
@@ -141,6 +141,6 @@ for name in os.listdir(os.path.join(cove.data, "daemon")):
         os.unlink(os.path.join(cove.data, "daemon", name))
 cove.start()
 c.ok(c.until(lambda: cove.get("/v1/sandboxes").json["items"] == []), "a sandbox without a record is none")
-c.same(leaked(cove), {}, "and is buried, not left to itself")
+c.same(leaked(cove), {}, "and is destroyed, not left to itself")
 c.same(cove.stop(), 0, "cove ends with status 0")
 c.done()

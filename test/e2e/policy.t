@@ -200,7 +200,7 @@ DIAL = "import socket; s = socket.socket(); s.settimeout(5); print(s.connect_ex(
 def offline(cove):
     """One without a network has no address but its own, whatever the ground it stands on was laid for."""
     for _ in range(3):
-        c.ok(c.until(lambda: cove.get("/v1/verify").json["counts"]["prebuilt"] == 1), "a berth stands")
+        c.ok(c.until(lambda: cove.get("/v1/verify").json["counts"]["prebuilt"] == 1), "a prebuilt box stands")
         box = cove.create(network={"mode": "off"})
         said = cove.execute(box, ["python3", "-c", DIAL]).json["stdout"].strip()
         c.same(said, str(errno.ENETUNREACH), "and off is off")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The second process of a session does not start a bash any more: an understudy waits for it."""
+"""The second process of a session does not start a bash any more: a prewarmed shell waits for it."""
 import os
 import sys
 import time
@@ -23,7 +23,7 @@ def get(cove, box, process):
     return cove.get(api(box, "process/" + process)).json["process"]
 
 
-def understudies(cove, box):
+def prewarmed_shells(cove, box):
     waits = "ps ax -o args | grep -c '^[b]ash -c __cove'"
     say = lambda command: cove.run(box, command, sessionId="u1")
     stream = lambda command, **kw: c.collect(cove.events(box, command, sessionId="u1", **kw))
@@ -33,7 +33,7 @@ def understudies(cove, box):
     want = "1 x  'y\nz two 2 /tmp/it's 2 p 2 0077 none\nin f 5\naliased\nnull\n0\nh\u00e9\nhBc\n".encode()
     say("export A=1; f() { echo in f $1; }; alias ll='echo aliased'; B=\"x  'y\nz\"; arr=(1 'two 2'); mkdir -p \"/tmp/it's\"; "
         "cd \"/tmp/it's\"; set -- p1 'p 2'; umask 077; shopt -s nullglob; unset LANG; export -n HOME")
-    for how in ("by a bash of its own", "by an understudy", "by one that has rehearsed"):
+    for how in ("by a bash of its own", "by a prewarmed shell", "by one that has rehearsed"):
         out, err, last = stream(show)
         c.same((out, last["exitCode"]), (want, 127), "all of a session's state is there, " + how)
         c.ok(err.endswith(b"nosuch: command not found\n"), "and its messages are bash's", err)
@@ -51,7 +51,7 @@ def understudies(cove, box):
     out, _, last = stream("echo ${A-none}; pwd; declare -F; false; echo no")
     c.same((out, last["exitCode"]), (b"none\n/\ndeclare -f g\n", 1), "what the session did since is known")
     say("unset -f g; unalias -a; set --")
-    for how in ("by a bash of its own", "by an understudy"):
+    for how in ("by a bash of its own", "by a prewarmed shell"):
         c.ok(ready(), "another waits")
         out, _, last = stream("declare -F; echo $#; ll")
         c.same((out, last["exitCode"]), (b"0\n", 127), "and what it gave up is gone, " + how)
@@ -95,7 +95,7 @@ def main():
     c.need_root()
     cove = c.Cove()
     box = cove.create()
-    understudies(cove, box)
+    prewarmed_shells(cove, box)
     cove.delete(box)
     c.done()
 

@@ -38,7 +38,7 @@ def up(cove):
 
 
 def shoot(cove, *roles):
-    """kill -9 of children; returns when others are there and the fleet is whole again."""
+    """kill -9 of children; returns when others are there and the manager is whole again."""
     pids = cove.children()
     for role in roles:
         os.kill(pids[role], signal.SIGKILL)
@@ -134,7 +134,7 @@ def promises(cove):
     edit(cove, "DELETE FROM boxes")
     cove.start()
     c.same(cove.get("/v1/sandboxes/" + stray["id"]).status, 404, "a box without a record was never promised")
-    c.ok(c.until(lambda: not any(stray["id"] in group for group in c._groups(cove.instance()))), "and is buried")
+    c.ok(c.until(lambda: not any(stray["id"] in group for group in c._groups(cove.instance()))), "and is destroyed")
 
 
 def sql(cove, question):

@@ -38,14 +38,14 @@ def deletions(stage):
         c.ok(status == 204 and took < 5, "L-07: while %s" % what, status, took)
         c.ok(replies and (replies[0].status != 200 or replies[0].json["ended"] in
                           ("killed_by_api", "box_lost", "oom", "exited", "signaled")), "L-07: the exec is answered", replies)
-    spec = {"name": "fleeting"}
+    spec = {"name": "shortlived"}
     maker = threading.Thread(target=lambda: cove.post("/v1/sandboxes", spec))
     maker.start()
     time.sleep(0.001)
-    cove.delete("fleeting")
+    cove.delete("shortlived")
     maker.join()
-    cove.delete("fleeting")
-    c.same(cove.get("/v1/sandboxes/fleeting").status, 404, "L-07: while it is created")
+    cove.delete("shortlived")
+    c.same(cove.get("/v1/sandboxes/shortlived").status, 404, "L-07: while it is created")
     stage.no_control("the row asks that an end comes, whatever goes on; nothing is refused that could be let pass")
 
 
@@ -148,7 +148,7 @@ def crashes(stage):
                 os.rmdir(path)
     cove = c.Cove()
     instance = cove.instance()
-    c.same(attack(cove), [], "L-01: all shot at once, a box too, and the next life buries it")
+    c.same(attack(cove), [], "L-01: all shot at once, a box too, and the next life destroys it")
 
     def counted():  # new processes may hold a few more or fewer fds than the old ones
         return {k: v for k, v in c.census(cove).items() if not k.startswith(("fds", "mounts"))}

@@ -442,7 +442,7 @@ def kept(stage, box):
 
 
 @row("X-01", "output of many commands is bounded together, the oldest goes first")
-def hoard(stage):
+def hold_memory(stage):
     def attack(stage):
         box = stage.box(limits={"diskMB": 64, "outputMB": 8})["id"]  # of which a quarter is kept
         for n in range(6):

@@ -223,7 +223,7 @@ def quota(stage):
 
 
 @row("A-21", "stored output counts in the tenant's disk, however many sandboxes share it")
-def hoard(stage):
+def hold_memory(stage):
     def stored(stage, boxes):
         """Bytes on the host's disk."""
         folders = [os.path.join(stage.cove.data, "daemon", "tapes", box) for box in boxes]

@@ -303,7 +303,7 @@ TEST(retention, "and are taken up with their screens, sizes and ends")
 	close_loop();
 }
 
-TEST(closes, "it closes: no task is left, no folder of a box that was buried")
+TEST(closes, "it closes: no task is left, no folder of a box that was destroyed")
 {
 	CHECK(task_count() == 0);
 	keeper_close(&house.actor);

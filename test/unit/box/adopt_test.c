@@ -545,7 +545,7 @@ TEST(liars, "a pid 1 that lies about what it holds is not taken up, and harms no
 	close_loop();
 }
 
-TEST(closes, "it closes: no task is left, no folder of a box that was buried")
+TEST(closes, "it closes: no task is left, no folder of a box that was destroyed")
 {
 	CHECK(task_count() == 0);
 	keeper_close(&house.actor);

@@ -45,7 +45,7 @@ static void break_off(bool unread)
 	CHECK(len > 0);
 	CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
 	if (unread)
-		CHECK(send(ends[0], "goods", 5, MSG_NOSIGNAL) == 5);
+		CHECK(send(ends[0], "bytes", 5, MSG_NOSIGNAL) == 5);
 	CHECK(send(ends[1], room, len, MSG_NOSIGNAL) == (ssize_t)len);
 	close(ends[1]);
 	CHECK_OK(channel_open(&channel, inside_loop, ends[0]));

@@ -330,7 +330,7 @@ ADOPT_TEST(taken, first_taken, 200,
 	end_box();
 }
 
-TEST(closes, "it closes: no task is left, no folder of a box that was buried")
+TEST(closes, "it closes: no task is left, no folder of a box that was destroyed")
 {
 	CHECK(task_count() == 0);
 	keeper_close(&house.actor);

@@ -138,7 +138,7 @@ HOUSE_TEST(keeps, "a context keeps its state, and has its directory and environm
 	struct order order = {.kind = ORDER_BUILD, .host = "box", .limits = LIMITS_DEFAULT};
 
 	CHECK_OK(ask_wait_linked(house.ask, in(5000)));
-	snprintf(order.name, sizeof(order.name), "cradle");
+	snprintf(order.name, sizeof(order.name), "real");
 	id_box(order.box);
 	CHECK_OK(box_build(house.loop, house.ask, &order, house.tapes, &box));
 	CHECK_OK(make(CONTEXT_PYTHON, &py));

@@ -121,7 +121,7 @@ TEST(opens, "a house opens")
 HOUSE_TEST(builds, "a box is built, and a command in it tells what it did")
 {
 	CHECK_OK(ask_wait_linked(house.ask, in(5000)));
-	CHECK_OK(build("cradle", &box));
+	CHECK_OK(build("real", &box));
 	CHECK(box_is_alive(box));
 	CHECK_OK(sh("echo out; echo err >&2; exit 3"));
 	CHECK_STR(out, "out\n");
@@ -261,7 +261,7 @@ HOUSE_TEST(unlimited, "a limit does not pass to the next command in the same lea
 	struct exec_spec spec = spec_of("sleep 0.3 >/dev/null 2>&1 &");
 	struct box *first = box;
 
-	CHECK_OK(build("cradle", &box)); // with one leaf, which both get
+	CHECK_OK(build("real", &box)); // with one leaf, which both get
 	spec.cpu_ms = 100;
 	CHECK_OK(run(&spec));
 	CHECK_OK(task_sleep_until(in(500)));
@@ -393,7 +393,7 @@ HOUSE_TEST(unkillable, "a leaf that the kernel does not end condemns its box")
 	struct exec *exec = NULL;
 	struct box *kept = box;
 
-	CHECK_OK(build("cradle", &box));
+	CHECK_OK(build("real", &box));
 	CHECK_OK(exec_start(box, &spec, &exec));
 	keeper_kill->mode = KEEPER_REFUSES;
 	exec_kill(exec);
@@ -498,7 +498,7 @@ static void on_lost(struct box *which, void *arg)
 	lost_boxes++;
 }
 
-HOUSE_TEST(destroyed, "burying ends running execs as killed, and tells nobody of a loss")
+HOUSE_TEST(destroyed, "destroying ends running execs as killed, and tells nobody of a loss")
 {
 	struct exec_spec spec = spec_of("echo begun; sleep 60");
 	struct exec *exec = NULL;

@@ -41,7 +41,7 @@ static void open_box(struct files *out)
 	box = (struct box){.loop = inside_loop, .refs = 1000, .phase = BOX_ALIVE, .oom = -1};
 	link_init(&box.workers);
 	link_init(&box.execs);
-	link_init(&box.lingerers);
+	link_init(&box.draining);
 	condition_init(&box.worker_free);
 	CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, talk) == 0);
 	CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);

@@ -1,8 +1,8 @@
-// A warden for tests: another process that speaks protocol/order and builds cradles (real
+// A warden for tests: another process that speaks protocol/order and builds slots (real
 // namespaces, real pid 1, real cgroups, but the host's files). What a box does is chosen by its
 // template's name:
 //
-//	cradle     a real one          absent     refused, NOT_FOUND
+//	real       a real one          absent     refused, NOT_FOUND
 //	mute       never greets        evil-N     pid 1 breaks rule N after EXEC
 //	old        a pid 1 of earlier days
 #pragma once

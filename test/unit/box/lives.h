@@ -74,7 +74,7 @@ __attribute__((unused)) static fallible build(void)
 	struct order order = {.kind = ORDER_BUILD, .host = "box", .limits = LIMITS_DEFAULT};
 
 	TRY(ask_wait_linked(house.ask, in(5000)));
-	snprintf(order.name, sizeof(order.name), "cradle");
+	snprintf(order.name, sizeof(order.name), "real");
 	memcpy(order.box, box_id, sizeof(order.box));
 	return box_build(house.loop, house.ask, &order, house.tapes, &box);
 }
@@ -104,7 +104,7 @@ __attribute__((unused)) static bool open_loop(void)
 	return house.tapes >= 0;
 }
 
-// The box was buried, and nobody holds it any more.
+// The box was destroyed, and nobody holds it any more.
 __attribute__((unused)) static void await_gone(void)
 {
 	int64_t deadline = in(5000);

@@ -23,7 +23,7 @@ HOUSE_TEST(builds, "a box without a network has no way out")
 	struct box_net net;
 
 	CHECK_OK(ask_wait_linked(house.ask, in(5000)));
-	snprintf(order.name, sizeof(order.name), "cradle");
+	snprintf(order.name, sizeof(order.name), "real");
 	id_box(order.box);
 	CHECK_OK(box_build(house.loop, house.ask, &order, house.tapes, &box));
 	CHECK(!box_net_take(box, &net) && box_net_port(box) == 0);

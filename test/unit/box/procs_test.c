@@ -113,7 +113,7 @@ HOUSE_TEST(runs, "a process has a record and a tape, before and after its end")
 	auto_proc proc = NULL;
 	struct proc_view view;
 
-	snprintf(order.name, sizeof(order.name), "cradle");
+	snprintf(order.name, sizeof(order.name), "real");
 	id_box(order.box);
 	memcpy(id_of_box, order.box, sizeof(id_of_box));
 	CHECK_OK(ask_wait_linked(house.ask, in(5000)));

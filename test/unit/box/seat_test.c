@@ -73,7 +73,7 @@ HOUSE_TEST(builds, "a box is built")
 	struct order order = {.kind = ORDER_BUILD, .host = "box", .limits = LIMITS_DEFAULT};
 
 	CHECK_OK(ask_wait_linked(house.ask, in(5000)));
-	snprintf(order.name, sizeof(order.name), "cradle");
+	snprintf(order.name, sizeof(order.name), "real");
 	id_box(order.box);
 	CHECK_OK(box_build(house.loop, house.ask, &order, house.tapes, &box));
 }

@@ -53,7 +53,7 @@ static fallible read_tape(struct tape *tape)
 {
 	static char room[4096];
 	struct sink sinks[2] = {{out, 0, sizeof(out)}, {err_out, 0, sizeof(err_out)}};
-	struct shell_filter sieves[2] = {
+	struct shell_filter filters[2] = {
 		{.give = pour, .arg = &sinks[0]},
 		{.give = pour,
 		 .arg = &sinks[1],
@@ -69,10 +69,10 @@ static fallible read_tape(struct tape *tape)
 		enum tape_stream stream = TAPE_STDOUT;
 
 		TRY(tape_read(tape, &offset, &stream, room, sizeof(room), &n, in(10000)));
-		shell_sift(&sieves[stream], room, n);
+		shell_sift(&filters[stream], room, n);
 	} while (n > 0);
-	shell_sift_end(&sieves[0]);
-	shell_sift_end(&sieves[1]);
+	shell_sift_end(&filters[0]);
+	shell_sift_end(&filters[1]);
 	return OK;
 }
 
@@ -132,7 +132,7 @@ HOUSE_TEST(keeps, "a session keeps directory, variables, functions, options and 
 	struct order order = {.kind = ORDER_BUILD, .host = "box", .limits = LIMITS_DEFAULT};
 
 	CHECK_OK(ask_wait_linked(house.ask, in(5000)));
-	snprintf(order.name, sizeof(order.name), "cradle");
+	snprintf(order.name, sizeof(order.name), "real");
 	id_box(order.box);
 	CHECK_OK(box_build(house.loop, house.ask, &order, house.tapes, &box));
 	CHECK(gives("pwd; echo $GIVEN; echo \"[$HISTFILE][$OLDPWD][$?]\"", 0, "/tmp\nit's\n[][][0]",

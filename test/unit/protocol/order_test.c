@@ -74,7 +74,7 @@ TEST(build, "a build keeps its template, host name and limits")
 	order.ahead = true;
 	CHECK_OK(order_decode(bytes, order_encode(&order, bytes, sizeof(bytes)), &out));
 	CHECK(out.ahead);
-	order.again = true; // what is there already has no goods to come
+	order.again = true; // what is there already has no rootfs mounts to come
 	CHECK(!decodes(order_encode(&order, bytes, sizeof(bytes))));
 }
 

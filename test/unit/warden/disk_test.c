@@ -599,14 +599,14 @@ TEST(lost, "a pool that cannot be mounted is not made again, and no other driver
 
 TEST(private_dir, "the directory of the boxes is closed to others, and covered nosuid,nodev")
 {
-	auto_fd data = data_dir("vault");
+	auto_fd data = data_dir("private");
 	struct disk *disk = NULL;
 
 	CHECK_OK(disk_open(data, "directory", NULL, &disk));
-	CHECK(scratch_run("test $(stat -c %a:%u vault/boxes) = 700:0 && "
-			  "findmnt -no OPTIONS vault/boxes | grep -q nosuid,nodev") == 0);
+	CHECK(scratch_run("test $(stat -c %a:%u private/boxes) = 700:0 && "
+			  "findmnt -no OPTIONS private/boxes | grep -q nosuid,nodev") == 0);
 	disk_close(disk);
-	CHECK(scratch_run("! findmnt vault/boxes") == 0);
+	CHECK(scratch_run("! findmnt private/boxes") == 0);
 }
 
 TEST(no_trace, "no loop device and no mount of ours is left")
