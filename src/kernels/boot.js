@@ -1,4 +1,4 @@
-{ // what is declared here must not be in the way of what cells declare
+{ // a block: these names must not clash with those that cells declare
 	const fs = require('fs');
 	function hear(count) {
 		const data = Buffer.alloc(count);
@@ -14,7 +14,8 @@
 	while (!head.endsWith('\n'))
 		head += hear(1).toString('latin1');
 	const [driver, typescript] = head.split(' ').map(Number).map((n) => hear(n).toString());
-	// import() here, not in what is evaluated: there it would not be found from the directory we are in.
+	// import() is passed in from here: evaluated code would not resolve modules from the
+	// current directory.
 	require('vm').runInThisContext(driver, {filename: '<cove>'})(
 		require, typescript, (name) => import(name));
 }

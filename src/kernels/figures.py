@@ -1,11 +1,11 @@
-# Pictures and tables, for src/kernels/python.py, which loads this file when somebody draws. It is the
-# backend of matplotlib, too (_cove_figures): figures are sent by show(), and at the end of a cell.
+# Pictures and tables for src/kernels/python.py, which loads this file at the first plot. It is also
+# a matplotlib backend (_cove_figures): figures are sent by show(), and at the end of a cell.
 #
-# Given: send_result(kind, json, metadata), to_json(value), complain(text).
+# Defined by the loader: send_result(kind, json, metadata), to_json(value), complain(text).
 import sys
 
 TABLE_ROWS = 1000
-POINTS = 10000  # of one series; what is more is left out, and said
+POINTS = 10000  # points of one series; the rest is dropped, with a message
 
 
 # ---- matplotlib
@@ -16,7 +16,7 @@ def is_figure(value):
 
 
 def send(figure):
-    """A figure as a picture and as data. It is done with: pyplot forgets it."""
+    """Sends a figure as a picture and as data, then closes it in pyplot."""
     import binascii
     import io
     page = io.BytesIO()
@@ -42,7 +42,7 @@ def send_all():
 
 
 def prepare():
-    """pyplot is about to be imported: unless somebody has chosen another backend, we are it."""
+    """Called before pyplot is imported: selects this backend unless another one was chosen."""
     import os
     import matplotlib
     from matplotlib.axes import Axes
@@ -50,7 +50,7 @@ def prepare():
                      for params in (matplotlib.rcParams, matplotlib.rcParamsOrig))
     if not os.environ.get("MPLBACKEND") and chosen == given:
         matplotlib.use("module://_cove_figures")
-    # Of these nothing is left in a figure but lines and boxes: what they meant is noted here.
+    # A finished figure contains only lines and boxes: record the calls that made them.
     for name in ("bxp", "hist"):
         setattr(Axes, name, noting(getattr(Axes, name), name))
 
@@ -74,11 +74,11 @@ def become_backend():
 
 
 def plain(value):
-    """What JSON can say of a number, a date, a name."""
+    """A number, a date or a name as a JSON value."""
     if hasattr(value, "item"):
         value = value.item()
     if isinstance(value, float):
-        return value if value - value == 0 else None  # neither infinite nor no number
+        return value if value - value == 0 else None  # neither infinite nor NaN
     return value if isinstance(value, (int, str, bool, type(None))) else str(value)
 
 
@@ -92,7 +92,7 @@ def named(artist, count):
 
 
 def categories(axis, places):
-    """The words at these places of an axis, if they are words; else the places."""
+    """The tick labels at these positions of an axis, if they are text; else the positions."""
     words = {}
     for place, label in zip(axis.get_ticklocs(), axis.get_ticklabels()):
         words[round(float(place), 9)] = label.get_text()
@@ -112,7 +112,7 @@ def boxes_of(axes):
 
 def wedges_of(axes, wedges):
     texts = [text.get_text() for text in axes.texts]
-    step = 2 if len(texts) >= 2 * len(wedges) else 1  # with autopct every other is a percentage
+    step = 2 if len(texts) >= 2 * len(wedges) else 1  # with autopct every other text is a percentage
     series = []
     for i, wedge in enumerate(wedges):
         label = str(wedge.get_label())
@@ -145,7 +145,7 @@ def points_of(artists, pairs):
 
 
 def read_axes(axes):
-    """What is drawn there: a type and its series."""
+    """The chart in these axes: a type and its series."""
     from matplotlib.collections import PathCollection
     from matplotlib.container import BarContainer
     from matplotlib.patches import Wedge
@@ -197,7 +197,7 @@ SHAPES = {"scatter": "scatter", "bar": "bar", "pie": "pie", "box": "box", "histo
 
 
 def chart_of_bundle(mime, value):
-    """Of libraries that give their charts as data by themselves."""
+    """Charts of libraries that can export them as data."""
     if not isinstance(value, dict):
         return None
     if mime.startswith("application/vnd.plotly."):
@@ -219,7 +219,7 @@ def chart_of_bundle(mime, value):
 
 
 def table_of(value):
-    """A DataFrame as rows in JSON, and its metadata in JSON; None: it is none."""
+    """A DataFrame as JSON rows, and its metadata as JSON; None: not a DataFrame."""
     pandas = sys.modules.get("pandas")
     if not pandas or not isinstance(value, getattr(pandas, "DataFrame", ())):
         return None
@@ -227,5 +227,5 @@ def table_of(value):
         text = value.head(TABLE_ROWS).to_json(orient="records", date_format="iso",
                                               default_handler=str)
     except Exception:
-        return None  # as two columns of one name
+        return None  # for example, two columns of one name
     return text, to_json({"rows": len(value), "truncated": len(value) > TABLE_ROWS})

@@ -1,12 +1,13 @@
-// The JavaScript and TypeScript of a context. One cell after another is read from the dialogue, run
-// in this process's own global scope, and answered; src/box/context.c is at the other end. How text
-// and events travel is told at the head of python.py: it is the same here.
+// The JavaScript and TypeScript driver of a context. Cells are read from the dialogue one after
+// another, run in this process's global scope, and answered; src/box/context.c is the other end.
+// The encoding of text and events is described at the top of python.py.
 //
-// A cell is a script, changed in as few places as possible so that it can follow another:
-// - const, let and class at its top become var: they stay, and may be declared again;
-// - import and export become what a script can do;
-// - with an await at its top it becomes an async function, whose top names are assigned outside.
-// acorn, which every node carries for its REPL, says where these places are.
+// A cell is a script, rewritten in as few places as possible so that it can follow another:
+// - const, let and class at top level become var: they persist, and may be redeclared;
+// - import and export become statements that a script allows;
+// - with a top-level await it becomes an async function, whose top-level names are assigned
+// outside.
+// acorn, which every node ships for its REPL, finds these places.
 (function (require, typescript, load) {
 'use strict';
 const fs = require('fs'), net = require('net'), path = require('path'), util = require('util'), vm = require('vm');
@@ -14,9 +15,9 @@ const {Writable} = require('stream');
 const {pathToFileURL} = require('url');
 
 const DIALOGUE = 240, OUT = 241, ERR = 242;
-const PIECE = 4000; // bytes of an event in one frame; with its head less than PIPE_BUF
+const PIECE = 4000; // bytes of an event in one frame; with its header less than PIPE_BUF
 const EVENT_MAX = 16 << 20;
-const DEPTH_MAX = 28; // of a value that is sent as JSON
+const DEPTH_MAX = 28; // depth of a value that is sent as JSON
 const ME = '<cove>';
 const KINDS = {
 	'text/html': 'html', 'text/markdown': 'markdown', 'image/svg+xml': 'svg', 'image/png': 'png', 'image/jpeg': 'jpeg',
@@ -24,17 +25,17 @@ const KINDS = {
 };
 
 let key = '', language = 'javascript', cells = 0;
-let interrupt = null; // ends the cell that is being awaited
+let interrupt = null; // ends the awaited cell
 const pause = new Int32Array(new SharedArrayBuffer(4));
 
-// ---- the way out
+// ---- output
 
 function writeAll(fd, data) {
 	for (let at = 0; at < data.length;) {
 		try {
 			at += fs.writeSync(fd, data, at);
 		} catch (error) {
-			if (error.code !== 'EAGAIN') // whoever shares the pipe may have changed it
+			if (error.code !== 'EAGAIN') // a process that shares the pipe may have changed its flags
 				return;
 			Atomics.wait(pause, 0, 0, 1);
 		}
@@ -62,7 +63,7 @@ function sendResult(kind, value) {
 }
 
 function takeSeats() {
-	// node has no dup2(): what is opened takes the lowest number that is free.
+	// node has no dup2(): an opened file gets the lowest free number.
 	for (const [seat, from, flags] of [[0, '/dev/null', 'r'], [1, `/proc/self/fd/${OUT}`, 'w'], [2, `/proc/self/fd/${ERR}`, 'w']]) {
 		fs.closeSync(seat);
 		if (fs.openSync(from, flags) !== seat)
@@ -79,12 +80,12 @@ function takeSeats() {
 			},
 		});
 		Object.assign(stream, {fd, isTTY: false, _type: 'pipe', destroySoon: stream.destroy});
-		stream.end = stream.destroy = () => stream; // as node's own, they cannot be closed
+		stream.end = stream.destroy = () => stream; // like node's own streams, they cannot be closed
 		Object.defineProperty(process, name, {get: () => stream, configurable: true, enumerable: true});
 	}
 }
 
-// ---- what a value looks like
+// ---- representations of a value
 
 function isDeep(value, left = DEPTH_MAX) {
 	if (typeof value !== 'object' || value === null)
@@ -107,7 +108,7 @@ function show(value) {
 				return;
 			}
 		} catch {
-			// a circle, or a BigInt: as text
+			// circular, or a BigInt: as text
 		}
 	}
 	sendResult('text', util.inspect(value, {maxStringLength: Infinity}));
@@ -150,13 +151,13 @@ function report(error) {
 	emit({type: 'error', ename: name, evalue: text, traceback: ours < 0 ? lines : lines.slice(0, ours)});
 }
 
-// ---- how a cell is changed
+// ---- rewriting a cell
 
 function findParser() {
 	try {
 		return require('internal/deps/acorn/acorn/dist/acorn');
 	} catch {
-		return null; // then a cell is a script as it is
+		return null; // then a cell is run unchanged
 	}
 }
 const acorn = findParser();
@@ -168,7 +169,7 @@ function parse(code) {
 	});
 }
 
-// Calls see(node, inside) for all of them; `inside`: in a function.
+// Calls see(node, inside) for every node; `inside`: in a function.
 function walk(node, see, inside = false) {
 	see(node, inside);
 	const deeper = inside || /Function/.test(node.type) || node.type === 'StaticBlock' || node.type === 'PropertyDefinition';
@@ -180,7 +181,7 @@ function walk(node, see, inside = false) {
 	}
 }
 
-// Only what a pattern binds: neither keys nor defaults.
+// Only the names that a pattern binds: neither keys nor defaults.
 function boundBy(pattern, out) {
 	switch (pattern && pattern.type) {
 	case 'Identifier':
@@ -211,7 +212,7 @@ class Rewrite {
 		this.awaits = false;
 		walk(tree, (node, inside) => {
 			if (node.type === 'ImportExpression')
-				this.put(node.start, node.start + 6, 'imp0rt'); // as long as it was: columns stay
+				this.put(node.start, node.start + 6, 'imp0rt'); // of the same length: columns stay
 			if (!inside && (node.type === 'AwaitExpression' || node.type === 'ImportDeclaration' ||
 					(node.type === 'ForOfStatement' && node.await)))
 				this.awaits = true;
@@ -307,7 +308,7 @@ class Rewrite {
 	}
 }
 
-// True: it is an object, though a script that begins so is a block.
+// True: the cell is an object literal, although a script that begins so is a block.
 function isObject(code) {
 	const text = code.trim();
 	if (!text.startsWith('{') || !/\}\s*;?$/.test(text))
@@ -335,7 +336,7 @@ function prepare(code) {
 		} catch (better) {
 			throw /\bawait\b/.test(better.message) || /import/.test(better.message) ? new SyntaxError(error.message) : better;
 		}
-		return {text: code, names: [], hasValue: true}; // younger than the parser
+		return {text: code, names: [], hasValue: true}; // newer syntax than the parser's
 	}
 	return new Rewrite(code, tree).run();
 }
@@ -346,7 +347,7 @@ function plain(code) {
 	return sucrase.transform(code, {transforms: ['typescript'], disableESTransforms: true, keepUnusedImports: true}).code;
 }
 
-// The tokens of TypeScript, without comments: [text, where it begins, where it ends, is it a type].
+// The tokens of TypeScript, without comments: [text, start, end, is it a type].
 function tokensOf(code) {
 	const lines = [0];
 	for (let at = code.indexOf('\n'); at >= 0; at = code.indexOf('\n', at + 1))
@@ -359,7 +360,7 @@ function tokensOf(code) {
 	});
 }
 
-// Where the brackets that open at a token close again.
+// The closing brackets of the brackets that open at each token.
 function closes(tokens, at) {
 	for (let depth = 0; at < tokens.length; at++) {
 		depth += tokens[at][0] === '{' || tokens[at][0] === '${' ? 1 : tokens[at][0] === '}' ? -1 : 0;
@@ -369,8 +370,8 @@ function closes(tokens, at) {
 	throw new SyntaxError('a bracket is not closed');
 }
 
-// A namespace is an object that a function fills. Its exports are its members, as variables of
-// that function. A namespace with types alone is nothing.
+// A namespace is an object that a function fills. Its exports are its members, as variables of that
+// function. A namespace with only types is empty.
 function namespace(names, body) {
 	const text = plain(namespaces(body)), tree = acorn.parse(text, {ecmaVersion: 'latest', sourceType: 'module'});
 	const members = [];
@@ -406,7 +407,7 @@ function bound(pattern, names) {
 		bound(pattern.left, names);
 }
 
-// The transformer drops namespaces with the types, so they are rewritten as JavaScript before it.
+// The transformer drops namespaces together with types, so they are rewritten as JavaScript before.
 function namespaces(code) {
 	if (!/\b(namespace|module)\s+[\p{ID_Start}$_]/u.test(code))
 		return code;
@@ -465,7 +466,7 @@ function named(name, text) {
 	return error;
 }
 
-// ---- one cell
+// ---- running a cell
 
 async function imported(name) {
 	if (typeof name === 'string' && /^\.{0,2}\//.test(name))
@@ -473,7 +474,7 @@ async function imported(name) {
 	return load(name);
 }
 
-// What a global of node's own hides behind an accessor may be declared as well.
+// Globals that node defines by an accessor may be declared too.
 function clear(names) {
 	for (const name of names) {
 		const found = Object.getOwnPropertyDescriptor(globalThis, name);
@@ -524,7 +525,7 @@ async function run(code) {
 
 // ---- the dialogue
 
-// We have waited, and now somebody wants us. 1: we cannot be what is asked for.
+// Turns a prewarmed interpreter into that of a context. 1: it does not match the request.
 function take(text) {
 	const [mine, cwd, ...pairs] = text.split('\0').slice(0, -1);
 	try {
@@ -567,7 +568,7 @@ function serve() {
 		try {
 			cwd = process.cwd().slice(0, 4096);
 		} catch {
-			// it was removed
+ // it was removed
 		}
 		socket.write(`${status} ${mark}  ${cwd}\0`);
 		busy = false;
@@ -583,7 +584,7 @@ function serve() {
 }
 
 takeSeats();
-process.execArgv.length = 0; // ours, not of children
+process.execArgv.length = 0; // for us only, not for child processes
 process.exit = (code) => {
 	throw named('ProcessExit', `process.exit(${code === undefined ? '' : code}) was called; the context lives on`);
 };

@@ -1,14 +1,14 @@
-# The Python of a context. One cell after another is read from the dialogue, run in one namespace,
-# and answered; src/box/context.c is at the other end.
+# The Python driver of a context. Cells are read from the dialogue one after another, run in one
+# namespace, and answered; src/box/context.c is the other end.
 #
-# What the code prints goes to fds 1 and 2 as it is, from whoever writes there: print(), children, C.
-# What is more than text (a result, an error, the end of the cell) is an event: JSON on fd 1, in
-# frames with a key that only this process was told, each of them one write that nobody can cut in
-# two. So the order of text and events is that of their making, and neither needs a thread here.
+# Printed text goes to fds 1 and 2 unchanged, from any writer: print(), child processes, C code.
+# Everything else (a result, an error, the end of the cell) is an event: JSON on fd 1, in frames
+# with a key that only this process knows, each frame one atomic write. So text and events are in
+# the order of their creation, and no thread is needed here.
 #
-# A plain CPython is started, run and answered without a single import that its own start has not
-# made: json, traceback, asyncio, IPython and what src/kernels/figures.py needs are loaded by the first
-# cell that wants them.
+# A plain CPython starts, runs a cell and answers without any import beyond those of its own
+# startup: json, traceback, asyncio, IPython and the imports of src/kernels/figures.py are loaded by
+# the first cell that needs them.
 import builtins
 import os
 import sys
@@ -16,16 +16,16 @@ import sys
 import _signal
 
 DIALOGUE, OUT, ERR = 240, 241, 242
-PIPE_BUF = 4096  # bytes that nobody cuts in two
-PIECE = 4000  # of an event in one frame; with its head less than that
-PLAIN = (int, float, complex, bool, str, bytes)  # as text, which no code of the user's makes
+PIPE_BUF = 4096  # size of an atomic write to a pipe
+PIECE = 4000  # bytes of an event in one frame; with its header less than PIPE_BUF
+PLAIN = (int, float, complex, bool, str, bytes)  # shown as text, without calling user code
 EVENT_MAX = 16 << 20
-DEPTH_MAX = 28  # of a value that is sent as JSON
+DEPTH_MAX = 28  # depth of a value that is sent as JSON
 SOURCES_MAX = 512  # cells whose text is kept for tracebacks
 ONLY_AST, ASYNC_CELL, IS_COROUTINE = 0x400, 0x2000, 0x80
 ME = "<cove>"
 
-# What a mime type is called on the wire, in the order of sending.
+# MIME types and their names on the wire, in the order of sending.
 KINDS = {
     "text/html": "html", "text/markdown": "markdown", "image/svg+xml": "svg", "image/png": "png",
     "image/jpeg": "jpeg", "text/latex": "latex", "application/json": "json",
@@ -38,20 +38,20 @@ METHODS = {
 }
 
 key = b""
-held = b""  # a frame that goes with the next one: nothing happens between them
+held = b""  # a frame that is sent together with the next one
 cells = 0
 busy = False
-shell = None  # IPython's, once it was needed
+shell = None  # IPython's, once needed
 loop = None  # asyncio's
 sources = {}
 main = type(sys)("__main__")
 names = main.__dict__
 
 
-# ---- the way out
+# ---- output
 
 def quote(text):
-    """A string as JSON, in ASCII. What is plain already needs no help, and nobody waits for its loading."""
+    """A string as JSON, in ASCII. Plain ASCII is quoted without importing json."""
     if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
         return '"%s"' % text
     try:
@@ -65,12 +65,12 @@ def write_all(fd, data):
     while data:
         try:
             data = data[os.write(fd, data):]
-        except BlockingIOError:  # a child has changed the pipe that it shares with us
+        except BlockingIOError:  # a child has set O_NONBLOCK on the shared pipe
             os.set_blocking(fd, True)
 
 
 def emit(text):
-    """One event, JSON in ASCII, behind all that was printed before it."""
+    """Sends one event, JSON in ASCII, after all text printed before it."""
     global held
     flush()
     data = text.encode("ascii")
@@ -94,7 +94,7 @@ def flush():
             stream.flush()
         except Exception:
             pass
-    if "ctypes" in sys.modules:  # then somebody may have printed by way of C
+    if "ctypes" in sys.modules:  # C code may have printed through stdio
         try:
             sys.modules["ctypes"].CDLL(None).fflush(None)
         except Exception:
@@ -130,7 +130,7 @@ def send_error(name, text, trace):
          % (quote(name), quote(text), ",".join(map(quote, trace))))
 
 
-# ---- what a value looks like
+# ---- representations of a value
 
 def as_base64(value):
     if isinstance(value, str):
@@ -140,7 +140,7 @@ def as_base64(value):
 
 
 def encode(mime, value):
-    """A value of that type as JSON; None: it cannot be said."""
+    """A value of that type as JSON; None: not possible."""
     try:
         if mime.startswith("image/") and mime != "image/svg+xml":
             return quote(as_base64(value))
@@ -152,7 +152,7 @@ def encode(mime, value):
 
 
 def ask(value, method):
-    """What a method of the value says; None: it has none, or nothing to say."""
+    """The result of a method of the value; None: no such method, or no result."""
     if isinstance(value, type):
         return None
     try:
@@ -202,13 +202,13 @@ def show(value):
             send_result("json", to_json(value))
             return
         except (TypeError, ValueError, RecursionError):
-            pass  # not of JSON: as text
+            pass  # not JSON: as text
     if figures().is_figure(value):
         figures().send(value)
         return
     bundle = bundle_of(value)
     if not bundle and shell:
-        return  # it was displayed by _ipython_display_()
+        return  # _ipython_display_() has displayed it
     send_bundle(bundle)
     table = figures().table_of(value)
     if table:
@@ -216,7 +216,7 @@ def show(value):
 
 
 def show_plain(value):
-    """The last value of a cell, whose end is told next: one write is enough for both."""
+    """Sends the last value of a cell, together with the end event that follows: one write for both."""
     global held
     text = '{"type":"result","text":%s,"metadata":{}}' % quote(repr(value))
     if len(text) > PIECE // 2:
@@ -235,7 +235,7 @@ def display(*values, raw=False, **_):
 
 
 class NoFigures:
-    """In place of src/kernels/figures.py, while nobody draws."""
+    """Stands in for src/kernels/figures.py until the first plot."""
     is_figure = table_of = chart_of_bundle = staticmethod(lambda *_: None)
     send_all = staticmethod(lambda: None)
 
@@ -257,7 +257,7 @@ def figures():
 
 
 class Finder:
-    """Sees matplotlib come: its figures are to be ours. Finds nothing else."""
+    """An import hook that notices matplotlib, to set our backend. Finds no modules itself."""
 
     @staticmethod
     def find_spec(name, path=None, target=None):
@@ -287,7 +287,7 @@ def said(error):
 
 
 def lend_sources():
-    """Tracebacks and inspect find the lines of cells."""
+    """Makes the text of cells available to tracebacks and inspect."""
     lines = sys.modules.get("linecache")
     if lines:
         for name, text in sources.items():
@@ -312,7 +312,7 @@ def report(error):
     send_error(type(error).__name__, said(error), [line.rstrip("\n") for line in lines])
 
 
-# ---- IPython, where there is one
+# ---- IPython, if installed
 
 def looks_magic(code):
     for line in code.splitlines():
@@ -335,7 +335,7 @@ def make_shell():
             pass
 
     def system(command):
-        """!command, writing where print() does: IPython's own is on a terminal, which writes other lines."""
+        """!command, writing where print() does: IPython's own uses a terminal, which changes line ends."""
         import subprocess
         command = made.var_expand(command, depth=1)
         flush()
@@ -351,7 +351,7 @@ def make_shell():
 
 
 def want_shell():
-    """True: there is an IPython, and it is up. One that cannot be loaded is as none."""
+    """True: IPython is installed and initialized. One that cannot be loaded counts as missing."""
     if not shell:
         try:
             make_shell()
@@ -378,7 +378,7 @@ def parse(code, name):
         return parse(code, name)
 
 
-# ---- one cell
+# ---- running a cell
 
 def remember(name, code):
     sources[name] = code
@@ -417,7 +417,7 @@ async def in_turn(parts):
 
 
 def evaluate(parts):
-    """The value of the last one. Where one of them awaits, all of them run in the loop."""
+    """Runs the code objects and returns the last value. If one of them awaits, all run in the event loop."""
     if any(part.co_flags & IS_COROUTINE for part in parts):
         return finish_async(in_turn(parts))
     for part in parts:
@@ -426,13 +426,13 @@ def evaluate(parts):
 
 
 def parts_of(code, name):
-    """The cell as code: what is run, then what is shown; and whether there is that."""
+    """Compiles the cell: statements, then the last expression; and whether there is one."""
     if not shell and "IPython" not in sys.modules:
         try:
             return [compile(code, name, "eval", ASYNC_CELL, True)], not code.rstrip().endswith(";")
         except (SyntaxError, ValueError):
-            pass  # more than one expression; what is wrong with it will be said below
-    import _ast  # more than a millisecond, which one expression need not wait for
+            pass  # more than one expression; a syntax error is reported below
+    import _ast  # takes more than a millisecond, which a single expression need not wait for
     tree = parse(code, name)
     parts, last = [], None
     if tree.body and isinstance(tree.body[-1], _ast.Expr) and not code.rstrip().endswith(";"):
@@ -463,7 +463,7 @@ def open_stream(fd, name):
 
 
 def prepare_streams():
-    """As they should be at the beginning of a cell, whatever the last one did."""
+    """Restores signal handlers and streams at the beginning of a cell, whatever the last one did."""
     for fd, name in enumerate(("stdin", "stdout", "stderr")):
         stream = getattr(sys, name, None)
         if fd:
@@ -479,7 +479,7 @@ def on_interrupt(signum, frame):
 
 
 def run(code):
-    """Runs a cell; its last event says how it ended. The status is 0 or 1."""
+    """Runs a cell; its last event reports how it ended. The status is 0 or 1."""
     global cells, busy
     cells += 1
     name = "<cell %d>" % cells
@@ -504,7 +504,7 @@ def run(code):
     except BaseException as error:
         send_error(type(error).__name__, said(error), [])
     finally:
-        # A name that is bound to the error would keep every frame of it alive.
+        # A name bound to the exception would keep all its frames alive.
         failure = None
     return 1
 
@@ -542,7 +542,7 @@ def hear_line():
 
 
 def leave_dialogue():
-    """In a child that was forked: cells are told to its parent alone."""
+    """In a forked child: only the parent gets cells."""
     try:
         os.close(DIALOGUE)
     except OSError:
@@ -563,7 +563,7 @@ def take_seats():
 
 
 def take(text):
-    """We have waited, and now somebody wants us. 1: we cannot be what is asked for."""
+    """Turns a prewarmed interpreter into that of a context. 1: it does not match the request."""
     global key
     mine, cwd, *pairs = text.split(b"\0")[:-1]
     try:
@@ -575,7 +575,7 @@ def take(text):
         os.environb.update(pair.split(b"=", 1) for pair in pairs)
     site = sys.modules.get("site")
     if site and site.ENABLE_USER_SITE and site.USER_SITE not in sys.path and os.path.isdir(site.USER_SITE):
-        site.addsitedir(site.USER_SITE)  # it was made while we waited
+        site.addsitedir(site.USER_SITE)  # it was created after our start
     key = mine
     return 0
 
@@ -601,14 +601,14 @@ def serve():
         elif verb == b"run":
             status = run(text.decode("utf-8", "replace"))
         if os.getpid() != me:
-            os._exit(status)  # a child that the cell has forked, and that came back here
+            os._exit(status)  # a child forked by the cell that returned here
         try:
             cwd = os.getcwd().encode("utf-8", "surrogateescape")
         except OSError:
             cwd = b""
         write_all(DIALOGUE, b"%d %s  %s\0" % (status, mark, cwd[:4096]))
         if verb == b"hello":
-            compile("0", ME, "eval", ASYNC_CELL, True)  # the first time takes long: now nobody waits
+            compile("0", ME, "eval", ASYNC_CELL, True)  # the first compile is slow: do it while idle
 
 
 serve()

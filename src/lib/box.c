@@ -1,3 +1,6 @@
+// Sandboxes: create, find, change and list. A handle is a key and the last answer of the server;
+// its strings are replaced by the next answer. The sandbox itself is not affected by freeing the
+// handle.
 #include "lib/box.h"
 
 #include "base/mem.h"
@@ -70,7 +73,7 @@ static fallible lib_box_put_limits(struct json_out *out, const struct cove_box_s
 #undef F
 
 	if (spec->cpus < 0)
-		return err_new(INVALID, "bad_value", "a share of CPUs is positive");
+		return err_new(INVALID, "bad_value", "the number of CPUs must be positive");
 	json_key(out, "limits");
 	json_begin(out, '{');
 	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
@@ -137,7 +140,7 @@ static fallible put_spec(struct buf *to, const struct cove_box_spec *spec, bool 
 	return OK;
 }
 
-// Keeps what the server said of the box.
+// Keeps the server's answer about the box.
 static fallible lib_box_learn(struct cove_box *box, struct buf *text)
 {
 	auto_json info = NULL;
@@ -150,7 +153,7 @@ static fallible lib_box_learn(struct cove_box *box, struct buf *text)
 	return OK;
 }
 
-// From an answer that holds its id.
+// Makes a handle from an answer that contains its id.
 static fallible lib_box_born(struct cove *cove, struct buf *text, struct cove_box **out)
 {
 	auto_json info = NULL;

@@ -1,5 +1,5 @@
-// A client: where the server is, the key to it, a loop, and a few connections that are kept for the
-// next request.
+// A client: the server's address, its key, a loop, and a few connections that are kept for the next
+// request.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 #define DATA_DEFAULT "/var/lib/cove"
 #define LINE_ROOM 1024
 
-// A line of a small file without its newline, the caller's.
+// Reads a line of a small file without its newline; the caller frees it.
 static fallible lib_client_read_line(const char *dir, const char *name, char **out)
 {
 	char room[LINE_ROOM];
@@ -65,9 +65,9 @@ static fallible no_key(void)
 		"keeps one, COVE_TOKEN holds one");
 }
 
-// The key of the daemon on this host. A user who may not read it is known to the daemon by the Unix
-// socket instead, where there is one: then *url becomes its address. NULL in *token: go without
-// one, and let the server say that it wants one.
+// The key of the daemon on this host. A user who may not read it is identified by the Unix socket
+// instead, if there is one: *url becomes its address. NULL in *token: try without a key, and let
+// the server refuse.
 static fallible find_local_key(const char *data, char **url, char **token)
 {
 	auto_free char *path = NULL, *seen = NULL;
@@ -80,7 +80,7 @@ static fallible find_local_key(const char *data, char **url, char **token)
 	if (!err || err_kind(err) != ERR_FORBIDDEN)
 		return err;
 	err_free(err);
-	// Only in place of the daemon that the data directory tells of.
+	// Only for the daemon that the data directory names.
 	auto_err unseen = lib_client_read_line(data, "url", &seen);
 	auto_err absent = unseen ? NULL : lib_client_read_line(data, "socket", &path);
 
@@ -92,7 +92,7 @@ static fallible find_local_key(const char *data, char **url, char **token)
 	return OK;
 }
 
-// The context that is in use, or that COVE_CONTEXT names. *out_found false: none.
+// The current context, or the one that COVE_CONTEXT names. *out_found false: none.
 static fallible take_context(struct cove *cove, bool *out_found)
 {
 	const char *name = either(NULL, "COVE_CONTEXT");
@@ -114,8 +114,8 @@ static fallible take_context(struct cove *cove, bool *out_found)
 	return OK;
 }
 
-// Flags, the environment, the context, the daemon of this host, in this order. A context gives both
-// or nothing: its key goes to no other server, and no other key to its server.
+// Order: caller, environment, context, the daemon of this host. A context gives both URL and key or
+// nothing: its key is sent to no other server, and no other key to its server.
 static fallible find_server(struct cove *cove, const struct cove_options *options)
 {
 	const char *data = either(options->data, "COVE_DATA");
@@ -141,9 +141,9 @@ static fallible find_server(struct cove *cove, const struct cove_options *option
 	if (str_starts(str_of(cove->url), HTTP_CLIENT_UNIX))
 		return OK;
 	if (!url_absolute(str_of(cove->url), &url))
-		return err_hint(
-			err_new(INVALID, "bad_url", "'%s' is no address of a daemon", cove->url),
-			"it looks like http://127.0.0.1:8484");
+		return err_hint(err_new(INVALID, "bad_url", "'%s' is not the address of a daemon",
+					cove->url),
+				"it looks like http://127.0.0.1:8484");
 	return is_local(url.host) ? find_local_key(data, &cove->url, &cove->token) : OK;
 }
 
@@ -154,7 +154,7 @@ static fallible open_client(struct cove *cove, const struct cove_options *option
 	TRY(find_server(cove, options));
 	TRY(private_init(cove));
 	cove->timeout_ms = options->timeout_ms;
-	TRY(http_call_take(cove, &http)); // a bad URL is told now
+	TRY(http_call_take(cove, &http)); // reports a bad URL now
 	http_call_give(cove, http);
 	return OK;
 }

@@ -1,5 +1,6 @@
-// The file is one object: {"current": NAME, "contexts": {NAME: {"url": URL, "key": KEY}}}. It holds
-// keys, so that whoever else could read it would be the user: 0600 in a directory of mode 0700.
+// The file is one object: {"current": NAME, "contexts": {NAME: {"url": URL, "key": KEY}}}. It
+// contains keys: mode 0600 in a directory of mode 0700. It is replaced by rename, so it is never
+// read half-written.
 #include "lib/context.h"
 
 #include <errno.h>
@@ -58,7 +59,7 @@ static void wipe_buf(struct buf *text)
 
 static fallible bad_file(void)
 {
-	return err_hint(err_new(INVALID, "bad_contexts", "the file of contexts cannot be read"),
+	return err_hint(err_new(INVALID, "bad_contexts", "the contexts file cannot be read"),
 			"remove contexts.json of ~/.config/cove, then 'cove login' again");
 }
 
@@ -162,7 +163,7 @@ fallible contexts_save(const struct contexts *contexts)
 	json_end(&out, '}');
 	buf_char(&text, '\n');
 	if (!buf_ok(&text))
-		return err_new(TOO_LARGE, "too_many_contexts", "the contexts hold too much");
+		return err_new(TOO_LARGE, "too_many_contexts", "the contexts are too large");
 	TRY(make_home(&dir));
 	err = path_write_sync(dir, CONTEXT_FILE, 0600, buf_view(&text));
 	wipe_buf(&text);

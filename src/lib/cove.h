@@ -9,15 +9,15 @@
 //	    cove_exec_line(box, "echo hello", &out, &error))
 //		return complain(&error);
 //
-// Every call that can fail returns 0 or what kind of failure it was, and tells the rest in *error,
-// which may be NULL. Results are untouched on failure. Calls block; cove_set_timeout() bounds each
-// of them, cove_cancel() ends the one that waits from another thread, from a signal handler or from
-// a callback. A handle made from another one must be freed before it. A client and all that was
-// made from it belong to one thread at a time; several clients in several threads are fine. Nothing
-// here prints, exits or keeps global state; only when memory runs out is the process aborted.
+// Every call that can fail returns 0 or the kind of the failure, and writes the details to *error,
+// which may be NULL. Results are untouched on failure. Calls block; cove_set_timeout() limits each
+// of them, cove_cancel() ends the waiting call from another thread, a signal handler or a callback.
+// A handle made from another one must be freed before it. A client and all its handles belong to
+// one thread at a time; several clients in several threads are fine. Nothing here prints, exits or
+// keeps global state; the process is aborted only when memory runs out.
 //
-// Strings that go in are copied. Strings that come out in a struct live as long as the handle that
-// gave them, or as long as the callback runs, unless a free function is named.
+// Strings passed in are copied. Strings returned in a struct live as long as the handle that
+// returned them, or as long as the callback runs, unless a free function is named.
 #ifndef COVE_H
 #define COVE_H
 
@@ -48,31 +48,31 @@ extern "C" {
 
 enum cove_kind {
 	COVE_OK = 0,
-	COVE_INVALID,	      // the request makes no sense
+	COVE_INVALID,	      // the request is invalid
 	COVE_UNAUTHENTICATED, // no key, or a wrong one
 	COVE_FORBIDDEN,	      // not allowed
 	COVE_NOT_FOUND,	      // no such sandbox, process, file
 	COVE_CONFLICT,	      // exists already, is busy
-	COVE_GONE,	      // was there, has ended
+	COVE_GONE,	      // existed, has ended
 	COVE_TOO_LARGE,
 	COVE_EXHAUSTED,	  // a limit is reached
-	COVE_CANCELLED,	  // cove_cancel(), or a callback wanted no more
+	COVE_CANCELLED,	  // cove_cancel(), or a callback returned nonzero
 	COVE_TIMEOUT,	  // the time of this call ran out
 	COVE_NO_SPACE,	  // a disk is full
 	COVE_NOT_OFFERED, // this server cannot do that
 	COVE_UNAVAILABLE, // no server, or it is not ready
-	COVE_BROKEN,	  // the connection broke, or the answer made no sense
+	COVE_BROKEN,	  // the connection was lost, or the answer was invalid
 	COVE_INTERNAL,	  // a failure of the server or of this library
 };
 
 struct cove_error {
 	enum cove_kind kind;
-	int status;	   // HTTP status; 0: the failure is on our side
-	bool retryable;	   // the same call may succeed in a while
-	char code[48];	   // the server's word: "FILE_NOT_FOUND"; may be empty
-	char reason[48];   // a finer, stable word: "no_file"
+	int status;	   // HTTP status; 0: the failure is local
+	bool retryable;	   // the same call may succeed later
+	char code[48];	   // the server's code: "FILE_NOT_FOUND"; may be empty
+	char reason[48];   // a finer, stable code: "no_file"
 	char message[512]; // for people
-	char hint[512];	   // what they can do about it; may be empty
+	char hint[512];	   // what they can do; may be empty
 };
 
 COVE_API const char *cove_kind_word(enum cove_kind kind); // "not_found"
@@ -83,10 +83,10 @@ COVE_API const char *cove_version(void);
 struct cove;
 
 // A field that is 0 is found as the command line finds it: the URL in COVE_URL and the key in
-// COVE_TOKEN; where none of these is given, both in the context that 'cove login' made; else the
-// URL in the file `url` of the data directory, and the key in the file `operator.key` there, which
-// is used for a server on this machine only. A user who may not read that goes by the Unix socket
-// that the file `socket` names. The data directory is in COVE_DATA, else /var/lib/cove. A URL is
+// COVE_TOKEN; if neither is set, both in the context that 'cove login' made; else the URL in the
+// file `url` of the data directory, and the key in the file `operator.key` there, which is used for
+// a server on this machine only. A user who may not read that file uses the Unix socket that the
+// file `socket` names. The data directory is in COVE_DATA, else /var/lib/cove. A URL is
 // http://HOST:PORT or unix:PATH.
 struct cove_options {
 	const char *url, *token, *data;
@@ -101,20 +101,20 @@ COVE_API const char *cove_url(const struct cove *cove);
 COVE_API const char *cove_token(const struct cove *cove);	       // NULL: none
 COVE_API void cove_set_timeout(struct cove *cove, int64_t timeout_ms); // of each call from now on
 
-// The call that waits now ends with COVE_CANCELLED; when none does, the next one. May be called
-// from any thread and from signal handlers.
+// Ends the waiting call with COVE_CANCELLED; if none is waiting, the next one. May be called from
+// any thread and from signal handlers.
 COVE_API void cove_cancel(struct cove *cove);
 
-// Any request of the API, for what has no function here. `path` begins with "/v1/". The reply of a
-// 2xx is the caller's, to be freed with cove_free(), and has a NUL behind it; `out_reply` and
+// Any request of the API, for routes without a function here. `path` begins with "/v1/". The body
+// of a 2xx reply is NUL-terminated and freed by the caller with cove_free(); `out_reply` and
 // `out_len` may be NULL. Other statuses become the error that they describe.
 COVE_API COVE_MUST enum cove_kind cove_ask(struct cove *cove, const char *method, const char *path,
 					   const void *body, size_t body_len, char **out_reply,
 					   size_t *out_len, struct cove_error *error);
-COVE_API void cove_free(void *what); // of memory that the library gave
+COVE_API void cove_free(void *what); // frees memory that the library returned
 
 // A request whose body or reply is streamed: open, write any number of times, finish, read until
-// *out_len is 0, free. `type` NULL: no body, nothing is to be written.
+// *out_len is 0, free. `type` NULL: no body, nothing is written.
 struct cove_request;
 COVE_API COVE_MUST enum cove_kind cove_request_open(struct cove *cove, const char *method,
 						    const char *path, const char *type,
@@ -134,7 +134,7 @@ COVE_API void cove_request_free(struct cove_request *request);
 
 struct cove_box;
 
-// Lists of strings end with NULL. What is 0 is the server's default.
+// Lists of strings end with NULL. 0 means the server's default.
 struct cove_box_spec {
 	const char *name;
 	const char *from;	   // template
@@ -144,16 +144,16 @@ struct cove_box_spec {
 	double cpus;
 	int64_t cpu_time_ms, wall_time_ms; // of every command in it
 	const char *key;		   // Idempotency-Key: a repeated create gets the same box
-	int64_t sleep_after_ms;		   // frozen when idle for so long; 0: the daemon's default
-	int64_t ttl_ms;			   // deleted after so long; 0: never
+	int64_t sleep_after_ms;		   // frozen after this idle time; 0: the daemon's default
+	int64_t ttl_ms;			   // deleted after this time; 0: never
 	bool keep_alive;		   // never frozen or stopped for idleness
 	bool ephemeral;			   // keeps no files: it cannot be stopped, only deleted
 	const char *network;		   // what it may reach: "off", "allow" or "all"
 	const char *const *allow;	   // names: "pypi.org", "*.github.com", "db.test:5432"
-	uint64_t kept_output_mb;	   // output that is kept of all its commands together
-	uint64_t io_mbps;		   // MiB a second read from its disk, and as many written
+	uint64_t kept_output_mb;	   // limit of kept output of all its commands together
+	uint64_t io_mbps;		   // MiB per second, for reading and for writing its disk
 	const char *user;		   // of its commands: "name", "uid", with ":group"
-	const char *workdir;		   // where they begin
+	const char *workdir;		   // their directory
 };
 
 struct cove_box_info {
@@ -162,7 +162,7 @@ struct cove_box_info {
 	const char *from; // its template
 	const char *state;
 	const char *created_at; // ISO 8601, UTC
-	const char *json;	// all that the server said
+	const char *json;	// the server's whole answer
 };
 
 // Get or create by name.
@@ -172,23 +172,23 @@ COVE_API COVE_MUST enum cove_kind cove_box_ensure(struct cove *cove, const char 
 COVE_API COVE_MUST enum cove_kind cove_box_create(struct cove *cove,
 						  const struct cove_box_spec *spec,
 						  struct cove_box **out, struct cove_error *error);
-// One that is there, by id, short id or name.
+// An existing sandbox, by id, short id or name.
 COVE_API COVE_MUST enum cove_kind cove_box_find(struct cove *cove, const char *key,
 						struct cove_box **out, struct cove_error *error);
-// The same without asking: whether it exists shows at the first use.
+// The same without a request: whether it exists shows at the first use.
 COVE_API struct cove_box *cove_box_at(struct cove *cove, const char *key);
-// Asks again; the strings of the last answer are gone.
+// Requests the info again; the strings of the last answer become invalid.
 COVE_API COVE_MUST enum cove_kind cove_box_info(struct cove_box *box, struct cove_box_info *out,
 						struct cove_error *error);
 COVE_API const char *cove_box_id(const struct cove_box *box);
-// Ends the sandbox; the handle still has to be freed.
+// Deletes the sandbox; the handle still has to be freed.
 COVE_API COVE_MUST enum cove_kind cove_box_delete(struct cove_box *box, struct cove_error *error);
 COVE_API void cove_box_free(struct cove_box *box); // the handle only
 
-// Nothing in it runs until it is resumed; whatever else is asked of it is COVE_CONFLICT `paused`.
+// Freezes it until it is resumed; any other use is COVE_CONFLICT `paused`.
 COVE_API COVE_MUST enum cove_kind cove_box_pause(struct cove_box *box, struct cove_error *error);
 COVE_API COVE_MUST enum cove_kind cove_box_resume(struct cove_box *box, struct cove_error *error);
-// Ends what runs in it and keeps its files; a start, or any use, goes on from those.
+// Ends its processes and keeps its files; a start, or any use, continues from these.
 COVE_API COVE_MUST enum cove_kind cove_box_stop(struct cove_box *box, struct cove_error *error);
 COVE_API COVE_MUST enum cove_kind cove_box_start(struct cove_box *box, struct cove_error *error);
 
@@ -216,7 +216,7 @@ struct cove_result {
 	int signal;	// 0: none
 	char ended[24]; // "exited", "signaled", "oom", "cpu_limit", "wall_limit", "killed_by_api",
 			// "box_lost"
-	bool stdout_truncated, stderr_truncated; // something of it was not given
+	bool stdout_truncated, stderr_truncated; // a part of it is missing
 	bool session_restarted;			 // the session's shell had to be replaced
 	int64_t duration_ms, cpu_ms;
 	uint64_t max_rss;
@@ -224,30 +224,31 @@ struct cove_result {
 		missed_bytes; // when truncated: written; of that not given, as far as known
 };
 
-// Where output goes as it comes; either may be NULL. Nonzero: the caller wants no more, and the
-// call returns COVE_CANCELLED. They run on the caller's stack and may make other calls.
+// Receive output as it arrives; either may be NULL. Nonzero ends the call with COVE_CANCELLED. They
+// run on the caller's stack and may make other calls.
 typedef int cove_output_fn(void *arg, const void *bytes, size_t len);
 struct cove_sink {
 	cove_output_fn *on_stdout, *on_stderr;
 	void *arg;
 };
 
-// Runs a command to its end. Its output comes whole, however much it is, while it is read: a
-// command whose output nobody takes waits. Cancelled or timed out, the command is ended too (INT,
-// after 2 s TERM, after 5 s KILL), unless `detach`; when that fails the reason is "still_running".
-// A connection that is lost ends nothing. A command that ran out of its own time has status 124 and
-// ended as "wall_limit", in a session as without one; COVE_INVALID "no_cwd": `cwd` is no directory.
+// Runs a command to its end. Its output is passed on completely, at the caller's pace: a command
+// whose output is not read blocks. When the call is cancelled or times out, the command is killed
+// too (INT, after 2 s TERM, after 5 s KILL), unless `detach`; if that fails the reason is
+// "still_running". A lost connection does not kill it. A command that exceeded its own timeout has
+// status 124 and ended as "wall_limit", in a session as without one; COVE_INVALID "no_cwd": `cwd`
+// is not a directory.
 struct cove_exec_options {
 	struct cove_command command;
 	struct cove_sink sink;
 	bool detach;
-	bool bare; // without the words that the server adds to stderr when the time ran out
+	bool bare; // without the message that the server adds to stderr at a timeout
 };
 COVE_API COVE_MUST enum cove_kind cove_exec(struct cove_box *box,
 					    const struct cove_exec_options *options,
 					    struct cove_result *out, struct cove_error *error);
 
-// The output whole, each with a NUL behind it; cove_output_free() in the end.
+// The whole output, NUL-terminated; free it with cove_output_free().
 struct cove_output {
 	struct cove_result result;
 	char *out, *err;
@@ -263,7 +264,8 @@ COVE_API void cove_output_free(struct cove_output *output);
 
 // ------------------------------------------------------------------------------------- sessions
 
-// A shell that remembers: directory, variables, functions. Its commands run one after the other.
+// A shell that keeps its state: directory, variables, functions. Its commands run one after
+// another.
 struct cove_session;
 
 struct cove_session_options {
@@ -277,10 +279,10 @@ COVE_API COVE_MUST enum cove_kind cove_session_create(struct cove_box *box,
 						      const struct cove_session_options *options,
 						      struct cove_session **out,
 						      struct cove_error *error);
-// One that is there, or that comes into being with its first command.
+// An existing session, or one that is created by its first command.
 COVE_API struct cove_session *cove_session_at(struct cove_box *box, const char *id);
 COVE_API const char *cove_session_id(const struct cove_session *session);
-// Only `line`, `cwd`, `env` and `timeout_ms` of a command mean something here.
+// Only `line`, `cwd`, `env` and `timeout_ms` of a command are used here.
 COVE_API COVE_MUST enum cove_kind cove_session_exec(struct cove_session *session,
 						    const struct cove_command *command,
 						    struct cove_output *out,
@@ -291,15 +293,15 @@ COVE_API void cove_session_free(struct cove_session *session); // the handle onl
 
 // ------------------------------------------------------------------------------------ processes
 
-// A command that runs by itself. Its output is kept, so that it can be read from the start, and
-// read on after a lost connection without a gap.
+// A command that runs in the background. Its output is kept, so that it can be read from the start,
+// and resumed after a lost connection without a gap.
 struct cove_process;
 
 struct cove_process_options {
 	struct cove_command command; // `input` is not used
 	const char *id;		     // NULL: one is made
 	bool open_stdin;	     // to be written with cove_process_write()
-	bool auto_cleanup;	     // forget it when it has ended
+	bool auto_cleanup;	     // delete its record when it has ended
 };
 
 struct cove_process_info {
@@ -309,7 +311,7 @@ struct cove_process_info {
 	int64_t pid;
 	bool ended;
 	int exit_code;	// once it has ended
-	bool truncated; // less is kept of its output than it wrote
+	bool truncated; // some of its output was not kept
 	uint64_t kept_bytes, output_bytes;
 };
 
@@ -328,12 +330,12 @@ typedef int cove_process_fn(void *arg, const struct cove_process_info *info);
 COVE_API COVE_MUST enum cove_kind cove_process_list(struct cove_box *box, cove_process_fn *each,
 						    void *arg, struct cove_error *error);
 
-// To the whole tree. cove_process_kill: TERM, after 5 s KILL, and returns when all are gone.
+// To all its processes. cove_process_kill: TERM, after 5 s KILL, and returns when all have ended.
 COVE_API COVE_MUST enum cove_kind cove_process_signal(struct cove_process *process, int signal,
 						      struct cove_error *error);
 COVE_API COVE_MUST enum cove_kind cove_process_kill(struct cove_process *process,
 						    struct cove_error *error);
-// As Ctrl-C, and for good: INT, after 2 s as cove_process_kill.
+// As Ctrl-C, but final: INT, after 2 s as cove_process_kill.
 COVE_API COVE_MUST enum cove_kind cove_process_interrupt(struct cove_process *process,
 							 struct cove_error *error);
 COVE_API COVE_MUST enum cove_kind cove_process_kill_all(struct cove_box *box, uint64_t *out_count,
@@ -348,28 +350,28 @@ COVE_API COVE_MUST enum cove_kind cove_process_close_stdin(struct cove_process *
 // A piece of output. `bytes` lives until the next call.
 struct cove_piece {
 	bool is_stderr;
-	bool ended; // no piece: the process has ended; cove_process_wait() tells how, at once
+	bool ended; // no piece: the process has ended; cove_process_wait() returns how, at once
 	const void *bytes;
 	size_t len;
 };
-// The next piece of what it wrote, from the start on. `timeout_ms`: how long to wait, 0 not at all,
-// -1 without end; COVE_TIMEOUT then, and the next call goes on. Lost connections are made again.
+// The next piece of its output, from the start on. `timeout_ms`: how long to wait, 0 not at all, -1
+// without limit; COVE_TIMEOUT then, and the next call goes on. Lost connections are reopened.
 COVE_API COVE_MUST enum cove_kind cove_process_next(struct cove_process *process,
 						    int64_t timeout_ms, struct cove_piece *out,
 						    struct cove_error *error);
-// To be polled for reading beside other descriptors; read with a time-out of 0 until COVE_TIMEOUT
-// before each poll. -1: not connected.
+// To be polled for reading; read with a timeout of 0 until COVE_TIMEOUT before each poll. -1: not
+// connected.
 COVE_API int cove_process_fd(const struct cove_process *process);
-// What it wrote so far, or with `follow` until its end.
+// Its output so far, or with `follow` until its end.
 COVE_API COVE_MUST enum cove_kind cove_process_logs(struct cove_process *process, bool follow,
 						    const struct cove_sink *sink,
 						    struct cove_error *error);
-// Waits for its end without its output.
+// Waits for its end without reading its output.
 COVE_API COVE_MUST enum cove_kind cove_process_wait(struct cove_process *process,
 						    int64_t timeout_ms, struct cove_result *out,
 						    struct cove_error *error);
-// Waits until a line that it wrote matches the extended regular expression; *out_line, if asked
-// for, is the caller's. COVE_GONE when it ends first.
+// Waits until a line of its output matches the extended regular expression; *out_line, if
+// requested, is freed by the caller. COVE_GONE when it ends first.
 COVE_API COVE_MUST enum cove_kind cove_process_wait_log(struct cove_process *process,
 							const char *pattern, int64_t timeout_ms,
 							char **out_line, struct cove_error *error);
@@ -378,7 +380,7 @@ COVE_API COVE_MUST enum cove_kind cove_process_wait_log(struct cove_process *pro
 
 struct cove_port_wait {
 	uint16_t port;
-	const char *path;	    // ask by HTTP for this path; NULL: a connection suffices
+	const char *path;	    // request this path by HTTP; NULL: a connection suffices
 	int status_min, status_max; // 0: 200 and 399
 	int64_t timeout_ms;	    // -1: none
 };
@@ -403,16 +405,16 @@ COVE_API COVE_MUST enum cove_kind cove_port_unexpose(struct cove_box *box, uint1
 
 // ---------------------------------------------------------------------------------------- files
 
-// Paths are of the sandbox; relative ones begin at its directory (workdir, else /workspace). A file
-// stream:
+// Paths are those of the sandbox; relative ones start at its directory (workdir, else /workspace).
+// A file stream:
 struct cove_file;
 
 // From `offset` on.
 COVE_API COVE_MUST enum cove_kind cove_file_open(struct cove_box *box, const char *path,
 						 uint64_t offset, struct cove_file **out,
 						 struct cove_error *error);
-// A new file, or a new content: the old one stays whole until cove_file_commit(). Missing
-// directories are made. `mode` 0: as it was, else 0644.
+// A new file, or new content: the old file stays until cove_file_commit(). Missing directories are
+// made. `mode` 0: unchanged, else 0644.
 COVE_API COVE_MUST enum cove_kind cove_file_create(struct cove_box *box, const char *path,
 						   unsigned mode, struct cove_file **out,
 						   struct cove_error *error);
@@ -429,9 +431,9 @@ COVE_API COVE_MUST enum cove_kind cove_file_write(struct cove_file *file, const 
 						  size_t len, struct cove_error *error);
 COVE_API COVE_MUST enum cove_kind cove_file_commit(struct cove_file *file,
 						   struct cove_error *error);
-COVE_API void cove_file_free(struct cove_file *file); // without a commit: as if never written
+COVE_API void cove_file_free(struct cove_file *file); // without a commit: the old file stays
 
-// Whole files. *out is to be freed with cove_free() and has a NUL behind it.
+// Whole files. *out is NUL-terminated and freed with cove_free().
 COVE_API COVE_MUST enum cove_kind cove_read_file(struct cove_box *box, const char *path, char **out,
 						 size_t *out_len, struct cove_error *error);
 COVE_API COVE_MUST enum cove_kind cove_write_file(struct cove_box *box, const char *path,
@@ -440,11 +442,11 @@ COVE_API COVE_MUST enum cove_kind cove_write_file(struct cove_box *box, const ch
 
 struct cove_entry {
 	const char *name, *path; // its own name; the absolute path
-	const char *relative;	 // from the directory that was listed
+	const char *relative;	 // relative to the listed directory
 	const char *type;	 // "file", "directory", "symlink", "other"
 	const char *mode;	 // "rwxr-x---"
 	const char *modified_at; // ISO 8601, UTC
-	const char *target;	 // of a symlink, if the server tells it; ""
+	const char *target;	 // of a symlink, if known; ""
 	uint64_t size;
 };
 typedef int cove_entry_fn(void *arg, const struct cove_entry *entry);
@@ -472,7 +474,7 @@ struct cove_watch;
 
 struct cove_watch_options {
 	const char *path;	    // a directory or file beneath /workspace
-	bool shallow;		    // not what lies beneath its directories
+	bool shallow;		    // without subdirectories
 	const char *const *include; // patterns; or
 	const char *const *exclude;
 };
@@ -481,7 +483,7 @@ struct cove_watch_event {
 	const char *path;
 	bool is_directory;
 };
-// Returns when the watch is in place: whatever changes from then on is told.
+// Returns when the watch is set up: every later change is reported.
 COVE_API COVE_MUST enum cove_kind cove_watch_open(struct cove_box *box,
 						  const struct cove_watch_options *options,
 						  struct cove_watch **out,
@@ -496,15 +498,15 @@ COVE_API void cove_watch_close(struct cove_watch *watch);
 
 // ------------------------------------------------------------------------------------- terminal
 
-// A shell or a command on a terminal of the sandbox. It outlives its connection: reattached, it
-// shows its last output again.
+// A shell or a command on a terminal of the sandbox. It outlives its connection: on reattach, its
+// last output is shown again.
 struct cove_terminal;
 
 struct cove_terminal_options {
-	const char *id;		 // NULL: one is made; that of a living terminal attaches to it
-	bool existing;		 // only attach: COVE_NOT_FOUND when there is none of this id
-	const char *const *argv; // what runs there; NULL: bash
-	const char *session;	 // the terminal of a session instead, which has its state; no id
+	const char *id;		 // NULL: generated; the id of a running terminal attaches to it
+	bool existing;		 // only attach: COVE_NOT_FOUND when no terminal has this id
+	const char *const *argv; // its program; NULL: bash
+	const char *session;	 // the terminal of a session instead, with its state; no id
 	const char *
 		agent_session; // one of /v1/agent-sessions that lives in this sandbox: its terminal
 	uint16_t cols, rows;   // 0: 80, 24
@@ -522,10 +524,10 @@ struct cove_terminal_info {
 	const char *started_at; // ISO 8601, UTC
 	bool ended;
 	int64_t pid;
-	unsigned attached; // how many look at it
+	unsigned attached; // number of attached clients
 };
 typedef int cove_terminal_fn(void *arg, const struct cove_terminal_info *info);
-// In the order of their opening.
+// In the order of creation.
 COVE_API COVE_MUST enum cove_kind cove_terminal_list(struct cove_box *box, cove_terminal_fn *each,
 						     void *arg, struct cove_error *error);
 COVE_API COVE_MUST enum cove_kind cove_terminal_write(struct cove_terminal *terminal,
@@ -534,8 +536,9 @@ COVE_API COVE_MUST enum cove_kind cove_terminal_write(struct cove_terminal *term
 COVE_API COVE_MUST enum cove_kind cove_terminal_resize(struct cove_terminal *terminal,
 						       uint16_t cols, uint16_t rows,
 						       struct cove_error *error);
-// What it shows; *out_len 0: its program has ended, with this code. `timeout_ms` as with
-// cove_process_next(). COVE_BROKEN: the connection is lost, cove_terminal_reattach() makes it anew.
+// Its output; *out_len 0: its program has ended, with this code. `timeout_ms` as with
+// cove_process_next(). COVE_BROKEN: the connection was lost, cove_terminal_reattach() opens a new
+// one.
 COVE_API COVE_MUST enum cove_kind cove_terminal_read(struct cove_terminal *terminal, void *room,
 						     size_t size, int64_t timeout_ms,
 						     size_t *out_len, struct cove_error *error);
@@ -543,7 +546,7 @@ COVE_API bool cove_terminal_ended(const struct cove_terminal *terminal, int *out
 COVE_API COVE_MUST enum cove_kind cove_terminal_reattach(struct cove_terminal *terminal,
 							 struct cove_error *error);
 COVE_API int cove_terminal_fd(const struct cove_terminal *terminal); // as cove_process_fd()
-COVE_API void cove_terminal_close(struct cove_terminal *terminal);   // it runs on
+COVE_API void cove_terminal_close(struct cove_terminal *terminal);   // the program runs on
 
 #ifdef __cplusplus
 }

@@ -1,3 +1,5 @@
+// Reads a reply as server-sent events and parses each event's data as a JSON object. A read that
+// times out loses nothing: the next call goes on. The id of the last event is kept for resuming.
 #include "lib/event_reader.h"
 
 #include <stdio.h>
@@ -7,7 +9,7 @@
 #include "lib/fields.h"
 #include "lib/http_call.h"
 
-#define EVENT_MAX ((size_t)16 << 20) // the daemon's are far smaller
+#define EVENT_MAX ((size_t)16 << 20) // the daemon's events are far smaller
 
 fallible event_reader_open(struct event_reader *sse, struct cove *cove, const char *method,
 			   const char *path, struct str body, const char *last_id)
@@ -39,7 +41,7 @@ int event_reader_fd(const struct event_reader *sse)
 	return sse->open ? request_fd(&sse->request) : -1;
 }
 
-// The next event of what has been read; false: more must be read.
+// Parses the next event of the buffered bytes; false: more must be read.
 static fallible lib_event_reader_take(struct event_reader *sse, bool *found, struct json **out)
 {
 	struct sse_event event;
@@ -50,7 +52,7 @@ static fallible lib_event_reader_take(struct event_reader *sse, bool *found, str
 			break;
 		case SSE_TOO_LARGE:
 			return err_new(BAD_PEER, "bad_event",
-				       "the daemon sent an event without an end");
+				       "the daemon sent an event that is too large");
 		case SSE_EVENT:
 			if (event.id.len)
 				snprintf(sse->id, sizeof(sse->id), STR_FMT, STR_ARG(event.id));
@@ -92,5 +94,5 @@ fallible event_reader_error(const struct json *event)
 	if (!*words)
 		words = fields_text(event, "message");
 	return err_new(BAD_PEER, "stream_error", "%s",
-		       *words ? words : "the stream broke off with an error");
+		       *words ? words : "the stream ended with an error");
 }

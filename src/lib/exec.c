@@ -1,5 +1,5 @@
-// A command whose output comes as events. The stream belongs to this call, the command to the
-// sandbox: when the call is cut short by the caller, the command is ended by its process id.
+// A command whose output is an event stream. The stream belongs to this call, the command to the
+// sandbox: if the caller cancels the call, the command is killed by its process id.
 #include "base/mem.h"
 #include "codec/text.h"
 #include "lib/box.h"
@@ -18,10 +18,10 @@ struct exec {
 	struct cove_box *box;
 	const struct cove_exec_options *options;
 	struct event_reader feed;
-	struct buf bytes, held; // held: words of the server, until the end says so
-	char *process;		// its id, once it is known
+	struct buf bytes, held; // held: a message of the server, held back until the end is known
+	char *process;		// its id, once known
 	bool done;
-	bool cut;		      // the server told that something is missing
+	bool cut;		      // the server reported missing output
 	uint64_t missed, missed_here; // by connections before this one; by this one
 	struct cove_result result;
 };
@@ -37,7 +37,7 @@ static fallible lib_exec_put_body(struct buf *to, const struct cove_command *com
 	return OK;
 }
 
-// "Command timed out after 500ms": what the server adds, alone in its event.
+// "Command timed out after 500ms": the server's message, alone in its event.
 static bool is_time_out(struct str text)
 {
 	static const char words[] = "Command timed out after ";
@@ -47,7 +47,7 @@ static bool is_time_out(struct str text)
 	return digits && digits + 2 == rest.len && memcmp(rest.at + digits, "ms", 2) == 0;
 }
 
-// Shows the bytes that were held back, unless the command ran out of time and they tell of that.
+// Passes on the bytes that were held back, unless they report the command's timeout.
 static fallible put_held(struct exec *exec, const struct json *event)
 {
 	auto_buf held = exec->held;
@@ -91,8 +91,8 @@ static fallible lib_exec_on_event(struct exec *exec, const struct json *event)
 	return strcmp(type, "error") == 0 ? event_reader_error(event) : OK;
 }
 
-// The stream broke off. The command has a record of its own, and that has a stream, too: from where
-// we were.
+// The stream was cut. The command is a process with a record: resume its stream at the last
+// position.
 static fallible lib_exec_resume(struct exec *exec, struct err *lost)
 {
 	auto_buf path = BUF_INIT(1 << 20);
@@ -124,7 +124,7 @@ static fallible lib_exec_resume(struct exec *exec, struct err *lost)
 	}
 	err_free(err);
 	private_begin(exec->box->cove);
-	return lost; // which tells more
+	return lost; // the first error says more
 }
 
 static fallible lib_exec_follow(struct exec *exec)
@@ -134,8 +134,9 @@ static fallible lib_exec_follow(struct exec *exec)
 		struct err *err = event_reader_next(&exec->feed, PRIVATE_DEFAULT, &event);
 
 		if (!err && !event)
-			err = err_new(BAD_PEER, "cut_stream",
-				      "the daemon went away before the command ended");
+			err = err_new(
+				BAD_PEER, "cut_stream",
+				"the connection to the daemon was lost before the command ended");
 		if (err)
 			TRY(lib_exec_resume(exec, err));
 		else
@@ -144,7 +145,7 @@ static fallible lib_exec_follow(struct exec *exec)
 	return OK;
 }
 
-// Nobody wants it any more.
+// Kills the command: the call was cancelled.
 static fallible put_down(struct exec *exec, struct err *why)
 {
 	auto_buf path = BUF_INIT(1 << 20);
@@ -158,7 +159,7 @@ static fallible put_down(struct exec *exec, struct err *why)
 	err = process_interrupt(exec->box->cove, path.at);
 	private_begin(exec->box->cove);
 	return err ? err_recast(why, err_kind(why), "still_running",
-				"the command could not be ended and may still run")
+				"the command could not be killed and may still run")
 		   : why;
 }
 

@@ -1,3 +1,5 @@
+// Reads and writes the JSON that several calls share: commands, results, environment lists, paths.
+// Missing or mistyped members of an answer become defaults, so that a newer server is no error.
 #include "lib/fields.h"
 
 #include <stdio.h>
@@ -13,7 +15,7 @@ const char *fields_text(const struct json *object, const char *key)
 	struct str text = STR("");
 
 	if (value && json_type(value) == JSON_STRING)
-		err_free(json_str(value, key, &text)); // a string it is
+		err_free(json_str(value, key, &text)); // its type was checked
 	return text.at;
 }
 
@@ -42,7 +44,7 @@ bool fields_flag(const struct json *object, const char *key)
 	return flag;
 }
 
-// Whether a later one has the same name: JSON wants each once, and the last one wins.
+// Whether a later entry has the same name: JSON keys are unique, and the last entry wins.
 static bool is_superseded(const char *const *rest, struct str name)
 {
 	for (const char *const *at = rest; *at; at++)
@@ -86,7 +88,7 @@ void fields_list(struct json_out *out, const char *key, const char *const *texts
 	json_end(out, ']');
 }
 
-// Text goes as it is, all else as base64 with a word that says so.
+// Text is sent as it is, other bytes as base64 with an encoding field.
 static void fields_put_input(struct json_out *out, struct str input)
 {
 	auto_buf coded = BUF_INIT(PRIVATE_BODY_MAX);
@@ -106,7 +108,8 @@ fallible fields_command(struct json_out *out, const struct cove_command *command
 			const char *session)
 {
 	if (command->line && command->argv)
-		return err_new(INVALID, "two_commands", "there is a line and a list of arguments");
+		return err_new(INVALID, "two_commands",
+			       "both a line and a list of arguments are given");
 	if (!command->line && !(command->argv && *command->argv))
 		return err_new(INVALID, "no_command", "there is no command to run");
 	if (command->line)
@@ -158,7 +161,7 @@ fallible fields_bytes(const struct json *event, const char *key, struct buf *out
 		return OK;
 	}
 	if (!text_unbase64(out, data))
-		return err_new(BAD_PEER, "bad_event", "the daemon sent output that is no base64");
+		return err_new(BAD_PEER, "bad_event", "the daemon sent output that is not base64");
 	return OK;
 }
 
@@ -176,7 +179,7 @@ void fields_path(struct json_out *out, const char *name, const char *path)
 	json_put_str(out, key, buf_view(&coded));
 }
 
-// A session tells it by the status of the command, a command of its own by an error.
+// A session reports it by the command's status, a separate command by an error.
 fallible fields_no_cwd(struct err *err, struct cove *cove, const char *cwd)
 {
 	if (!cwd || strcmp(err_reason(err), "no_cwd") != 0)

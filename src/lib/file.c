@@ -1,4 +1,5 @@
-// A file of a sandbox as a stream of bytes, one request: raw body in or out.
+// A file of a sandbox as a byte stream: one request with a raw body in or out. A file that is
+// written replaces the old one at commit; without a commit it stays.
 #include <stdio.h>
 
 #include "base/mem.h"
@@ -16,8 +17,8 @@ struct cove_file {
 	bool writes;
 };
 
-// ".../api/files/a%20b/c": the path's slashes stay, the rest is escaped. Relative paths begin at
-// the sandbox's directory. `mode` 0: none.
+// ".../api/files/a%20b/c": slashes stay, the rest is percent-encoded. Relative paths start at the
+// sandbox's directory. `mode` 0: none.
 static char *raw_path(const struct cove_box *box, const char *path, unsigned mode)
 {
 	auto_buf out = BUF_INIT(1 << 20);
@@ -45,7 +46,7 @@ static char *tar_path(const struct cove_box *box, const char *path)
 	return buf_take(&out);
 }
 
-// Takes the path over.
+// Takes ownership of the path.
 static enum cove_kind lib_file_begin(struct cove_box *box, const char *method, char *path,
 				     const char *type, uint64_t offset, struct cove_file **out,
 				     struct cove_error *error)

@@ -1,4 +1,5 @@
-// The output of a process, read on after lost connections.
+// The output of a process, resumed after lost connections. A position is the id of the last event;
+// bytes that the server no longer has are counted as missed.
 #include <regex.h>
 #include <stdio.h>
 
@@ -24,8 +25,8 @@ static int64_t left_of(int64_t deadline)
 	return left > 0 ? left : 0;
 }
 
-// Asks for the stream from the place that was reached. A server that is away for a while, as in a
-// restart, is asked again.
+// Requests the stream from the last position. A server that is unreachable for a while, as in a
+// restart, is retried.
 static fallible lib_follow_reach(struct cove_process *process, int64_t deadline)
 {
 	auto_free char *path = mem_fmt("%s/stream?encoding=base64", process->base);
@@ -42,7 +43,7 @@ static fallible lib_follow_reach(struct cove_process *process, int64_t deadline)
 		err_free(err);
 		private_begin(process->cove);
 		if (deadline - clock_ms() < RETRY_MS)
-			return err_new(TIMEOUT, "timeout", "it took too long");
+			return err_new(TIMEOUT, "timeout", "the call timed out");
 		if (private_rest(process->cove, RETRY_MS))
 			return err_new(CANCELLED, "cancelled", "the call was cancelled");
 	}
@@ -96,11 +97,11 @@ static fallible lib_follow_next(struct cove_process *process, int64_t timeout_ms
 		err = event_reader_next(&process->feed, left_of(deadline), &event);
 		if (err && !private_is_lost(process->cove, err))
 			return err;
-		if (err || !event) { // lost: from where we are
+		if (err || !event) { // lost: resume from the current position
 			if (!*process->feed.id)
 				return err ? err
 					   : err_new(BAD_PEER, "cut_stream",
-						     "the daemon went away");
+						     "the connection to the daemon was lost");
 			err_free(err);
 			event_reader_close(&process->feed);
 			continue;
@@ -123,7 +124,7 @@ int cove_process_fd(const struct cove_process *process)
 	return event_reader_fd(&process->feed);
 }
 
-// One stream of what is kept, as bytes: as much memory as a piece takes.
+// Reads one stream of the kept output as bytes, piece by piece.
 static fallible lib_follow_copy(struct cove_process *process, bool is_stderr,
 				const struct cove_sink *sink)
 {
@@ -167,7 +168,7 @@ enum cove_kind cove_process_logs(struct cove_process *process, bool follow,
 	return private_end(process->cove, logs(process, follow, sink), error);
 }
 
-// Asked again when the connection is lost: waiting twice does no harm.
+// Repeated when the connection is lost: waiting twice is harmless.
 static fallible ask_end(struct cove_process *process, int64_t timeout_ms, struct json **out)
 {
 	int64_t deadline = timeout_ms < 0 ? CLOCK_NEVER : clock_ms() + timeout_ms;
@@ -201,7 +202,7 @@ static fallible lib_follow_await(struct cove_process *process, int64_t timeout_m
 		*out = process->result;
 		return OK;
 	}
-	process->cove->timeout_ms = 0; // this call has its own, which the server keeps
+	process->cove->timeout_ms = 0; // this call has its own timeout, which the server applies
 	err = ask_end(process, timeout_ms, &answer);
 	process->cove->timeout_ms = usual;
 	if (err && err_kind(err) == ERR_SLOW_CLIENT)
@@ -224,7 +225,7 @@ enum cove_kind cove_process_wait(struct cove_process *process, int64_t timeout_m
 	return private_end(process->cove, err, error);
 }
 
-// Lines of one stream, put together from pieces.
+// Joins pieces of one stream to lines.
 struct lines {
 	regex_t pattern;
 	struct buf line[2];
@@ -251,7 +252,7 @@ static bool lib_follow_search(struct lines *lines, const struct cove_piece *piec
 		size_t len = end ? (size_t)(end - rest.at) : rest.len;
 
 		if (line->len + len > LINE_ROOM)
-			buf_clear(line); // nobody waits for a line as long as that
+			buf_clear(line); // a line this long is not matched
 		buf_add(line, rest.at, len);
 		rest = str_skip(rest, end ? len + 1 : len);
 		if (end && lib_follow_match(lines, line, out))
@@ -273,11 +274,11 @@ static fallible await_line(struct cove_process *process, struct lines *lines, in
 				return OK;
 			continue;
 		}
-		for (int i = 0; i < 2; i++) // a last line without its end
+		for (int i = 0; i < 2; i++) // a last line without newline
 			if (lines->line[i].len && lib_follow_match(lines, &lines->line[i], out))
 				return OK;
 		return err_new(GONE, "process_ended",
-			       "the process ended, with %d, before it wrote that",
+			       "the process ended, with %d, before it wrote such a line",
 			       process->result.exit_code);
 	}
 }
@@ -293,7 +294,7 @@ enum cove_kind cove_process_wait_log(struct cove_process *process, const char *p
 	if (regcomp(&lines.pattern, pattern, REG_EXTENDED | REG_NOSUB) != 0)
 		return private_end(process->cove,
 				   err_new(INVALID, "bad_pattern",
-					   "'%s' is no extended regular expression", pattern),
+					   "'%s' is not an extended regular expression", pattern),
 				   error);
 	other = cove_process_at(process->box, process->id);
 	err = await_line(other, &lines, timeout_ms, out_line);

@@ -1,3 +1,5 @@
+// Sends a request, reads the whole reply and converts API errors to cove_error. A connection goes
+// back to the client's pool only if its reply was read to the end. Replies have a size limit.
 #include "lib/http_call.h"
 
 #include <stdio.h>
@@ -44,13 +46,13 @@ static fallible refusal(struct cove *cove, int status, const struct json *reply)
 	cove->status = status;
 	cove->told_retry = reply && json_get(reply, "retryable");
 	cove->retryable = fields_flag(reply, "retryable");
-	// Our own failures are told with all that is known; this one is not ours.
+	// Errors of the server are not internal errors of this library: keep only the message.
 	if (!*reason)
 		reason = "refused";
 	else if (strcmp(reason, "internal") == 0)
 		reason = "failed";
 	if (!*message) {
-		words = mem_fmt("the daemon answered with status %d and no explanation", status);
+		words = mem_fmt("the daemon answered with status %d and no error message", status);
 		message = words;
 	}
 	if (!*hint && status == 401)
@@ -100,7 +102,7 @@ static fallible http_call_exchange(void *arg)
 	TRY(http_call_accept(a->cove, a->http, status));
 	TRY(http_client_body(a->http, a->reply), "read the reply");
 	if (!buf_ok(a->reply))
-		return err_new(TOO_LARGE, "reply_too_large", "the reply is too large to hold");
+		return err_new(TOO_LARGE, "reply_too_large", "the reply is too large");
 	return OK;
 }
 
@@ -116,12 +118,12 @@ fallible http_call_text(struct cove *cove, const char *method, const char *path,
 	struct err *err;
 
 	if (body && !buf_ok(body))
-		return err_new(TOO_LARGE, "request_too_large", "the request holds too much");
+		return err_new(TOO_LARGE, "request_too_large", "the request is too large");
 	if (body)
 		a.body = (struct str){body->at ? body->at : "", body->len};
 	TRY(http_call_take(cove, &a.http));
 	err = private_wait(cove, PRIVATE_DEFAULT, http_call_exchange, &a);
-	// A refusal that was read leaves the connection whole, too.
+	// An error reply that was read leaves the connection reusable too.
 	if (err && !cove->status)
 		http_client_free(a.http);
 	else
@@ -135,7 +137,7 @@ fallible http_call_object(struct str text, struct json **out)
 	auto_err malformed = json_read_any(text, &json);
 
 	if (malformed || json_type(json) != JSON_OBJECT)
-		return err_new(BAD_PEER, "bad_reply", "the daemon's answer makes no sense");
+		return err_new(BAD_PEER, "bad_reply", "the daemon's answer is not a JSON object");
 	*out = take_ptr(json);
 	return OK;
 }

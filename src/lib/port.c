@@ -1,3 +1,5 @@
+// Waits for a port of a sandbox, and lists ports. The server does the probing; the wait is an event
+// stream that ends with `ready`, the end of the named process, or a timeout.
 #include "base/clock.h"
 #include "base/mem.h"
 #include "lib/box.h"
@@ -44,8 +46,9 @@ static fallible port_await(struct event_reader *sse, const struct cove_port_wait
 		if (strcmp(type, "error") == 0)
 			return event_reader_error(event);
 		if (!event)
-			return err_new(BAD_PEER, "cut_stream",
-				       "the daemon went away before the port answered");
+			return err_new(
+				BAD_PEER, "cut_stream",
+				"the connection to the daemon was lost before the port answered");
 	}
 }
 
@@ -98,7 +101,7 @@ static fallible port_list(struct cove_box *box, cove_port_fn *each, void *arg)
 		};
 
 		if (each(arg, &info))
-			return err_new(CANCELLED, "cancelled", "the listing was ended");
+			return err_new(CANCELLED, "cancelled", "the callback ended the listing");
 	}
 	return OK;
 }

@@ -1,5 +1,5 @@
-// The loop turns only while a call waits. What ends a wait early, the clock or cove_cancel(),
-// cancels its task: the call unwinds, and a stream that was being read can be read on later.
+// The loop runs only while a call waits. A timeout or cove_cancel() cancels the call's task: the
+// call unwinds, and a stream that was being read can be continued later.
 #include "lib/private.h"
 
 #include <stdio.h>
@@ -56,11 +56,11 @@ fallible private_wait(struct cove *cove, int64_t timeout_ms, private_fn *fn, voi
 	loop_run(cove->loop);
 	loop_drop_timer(cove->loop, &cove->timer);
 	if (!pthread_equal(pthread_self(), cove->opener))
-		task_trim(); // that thread may end without closing anything
+		task_trim(); // that thread may end without closing the client
 	if (!wait.err || err_kind(wait.err) != ERR_CANCELLED)
 		return wait.err;
 	if (!atomic_exchange(&cove->cancelled, false) && cove->late)
-		return err_recast(wait.err, ERR_TIMEOUT, "timeout", "it took too long");
+		return err_recast(wait.err, ERR_TIMEOUT, "timeout", "the call timed out");
 	return err_recast(wait.err, ERR_CANCELLED, "cancelled", "the call was cancelled");
 }
 
@@ -150,7 +150,7 @@ enum cove_kind private_end(struct cove *cove, struct err *err, struct cove_error
 	kind = private_kind_of(err);
 	if (error) {
 		*error = (struct cove_error){.kind = kind, .retryable = err_may_retry(err)};
-		// The words of a failure of our own are in the trail; nobody is to be kept from it.
+		// For errors of this library the message is the whole trail.
 		ours = err_kind(err) == ERR_INTERNAL && strcmp(err_reason(err), "internal") == 0;
 		hint = err_hint_of(err);
 		snprintf(error->reason, sizeof(error->reason), "%s", err_reason(err));

@@ -1,7 +1,7 @@
-// What the parts of libcove share. Every public verb is a thin shell around a `fallible` one: a
-// call blocks by running that one's waits as a task on the client's own loop, and ends by turning
-// its error into the public form. No task lives on between two calls, so a client may move from
-// thread to thread; callbacks run outside of any task, on the caller's own stack.
+// Shared internals of libcove. Every public function wraps a `fallible` one: a call runs it as a
+// task on the client's own loop, and converts its error to the public form. No task lives on
+// between two calls, so a client may move from thread to thread; callbacks run outside any task, on
+// the caller's stack.
 #pragma once
 
 #include <pthread.h>
@@ -21,7 +21,7 @@
 struct cove {
 	struct loop *loop;
 	char *url, *token;
-	bool by_context;    // they are those of a context
+	bool by_context;    // URL and key are those of a context
 	int64_t timeout_ms; // 0: none
 	pthread_t opener;   // the thread that made it
 	struct http_client *idle[PRIVATE_IDLE_MAX];
@@ -32,23 +32,23 @@ struct cove {
 	struct timer timer;
 	bool late;
 
-	// Of the last refusal, for the public error.
+	// The last API error, for the public error.
 	char code[48];
 	int status;
 	bool told_retry, retryable;
-	struct json *refusal; // all of it; NULL: none
+	struct json *refusal; // the whole body; NULL: none
 };
 
-fallible private_init(struct cove *cove); // its loop
-// Runs fn(arg) in a task and waits for it. `timeout_ms`: PRIVATE_DEFAULT, -1 for none, 0 for a look
-// without a wait. TIMEOUT, CANCELLED.
+fallible private_init(struct cove *cove); // makes its loop
+// Runs fn(arg) in a task and waits for it. `timeout_ms`: PRIVATE_DEFAULT, -1 for none, 0 for a poll
+// without waiting. TIMEOUT, CANCELLED.
 #define PRIVATE_DEFAULT (-2)
 typedef fallible private_fn(void *arg);
 fallible private_wait(struct cove *cove, int64_t timeout_ms, private_fn *fn, void *arg);
-// The connection, or the server, is away: the same may go well a little later.
+// Whether the connection or the server is unavailable: a retry may succeed.
 bool private_is_lost(const struct cove *cove, const struct err *err);
-// A pause. True: it was cut short.
+// Sleeps. True: it was interrupted.
 bool private_rest(struct cove *cove, int64_t ms);
-// The end of every public verb: frees `err`, fills *error (if given).
+// The end of every public function: frees `err`, fills *error (if given).
 enum cove_kind private_end(struct cove *cove, struct err *err, struct cove_error *error);
-void private_begin(struct cove *cove); // forgets the last refusal
+void private_begin(struct cove *cove); // clears the last API error

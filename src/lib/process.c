@@ -1,6 +1,5 @@
-// A process is its id. Its output is read as events that carry their place; when the connection is
-// lost the stream is asked for again from the place that was reached, so that no byte is missed and
-// none comes twice.
+// A process is its id. Its output is read as events with positions; when the connection is lost the
+// stream is requested again from the last position, so that no byte is missed or repeated.
 #include "lib/process.h"
 
 #include <signal.h>
@@ -106,7 +105,8 @@ static fallible lib_process_look(struct cove_process *process, struct cove_proce
 
 	TRY(http_call_json(process->cove, "GET", process->base, NULL, &answer));
 	if (!json_get(answer, "process"))
-		return err_new(BAD_PEER, "bad_reply", "the daemon told nothing of the process");
+		return err_new(BAD_PEER, "bad_reply",
+			       "the daemon's answer does not describe the process");
 	json_free(process->info);
 	process->info = take_ptr(answer);
 	*out = lib_process_info_of(json_get(process->info, "process"));
@@ -132,7 +132,7 @@ static fallible lib_process_list(struct cove_box *box, cove_process_fn *each, vo
 		struct cove_process_info info = lib_process_info_of(json_at(all, i));
 
 		if (each(arg, &info))
-			return err_new(CANCELLED, "cancelled", "the listing was ended");
+			return err_new(CANCELLED, "cancelled", "the callback ended the listing");
 	}
 	return OK;
 }
@@ -172,7 +172,7 @@ fallible process_interrupt(struct cove *cove, const char *base)
 	auto_json ended = NULL;
 	auto_err err = OK;
 
-	atomic_store(&cove->cancelled, false); // what ended the call before is known
+	atomic_store(&cove->cancelled, false); // the cause of the cancellation is known
 	private_begin(cove);
 	buf_fmt(&body, "{\"signal\":%d}", SIGINT);
 	err = http_call_text(cove, "POST", signal, NULL, &body, NULL);
@@ -209,7 +209,7 @@ enum cove_kind cove_process_kill_all(struct cove_box *box, uint64_t *out_count,
 	return private_end(box->cove, kill_all(box, out_count), error);
 }
 
-// As one body of any length: it waits as long as the process does not read.
+// Sends one body of any length: it waits as long as the process does not read.
 static fallible give_input(struct cove_process *process, struct str bytes, bool close)
 {
 	auto_free char *path = mem_fmt("%s/stdin?timeoutMs=%llu%s", process->base,

@@ -12,11 +12,11 @@ struct cove_process {
 	struct json *info;
 
 	struct event_reader feed; // of its output
-	char reached[64];	  // the place in it: id of the last event
-	struct buf bytes;	  // of the last piece
+	char reached[64];	  // the position: id of the last event
+	struct buf bytes;	  // the last piece
 	bool ended;
-	bool cut; // something of it was not given
+	bool cut; // output is missing
 	struct cove_result result;
 };
-// INT, and what is left is ended: the process whose path is `base`.
+// Interrupts the process whose path is `base` by INT, then kills it.
 fallible process_interrupt(struct cove *cove, const char *base);

@@ -1,4 +1,4 @@
-// A request in pieces. A connection whose reply was read to its end goes back to the client; any
+// A streamed request. A connection whose reply was read to its end goes back to the client; any
 // other is closed.
 #include "lib/request.h"
 
@@ -49,8 +49,8 @@ fallible request_write(struct cove_request *r, const void *bytes, size_t len)
 	struct moving moving = {.request = r, .from = bytes, .len = len};
 
 	if (r->finished || r->broken)
-		return err_new(INVALID, "bad_state", "nothing can be written here any more");
-	r->broken = true; // half a chunk cannot be taken back
+		return err_new(INVALID, "bad_state", "the request body is already finished");
+	r->broken = true; // an incomplete chunk cannot be taken back
 	TRY(private_wait(r->cove, PRIVATE_DEFAULT, write_piece, &moving));
 	r->broken = false;
 	return OK;
@@ -71,7 +71,7 @@ fallible request_finish(struct cove_request *r)
 	if (r->finished)
 		return OK;
 	if (r->broken)
-		return err_new(INVALID, "bad_state", "the request was cut short");
+		return err_new(INVALID, "bad_state", "the request failed earlier");
 	r->finished = true;
 	return private_wait(r->cove, PRIVATE_DEFAULT, lib_request_finish, &moving);
 }
@@ -108,8 +108,7 @@ fallible request_body(struct cove_request *r, struct buf *out)
 		char *room = buf_space(out, 64 * 1024);
 
 		if (!room)
-			return err_new(TOO_LARGE, "reply_too_large",
-				       "the reply is too large to hold");
+			return err_new(TOO_LARGE, "reply_too_large", "the reply is too large");
 		TRY(request_read(r, room, 64 * 1024, PRIVATE_DEFAULT, &n));
 		buf_grew(out, n);
 	}

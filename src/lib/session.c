@@ -1,10 +1,13 @@
+// Sessions: a shell that keeps its state, and commands in it. Output is in one answer, not a
+// stream. A timeout is reported like that of a separate command, although the server's answers
+// differ.
 #include "base/mem.h"
 #include "lib/box.h"
 #include "lib/fields.h"
 #include "lib/sink.h"
 
 #define BODY_MAX ((size_t)4 << 20)
-#define LATE_MAX ((size_t)32 << 10) // of each stream, with a time-out
+#define LATE_MAX ((size_t)32 << 10) // of each stream, with a timeout
 
 struct cove_session {
 	struct cove_box *box;
@@ -67,7 +70,7 @@ enum cove_kind cove_session_create(struct cove_box *box, const struct cove_sessi
 			   error);
 }
 
-// The answer's encoding holds for both streams.
+// The answer's encoding applies to both streams.
 static fallible lib_session_take(const struct json *answer, struct cove_output *out)
 {
 	struct sink_both both = SINK_BOTH;
@@ -83,8 +86,8 @@ static fallible lib_session_take(const struct json *answer, struct cove_output *
 	return err;
 }
 
-// The server tells a command that ran out of time by an error in a session, and by status 124 and a
-// line behind its stderr elsewhere. Here both are the latter.
+// The server reports a timeout as an error in a session, and as status 124 with a line on stderr
+// elsewhere. Here both become the latter.
 static fallible take_late(struct cove *cove, struct cove_output *out)
 {
 	const struct json *context = cove->refusal ? json_get(cove->refusal, "context") : NULL;
@@ -107,7 +110,7 @@ static fallible take_late(struct cove *cove, struct cove_output *out)
 	return OK;
 }
 
-// The session's own word for a directory that it cannot enter.
+// The session's own message for a directory that it cannot enter.
 static bool did_not_enter(const struct json *answer, const char *cwd)
 {
 	auto_free char *words = mem_fmt("Failed to change directory to '%s'", cwd ? cwd : "");

@@ -1,3 +1,5 @@
+// Passes output to the caller's callbacks or collects it. Callbacks run on the caller's stack and
+// may make other calls; a nonzero result cancels the running call.
 #include "lib/sink.h"
 
 #include "base/mem.h"

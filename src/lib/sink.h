@@ -1,4 +1,4 @@
-// Where output goes: the caller's functions, or two buffers.
+// The destination of output: the caller's functions, or two buffers.
 #pragma once
 
 #include "lib/private.h"

@@ -1,5 +1,5 @@
-// A terminal is a WebSocket: binary messages are keys and what is shown, text messages are JSON.
-// The terminal belongs to the sandbox and outlives the socket; who attaches again is shown its last
+// A terminal is a WebSocket: binary messages are input and output, text messages are JSON. The
+// terminal belongs to the sandbox and outlives the socket; a client that reattaches gets the last
 // output first.
 #include <stdio.h>
 
@@ -15,23 +15,23 @@
 
 struct cove_terminal {
 	struct cove *cove;
-	char *id, *path; // of the request, but for the size
+	char *id, *path; // of the request, without the size
 	uint16_t cols, rows;
 	struct http_client *http;
 	struct wsock *ws; // NULL: not connected
-	struct str left;  // of the last message: of the socket's own room
+	struct str left;  // unread part of the last message, in the socket's buffer
 	bool ended;
 	int exit_code;
-	char trouble[256]; // what the server complained of last
+	char trouble[256]; // the last error message of the server
 };
 
-// What a task is to do with the socket.
+// An operation on the socket, for a task.
 struct work_item {
 	struct cove_terminal *terminal;
 	const char *path;
 	enum wsock_kind kind;
 	struct str body;
-	int64_t timeout_ms; // to wait for a message; -1: without end
+	int64_t timeout_ms; // for a message; -1: no timeout
 	struct wsock_message message;
 	int status;
 };
@@ -101,7 +101,7 @@ static void terminal_put_place(struct buf *path, const struct cove_terminal_opti
 		terminal_put_query(path, "env", *at);
 }
 
-// Of the first connection, which may start something.
+// The path of the first connection, which may start a program.
 static char *first_path(const struct cove_box *box, const char *id,
 			const struct cove_terminal_options *options)
 {
@@ -126,7 +126,7 @@ static char *first_path(const struct cove_box *box, const char *id,
 	return buf_take(&path);
 }
 
-// Of every later one, which only attaches.
+// The path of later connections, which only attach.
 static char *next_path(const struct cove_box *box, const char *id)
 {
 	auto_buf path = BUF_INIT(1 << 20);
@@ -150,7 +150,7 @@ static fallible terminal_begin(struct cove_terminal *t, struct cove_box *box,
 	struct err *err;
 
 	if (options->existing && !options->id)
-		return err_new(INVALID, "no_terminal", "it is not said which terminal");
+		return err_new(INVALID, "no_terminal", "the terminal's id is missing");
 	t->cove = box->cove;
 	t->id = options->session ? mem_str(options->session)
 		: options->id	 ? mem_str(options->id)
@@ -242,9 +242,9 @@ enum cove_kind cove_terminal_resize(struct cove_terminal *terminal, uint16_t col
 
 	private_begin(terminal->cove);
 	if (cols == 0 || rows == 0)
-		return private_end(terminal->cove,
-				   err_new(INVALID, "bad_size", "a terminal has rows and columns"),
-				   error);
+		return private_end(
+			terminal->cove,
+			err_new(INVALID, "bad_size", "a terminal needs rows and columns"), error);
 	terminal->cols = cols;
 	terminal->rows = rows;
 	snprintf(text, sizeof(text), "{\"type\":\"resize\",\"cols\":%u,\"rows\":%u}", cols, rows);
@@ -255,7 +255,7 @@ enum cove_kind cove_terminal_resize(struct cove_terminal *terminal, uint16_t col
 static fallible terminal_receive(void *arg)
 {
 	struct work_item *e = arg;
-	// Its own deadline: a cancelled task might leave half an answer to a ping behind.
+	// Has its own deadline: a cancelled task might leave an incomplete pong behind.
 	int64_t deadline = e->timeout_ms < 0 ? CLOCK_NEVER : loop_now(task_loop()) + e->timeout_ms;
 
 	return wsock_recv(e->terminal->ws, deadline, &e->message);
@@ -274,10 +274,10 @@ static fallible on_text(struct cove_terminal *t, struct str text)
 	}
 	if (strcmp(type, "error") == 0)
 		snprintf(t->trouble, sizeof(t->trouble), "%s", fields_text(json, "message"));
-	return OK; // "ready", and what later versions may add
+	return OK; // "ready", and types that later versions may add
 }
 
-// The server hung up: it says why, or the line was cut.
+// The server closed the socket: it gave a reason, or the connection was lost.
 static fallible on_close(struct cove_terminal *t, const struct wsock_message *message)
 {
 	auto_free char *reason = mem_dup(message->body.at, message->body.len);
@@ -365,7 +365,7 @@ static fallible terminal_list(struct cove_box *box, cove_terminal_fn *each, void
 		};
 
 		if (each(arg, &info))
-			return err_new(CANCELLED, "cancelled", "the listing was ended");
+			return err_new(CANCELLED, "cancelled", "the callback ended the listing");
 	}
 	return OK;
 }

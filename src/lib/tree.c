@@ -1,4 +1,5 @@
-// What can be done with files without their bytes.
+// File operations without content: stat, list, find, move, delete, make directories. Each is one
+// JSON request; lists are passed to a callback entry by entry.
 #include "base/mem.h"
 #include "codec/text.h"
 #include "lib/box.h"
@@ -7,7 +8,7 @@
 #define BODY_MAX ((size_t)1 << 20)
 #define SESSIONLESS "__DISABLE_SESSION__"
 
-// {"path": …, the caller's fields, "sessionId"}: relative paths are of no session.
+// {"path": …, the caller's fields, "sessionId"}: relative paths do not depend on a session.
 static struct json_out lib_tree_begin(struct buf *body, const char *key, const char *path)
 {
 	struct json_out out = json_to(body);
@@ -60,7 +61,7 @@ static size_t parts_of(const char *path)
 	return parts;
 }
 
-// Names that are no text come as bytes beside it.
+// Names that are not UTF-8 are also sent as base64.
 static fallible lib_tree_tell(const struct json *at, cove_entry_fn *each, void *arg)
 {
 	struct cove_entry entry = lib_tree_entry_of(at);
@@ -73,7 +74,7 @@ static fallible lib_tree_tell(const struct json *at, cove_entry_fn *each, void *
 		entry.relative = lib_tree_tail_of(path.at, parts_of(entry.relative));
 	}
 	if (each(arg, &entry))
-		return err_new(CANCELLED, "cancelled", "the listing was ended");
+		return err_new(CANCELLED, "cancelled", "the callback ended the listing");
 	return OK;
 }
 

@@ -1,3 +1,6 @@
+// Watches files of a sandbox through an event stream. cove_watch_open() returns after the server
+// has set up the watch. A lost connection ends the watch: changes in between would be missed
+// silently.
 #include "base/mem.h"
 #include "lib/box.h"
 #include "lib/event_reader.h"
@@ -8,7 +11,7 @@
 struct cove_watch {
 	struct cove *cove;
 	struct event_reader feed;
-	struct json *last; // what the strings of the last event live in
+	struct json *last; // owns the strings of the last event
 };
 
 static fallible lib_watch_put_body(struct buf *to, const struct cove_watch_options *options)
@@ -26,7 +29,7 @@ static fallible lib_watch_put_body(struct buf *to, const struct cove_watch_optio
 	return OK;
 }
 
-// The next event that means something. GONE when there will be none.
+// Reads the next change event. GONE when the watch has ended.
 static fallible lib_watch_next(struct cove_watch *watch, int64_t timeout_ms, struct json **out)
 {
 	auto_json event = NULL;

@@ -103,7 +103,7 @@ TEST(refusals, "invalid strings are refused, and so are too large other members"
 
 		memset(text + 9, 'x', 380);
 		CHECK(!read_text(text, 100, 8));
-		CHECK(strstr(fault, "too much"));
+		CHECK(strstr(fault, "too large"));
 	}
 }
 

@@ -258,7 +258,7 @@ static void interleave(struct fake *fake)
 	other = next(fake); // what the callback asks
 	say_json(fake, other, "200 OK", "{\"a\":1}");
 	close(other);
-	other = next(fake); // SIGINT for the command that nobody wants any more
+	other = next(fake); // SIGINT for the cancelled command
 	say_json(fake, other, "200 OK", "{}");
 	close(other);
 	other = next(fake); // and its end
@@ -310,7 +310,7 @@ TEST(nobody, "a bad address and a server that is away are told apart")
 	cove_close(cove);
 }
 
-TEST(nonsense, "what makes no sense is refused before anything is sent")
+TEST(nonsense, "an invalid request is refused before anything is sent")
 {
 	struct cove_options options = {.url = "http://127.0.0.1:1", .token = "x"};
 	struct cove_command neither = {0},

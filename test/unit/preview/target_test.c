@@ -56,10 +56,10 @@ static void open_place(void)
 	CHECK_OK(dial_listen(STR("127.0.0.1:0"), &fd, &place.port));
 	bound = mem_fmt("127.0.0.1:%u", place.port);
 	CHECK_OK(urls_make(STR(DOMAIN), str_of(bound), false, &place.urls));
-	place.guard = authenticate_new(inside_loop,
-				       &(struct authenticate_options){.bound = str_of(bound)});
+	place.auth = authenticate_new(inside_loop,
+				      &(struct authenticate_options){.bound = str_of(bound)});
 	options.manager = place.manager;
-	options.auth = place.guard;
+	options.auth = place.auth;
 	options.key = place.key;
 	CHECK_OK(preview_open(&options, &place.preview));
 	CHECK_OK(preview_listen(place.preview, fd));
@@ -73,7 +73,7 @@ static void close_place(void)
 	for (int i = 0; i < 200 && !preview_is_idle(place.preview); i++)
 		inside_sleep(5);
 	preview_free(place.preview);
-	authenticate_free(place.guard);
+	authenticate_free(place.auth);
 	manager_free(place.manager);
 	ask_close(place.ask);
 	admit_close(place.admit);
