@@ -49,7 +49,7 @@ got, _ = pack(cove, box, gitignore=True)
 c.ok(len(wanted) > 15 and got == wanted, "a backup with gitignore holds what git does not ignore", got, wanted)
 c.ok(".env" not in got and "src/.env" not in got, ".env stays out of it")
 everything = names(cove, box, "cd /workspace/r && find . -type f -not -path './.git/*' | cut -c3-")
-c.same(pack(cove, box)[0], everything, "one without holds all")
+c.same(pack(cove, box)[0], everything, "a backup without gitignore has all files")
 c.same(cove.out(box, "cd /tmp/back && git log --oneline | wc -l"), "1\n", "the repository itself is part of it")
 
 wanted = [name[4:] for name in wanted if name.startswith("src/")]
@@ -58,7 +58,7 @@ cove.post(base + "create", {"dir": "/workspace/r/src", "archivePath": "/var/back
 cove.post(base + "restore", {"dir": "/tmp/back", "archivePath": "/var/backups/src.sqsh"})
 c.same(names(cove, box, "cd /tmp/back && find . -type f | cut -c3-"), wanted, "rules above the directory hold in it")
 
-# Without git, and without a repository: the files' words alone count.
+# Without git, and without a repository: only the ignore files count.
 cove.run(box, "mkdir /workspace/n && cd /workspace/n && mkdir sub && touch .env sub/.env sub/a && echo .env > .gitignore && "
               "mkdir -p /usr/local/bin && mv $(command -v git) /tmp/git-away")
 cove.post(base + "create", {"dir": "/workspace/n", "archivePath": "/var/backups/n.sqsh", "gitignore": True})

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The bridge: many sandboxes by REST, in Cloudflare's words."""
+"""The bridge: many sandboxes by REST, compatible with Cloudflare's."""
 import base64
 import http.client
 import io
@@ -19,7 +19,7 @@ def says(reply, status, code, name):
 
 
 def run(cove, room, argv, headers=None, **fields):
-    """What a command wrote and how it ended: {stdout, stderr, exit} or {error}; a Reply when refused."""
+    """Output and end of a command: {stdout, stderr, exit} or {error}; a Reply when refused."""
     conn = http.client.HTTPConnection("127.0.0.1", cove.port, timeout=60)
     head = {"Authorization": "Bearer " + cove.key, "Content-Type": "application/json"}
     conn.request("POST", "/v1/sandbox/%s/exec" % room, json.dumps(dict(fields, argv=argv)),
@@ -75,7 +75,7 @@ def commands(cove, room):
     c.same(got["stdout"], b"a b|$HOME|it's|*||", "words are passed as they are")
     c.same(run(cove, room, ["no-such-program"]).get("exit"), {"exit_code": 127},
            "a program that is not there is 127")
-    c.same(run(cove, room, ["pwd"])["stdout"], b"/workspace\n", "it starts in the workspace")
+    c.same(run(cove, room, ["pwd"])["stdout"], b"/workspace\n", "a command starts in the workspace")
     run(cove, room, ["mkdir", "-p", "sub"])
     c.same(run(cove, room, ["pwd"], cwd="sub/../sub")["stdout"], b"/workspace/sub\n",
            "or beneath it")
@@ -118,7 +118,7 @@ def files(cove, room):
     reply = cove.get(path + "workspace/a%20dir/b.bin")
     c.ok(reply.status == 200 and reply.body == data, "and read", reply.status)
     c.same(run(cove, room, ["wc", "-c", "a dir/b.bin"])["stdout"], b"300000 a dir/b.bin\n",
-           "it is in the workspace")
+           "the file is in the workspace")
     reply = cove.request("PUT", path + "workspace/empty", b"", headers=raw, raw=True)
     c.same(cove.get(path + "workspace/empty").body, b"", "an empty one, too")
     says(cove.get(path + "workspace/none"), 404, "workspace_read_not_found", "an absent one is 404")
@@ -153,7 +153,7 @@ def trees(cove, room):
          "invalid_request", "nothing is no archive")
     says(cove.request("POST", "/v1/sandbox/%s/hydrate" % other, b"x" * 5000, headers=tar, raw=True), 502,
          "workspace_archive_write_error", "nor is anything")
-    c.same(cove.request("DELETE", "/v1/sandbox/" + other).status, 204, "it is deleted")
+    c.same(cove.request("DELETE", "/v1/sandbox/" + other).status, 204, "the sandbox is deleted")
     c.same(cove.get("/v1/sandboxes/" + other).status, 404, "and gone")
 
 
@@ -179,7 +179,7 @@ def the_rest(cove, room):
     about = cove.get("/v1/openapi.json").json
     c.ok(about["openapi"].startswith("3.1") and "post" in about["paths"]["/v1/sandbox/{id}/exec"] and
          "put" in about["paths"]["/v1/sandbox/{id}/file/{path}"],
-         "what there is is described", list(about["paths"])[:5])
+         "the routes are described", list(about["paths"])[:5])
     c.same(cove.get("/v1/openapi.json?token=" + cove.key, key=False).status, 200, "to a token in the query")
     c.same(cove.get("/v1/openapi.json?token=wrong", key=False).status, 401, "but not to a wrong one")
     c.ok(cove.key not in cove.log_text(), "which no log line holds")

@@ -19,7 +19,7 @@ def answers(cove, box):
             answer["stderrTruncated"]),
            ("echo out; echo err >&2; exit 3", "exited", "utf8", False, False), "and how it ended")
     c.ok(answer["durationMs"] == answer["duration"] and 0 <= answer["durationMs"] < 5000 and
-         answer["cpuMs"] >= 0 and answer["maxRssBytes"] > 0, "and what it took", answer)
+         answer["cpuMs"] >= 0 and answer["maxRssBytes"] > 0, "and its resource usage", answer)
     c.ok("sessionId" not in answer and answer["timestamp"].endswith("Z"), "and when", answer)
     answer = cove.run(box, "true", sessionId="__DISABLE_SESSION__", origin="user", unknown={"x": 1})
     c.same(answer["sessionId"], "__DISABLE_SESSION__", "a session that is none is repeated")
@@ -98,7 +98,7 @@ def failures(cove, box):
     got = refused(404, "COMMAND_NOT_FOUND", "a missing command is 404", argv=["no-such-command"])
     c.same(got and (got["exitCode"], got["context"]["exitCode"], got["context"]["command"]),
            (127, 127, "no-such-command"), "with 127")
-    got = refused(403, "COMMAND_PERMISSION_DENIED", "one that may not run is 403",
+    got = refused(403, "COMMAND_PERMISSION_DENIED", "a file without execute permission is 403",
                   argv=["/etc/passwd"])
     c.same(got and got["exitCode"], 126, "with 126")
     refused(500, "COMMAND_EXECUTION_ERROR", "a missing cwd is 500", command="true", cwd="/none")
@@ -115,7 +115,7 @@ def failures(cove, box):
         fields = {"command": "true", field: value}
         got = refused(400, "VALIDATION_FAILED", "%s: %r fails validation" % (field, value), **fields)
         c.same(got and got["context"]["validationErrors"][0]["field"], field, "and is named")
-    refused(400, "VALIDATION_FAILED", "stdin that is no base64", command="true", stdin="*",
+    refused(400, "VALIDATION_FAILED", "stdin that is not base64", command="true", stdin="*",
             stdinEncoding="base64")
     refused(400, "VALIDATION_FAILED", "a user that does not exist", command="true", user="ghost")
     refused(400, "VALIDATION_FAILED", "a uid out of range", command="true", user="65536")
@@ -171,7 +171,7 @@ def streams(cove, box):
     c.same((events[-1]["exitCode"], events[-1]["ended"]), (124, "wall_limit"), "limits hold")
     reply = cove.events(box, ["no-such-command"])
     c.same((reply.status, reply.json["code"]), (404, "COMMAND_NOT_FOUND"),
-           "what cannot start is a plain error")
+           "a command that cannot start is a plain error")
     c.same(cove.events(box, " ").json["code"], "INVALID_COMMAND", "so is a blank command")
     first = next(cove.events(box, "sleep 1; touch /tmp/done"))
     c.same(first["type"], "start", "a client that leaves after the start")

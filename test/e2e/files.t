@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Files: every verb, every answer, every refusal, and what is no ordinary file."""
+"""Files: every operation, every answer, every refusal, and files that are not regular."""
 import base64
 import os
 import sys
@@ -97,7 +97,7 @@ def verbs(f):
     c.same(f.good("mkdir", path="d1")["recursive"], False, "mkdir")
     f.fails((500, "FILESYSTEM_ERROR", {"path": "d1", "operation": "directory.create",
              "stderr": "mkdir: cannot create directory 'd1': File exists"}),
-            "one that exists is an error", "mkdir", path="d1")
+            "an existing directory is an error", "mkdir", path="d1")
     f.fails((500, "FILESYSTEM_ERROR"), "so is a missing parent", "mkdir", path="no/where")
     c.same(f.good("mkdir", path="d1/x/y", recursive=True)["recursive"], True, "unless recursive")
     f.good("mkdir", path="d1/x/y", recursive=True)
@@ -176,7 +176,7 @@ def lists(f):
          "with paths from the top", answer["files"])
     c.same({e["relativePath"] for e in
             f.good("list-files", path="l", options={"recursive": True})["files"]},
-           {"f", "p", "s", "sub", "sub/in", ".dot/seen"}, "what is in a hidden directory is not")
+           {"f", "p", "s", "sub", "sub/in", ".dot/seen"}, "the content of a hidden directory is not")
     f.fails((404, "FILE_NOT_FOUND", {"path": "nope", "operation": "directory.list"}),
             "a missing directory", "list-files", path="nope")
     f.fails((400, "NOT_DIRECTORY"), "a file is no directory", "list-files", path="l/f")
@@ -220,7 +220,7 @@ def refusals(f):
     reply = f.ask("write", path="x", content="a$b=", encoding="base64")
     c.same((reply.status, reply.json["context"]["validationErrors"][0]["field"],
             reply.json["context"]["validationErrors"][0]["code"]),
-           (400, "content", "INVALID_BASE64"), "what is no base64")
+           (400, "content", "INVALID_BASE64"), "content that is not base64")
     f.fails((400, "VALIDATION_FAILED"), "an unknown user", "read", path="x", user="nobody-here")
     for text in ("", "{", "[]", '{"path":"x","content":"\\x"}', '{"path":"x","content":"a"} x',
                  '{"path":"x","content":"a","content":"b"}'):
@@ -239,7 +239,7 @@ def refusals(f):
             "write to a directory", "write", path="/workspace", content="")
     f.fails((400, "NOT_DIRECTORY"), "a path through a file", "read", path="/etc/passwd/x")
     f.fails((400, "NAME_TOO_LONG"), "a long name", "write", path="n" * 256, content="")
-    f.fails((403, "PERMISSION_DENIED"), "what the user may not read", "read", path="/etc/shadow",
+    f.fails((403, "PERMISSION_DENIED"), "a file that the user may not read", "read", path="/etc/shadow",
             user="nobody")
     f.fails((500, "FILESYSTEM_ERROR"), "or write", "write", path="/etc/x", content="", user="nobody")
     for verb, fields in (("read", {}), ("write", {"content": ""}), ("mkdir", {}), ("watch", {})):
@@ -247,7 +247,7 @@ def refusals(f):
         c.ok(got["code"] == "VALIDATION_FAILED" and got["context"]["validationErrors"] == [
             {"field": "path", "message": got["message"], "code": "INVALID_PATH"}],
              "%s: a NUL in a path" % verb, got)
-    c.ok(f.ask("exists", path="/", other="a\0b").json["success"], "one elsewhere is nobody's concern")
+    c.ok(f.ask("exists", path="/", other="a\0b").json["success"], "a NUL in an unused field is ignored")
     reply = f.ask("write", path="/proc/version", content="x")
     c.ok(reply.status >= 400, "/proc is no place to write", reply)
     reply = f.ask("write", path="/sys/x", content="x")
@@ -279,8 +279,8 @@ def odd_files(f):
     reply = f.ask("read", path="magic")
     c.ok(reply.status != 200 or reply.json["content"].strip() == f.out("cat /etc/hostname").strip(),
          "a magic link leads nowhere else", reply)
-    f.out("truncate -s 10G sparse; printf head | dd of=sparse conv=notrunc status=none;"
-          "printf tail | dd of=sparse bs=1 seek=$((10*1024*1024*1024-4)) conv=notrunc status=none")
+    f.out("truncate -s 10G sparse; printf head 1<>sparse;"
+          "printf tail | dd of=sparse bs=1 seek=$((10*1024*1024*1024-4)) status=none")
     f.fails((413, "FILE_TOO_LARGE", {"actualSize": 10 << 30, "maxSize": 33554432}),
             "10 GB do not fit into JSON", "read", path="sparse")
     reply = f.raw("GET", "workspace/sparse", Range="bytes=-4")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Files as bodies: raw up and down, ranges, resumed and broken uploads, archives, much of it, and
-what the daemon's memory does meanwhile."""
+"""Files as bodies: raw up and down, ranges, resumed and broken uploads, archives, large amounts, and
+the daemon's memory meanwhile."""
 import base64
 import contextlib
 import hashlib
@@ -22,7 +22,7 @@ BIG = 256 * MIB if c.SHORT else 1024 * MIB
 
 
 class Stream(io.RawIOBase):
-    """Bytes that are made as they are read, and hashed; no two parts of it are alike."""
+    """Bytes generated as they are read, and hashed; no two parts are alike."""
 
     def __init__(self, size):
         self.left, self.sha, self.seed, self.n = size, hashlib.sha1(), os.urandom(MIB), 0
@@ -40,13 +40,13 @@ class Stream(io.RawIOBase):
 
 
 def rss(cove):
-    """MiB that the daemon holds."""
+    """Resident memory of the daemon, in MiB."""
     with open("/proc/%d/status" % cove.children()["daemon"]) as status:
         return next(int(line.split()[1]) / 1024 for line in status if line.startswith("VmRSS"))
 
 
 class Meter:
-    """The most that the daemon held while something was done."""
+    """The peak resident memory of the daemon during a call."""
 
     def __init__(self, cove):
         self.cove, self.most, self.on, self.idle = cove, 0, True, cove.idle
@@ -135,7 +135,7 @@ def ups_and_downs(r):
     c.ok(reply.headers["Last-Modified"].endswith("GMT") and
          reply.headers["X-Content-Type-Options"] == "nosniff", "with what a client wants to know")
     c.same(r.ask("GET", "workspace/x/y/a.txt", If_None_Match=answer["etag"]).status, 304,
-           "what the client has is not sent again")
+           "a file that the client has is not sent again")
     c.same(r.ask("GET", "workspace/x/y/a.txt", If_None_Match='"other"').status, 200, "else it is")
     for text, want in (("bytes=1-2", (206, b"el")), ("bytes=3-", (206, b"lo")),
                        ("bytes=-2", (206, b"lo")), ("bytes=0-999", (206, b"hello")),
@@ -178,7 +178,7 @@ def broken(r):
     rest = b"r" * (50 * MIB - got)
     reply = r.ask("PUT", "workspace/safe", rest,
                   Content_Range="bytes %d-%d/%d" % (got, 50 * MIB - 1, 50 * MIB))
-    c.same((reply.status, reply.json.get("size")), (200, 50 * MIB), "and it goes on there")
+    c.same((reply.status, reply.json.get("size")), (200, 50 * MIB), "and the upload resumes there")
     c.same(r.out("sha1sum safe").split()[0], hashlib.sha1(b"n" * got + rest).hexdigest(), "exactly")
     reply = r.ask("PUT", "workspace/safe", b"x", Content_Range="bytes 5-5/10")
     c.same((reply.status, reply.json["reason"]), (409, "no_upload"), "nothing to go on with")
@@ -199,7 +199,7 @@ def broken(r):
     c.same((reply.status, reply.json["code"], s.out("cat keep")), (500, "NO_SPACE", "kept"),
            "in JSON too")
     c.same(s.ask("PUT", "workspace/after", b"fits").status, 200, "and a small file still fits")
-    c.same(r.cove.delete(small).status, 204, "it goes")
+    c.same(r.cove.delete(small).status, 204, "the file is deleted")
 
 
 def json_both_ways(r):
@@ -227,7 +227,7 @@ def json_both_ways(r):
     reply = cove.post(r.at + "write", {"path": "json.txt", "content": "z" * 33554433})
     c.same((reply.status, reply.json["code"], reply.json["context"]["actualSize"],
             reply.json["context"]["maxSize"]), (413, "FILE_TOO_LARGE", 33554433, 33554432),
-           "one byte more is refused")
+           "a body one byte larger is refused")
     c.same(r.out("stat -c %s json.txt"), "33554432\n", "and the old file is whole")
     r.out("printf . >> json.txt")
     reply = cove.post(r.at + "read", {"path": "json.txt"})
@@ -298,7 +298,7 @@ def archives(r):
     c.ok(any(v == b"one\n" for v in content.values()), "and its content")
     reply = r.cove.request("PUT", r.at + "tar?path=/workspace/un", reply.body, raw=True)
     c.ok(reply.status == 200 and reply.json["skipped"] == 0, "unpacked again", reply)
-    c.same(r.out("cd un; cat $(find . -name one -type f)"), "one\n", "it is there")
+    c.same(r.out("cd un; cat $(find . -name one -type f)"), "one\n", "the file is there")
     evil = io.BytesIO()
     with tarfile.open(fileobj=evil, mode="w") as tar:
         for name, kind, target in (("../out", tarfile.REGTYPE, ""), ("/abs", tarfile.REGTYPE, ""),
@@ -310,17 +310,17 @@ def archives(r):
             info.size = 4 if kind == tarfile.REGTYPE else 0
             tar.addfile(info, io.BytesIO(b"evil") if info.size else None)
     reply = r.cove.request("POST", r.at + "tar?path=/workspace/evil", evil.getvalue(), raw=True)
-    c.ok(reply.status == 200 and reply.json["skipped"] >= 4, "what leads out is skipped and told", reply)
+    c.ok(reply.status == 200 and reply.json["skipped"] >= 4, "members that lead out are skipped and counted", reply)
     c.same(r.out("ls -d out /abs /etc/in evil/dev 2>/dev/null; cat evil/good"), "evil", "and not there")
     reply = r.cove.request("PUT", r.at + "tar?path=/workspace/bad", b"no archive at all" * 100, raw=True)
-    c.same((reply.status, reply.json["reason"]), (400, "bad_archive"), "what is no archive")
+    c.same((reply.status, reply.json["reason"]), (400, "bad_archive"), "a body that is not an archive")
     reply = r.cove.get(r.at + "tar?path=/nowhere")
     c.same((reply.status, reply.json["code"]), (404, "FILE_NOT_FOUND"), "a tree that is not there")
     c.same(r.cove.get(r.at + "tar").json["code"], "VALIDATION_FAILED", "no path at all")
 
 
 def slow_reader(r):
-    """A client that does not read holds up neither the sandbox nor its end."""
+    """A client that does not read blocks neither the sandbox nor its deletion."""
     size = (4 if c.SHORT else 10) << 30
     r.out("truncate -s %d huge" % size)
     box = r.cove.create(limits={"diskMB": 64})

@@ -36,7 +36,7 @@ def git(cove, box):
     for field, value in (("timeoutMs", 0), ("timeoutMs", 1.5), ("timeoutMs", "1"), ("depth", -1)):
         got = fails(checkout("file:///tmp/repo", **{field: value}), 400, "VALIDATION_FAILED",
                     "%s cannot be %r" % (field, value))
-        c.same(got["context"]["validationErrors"][0]["field"], field, "and it is named")
+        c.same(got["context"]["validationErrors"][0]["field"], field, "and the field is named")
     for fields, name in (({}, "a directory that is full"),
                          ({"branch": "none", "targetDir": "/tmp/b"}, "a branch that is not there")):
         got = fails(checkout("file:///tmp/repo", **fields), 500, "GIT_OPERATION_FAILED", name)
@@ -54,7 +54,7 @@ def git(cove, box):
               {"command": "exec python3 -c \"%s\"" % LISTEN, "processId": "mute"})
     c.until(lambda: cove.run(box, "echo >/dev/tcp/127.0.0.1/7777")["exitCode"] == 0)
     got = fails(checkout("http://127.0.0.1:7777/a/b.git", timeoutMs=1000, targetDir="/tmp/t"), 502,
-                "GIT_NETWORK_ERROR", "one that is mute has its time")
+                "GIT_NETWORK_ERROR", "a silent server times out")
     c.same((got["message"], got["context"]["exitCode"]),
            ("Git clone timed out after 1 seconds for 'http://127.0.0.1:7777/a/b.git'", 124),
            "in the words of Cloudflare's SDK")
@@ -76,7 +76,7 @@ def backups(cove, box):
     fails(cove.post(base + "create", b"{", headers={"Content-Type": "application/json"}), 400,
           "VALIDATION_FAILED", "a body that is no JSON is no failure of the disk")
     fails(cove.post(base + "create", dict(good, dir="/workspace/none")), 500, "BACKUP_CREATE_FAILED",
-          "what is not there cannot be kept")
+          "a missing directory cannot be archived")
     fails(cove.post(base + "restore", dict(good, archivePath="/var/backups/none")), 500,
           "BACKUP_RESTORE_FAILED", "nor restored")
     got = cove.post(base + "create", good).json

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Ports of a sandbox: readiness by events, the register, and requests passed on."""
+"""Ports of a sandbox: readiness by events, exposed ports, and the proxy."""
 import http.client
 import json
 import os
@@ -149,7 +149,7 @@ def register(cove, box):
     found = cove.get(base + "/api/exposed-ports?session=x").json
     c.same([(p["port"], p["url"], p["status"]) for p in found["ports"]],
            [(80, "http://localhost:80", "active"), (4002, "http://localhost:4002", "active")],
-           "what is exposed is listed")
+           "exposed ports are listed")
     gone = cove.request("DELETE", base + "/api/exposed-ports/80")
     c.ok(gone.status == 200 and gone.json["port"] == 80, "and taken back", gone)
     gone = cove.request("DELETE", base + "/api/exposed-ports/80")
@@ -171,7 +171,7 @@ def proxy(cove, box):
     watch(cove, box, port=4003, mode="tcp", interval=100)
     listed = cove.get("/v1/sandboxes/%s/api/ports" % box["id"]).json
     c.ok(listed["success"] and {"port": 4003, "address": "loopback", "exposed": False} in listed["ports"],
-         "who listens is listed", listed)
+         "listening ports are listed", listed)
     reply = cove.get(base + "4003/a%20b/../c?x=1&y=%2f", headers={"X-Mine": "1", "Connection": "X-Gone",
                                                                   "X-Gone": "1"})
     text = reply.body.decode()

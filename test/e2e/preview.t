@@ -34,7 +34,7 @@ def address(cove, box):
     c.same(cove.post("/v1/sandboxes/%s/ports" % box["id"], {"port": 8001, "token": "a-b"}).status, 400, "a hyphen is in no token")
     listed = cove.get("/v1/sandboxes/%s/ports" % box["id"]).json["items"]
     mine = [one for one in listed if one["port"] == 8000][0]
-    c.ok(mine["exposed"] and mine["listening"] and mine["url"] == made["url"], "it is listed", listed)
+    c.ok(mine["exposed"] and mine["listening"] and mine["url"] == made["url"], "the port is listed", listed)
     return made
 
 
@@ -188,7 +188,7 @@ def waking(cove):
     site = Site(expose(cove, box, 8000)["url"])
     c.same(site.ask("/").status, 200, "a server that a command left behind is seen")
     state = lambda: cove.get("/v1/sandboxes/" + box["id"]).json["state"]
-    c.ok(c.until(lambda: state() == "frozen", 15, 0.1), "it falls asleep", state())
+    c.ok(c.until(lambda: state() == "frozen", 15, 0.1), "the sandbox is frozen", state())
     c.same(site.ask("/").status, 200, "a visitor wakes it")
     cove.post("/v1/sandboxes/%s/stop" % box["id"])
     reply = site.ask("/")
@@ -221,9 +221,9 @@ def taken_back(cove, box, made):
     try:
         ws.sock.settimeout(5)
         ws.recv()
-        c.ok(False, "whoever looked is cut off")
+        c.ok(False, "open connections are closed")
     except (wsclient.Closed, OSError) as end:
-        c.ok(not isinstance(end, socket.timeout), "whoever looked is cut off", end)
+        c.ok(not isinstance(end, socket.timeout), "open connections are closed", end)
     c.same(site.ask("/").status, 404, "and its token opens nothing")
     fresh = expose(cove, box, 8000, token="chosen_1")
     c.ok(fresh["token"] == "chosen_1" and Site(fresh["url"]).ask("/").status == 200, "a token of one's own", fresh)
@@ -231,7 +231,7 @@ def taken_back(cove, box, made):
 
 
 def visit(site):
-    """Goes there until somebody answers."""
+    """Requests the page until a server answers."""
     end = time.monotonic() + 30
     while True:
         try:
@@ -265,7 +265,7 @@ def events(cove, box):
     cove.post("/v1/sandboxes/%s/api/process/start" % box["id"], {"command": "exec python3 -m http.server 8777", "processId": "web"})
     seen = lambda kind: [one for one in cove.get("/v1/events?limit=1000&kind=" + kind).json["items"]
                          if one["sandbox"] == box["id"] and one["fields"].get("port") == 8777]
-    c.ok(c.until(lambda: seen("port.opened"), 15, 0.2), "somebody began to listen: port.opened")
+    c.ok(c.until(lambda: seen("port.opened"), 15, 0.2), "a new listener is reported: port.opened")
     cove.request("DELETE", "/v1/sandboxes/%s/api/process/web" % box["id"])
     c.ok(c.until(lambda: seen("port.closed"), 15, 0.2), "and ended: port.closed")
 
@@ -283,7 +283,7 @@ def used(cove, box):
 
 
 def idle(cove):
-    """Nobody looks into a box in which nothing happens, though ports of it are exposed and listened on."""
+    """An idle box with exposed, listening ports costs no CPU time."""
     box = cove.create()
     for port in (8000, 8001, 8002):
         expose(cove, box, port)
@@ -304,7 +304,7 @@ def idle(cove):
 
 
 def visitors(cove, made):
-    """Many who have looked, and keep their connection."""
+    """Many clients that keep their connection open."""
     count, site = 100 if c.SHORT else 1000, Site(made["url"])
     daemon = cove.children()["daemon"]
     rss = lambda: int(re.search(r"VmRSS:\s+(\d+)", open("/proc/%d/status" % daemon).read())[1])
@@ -320,7 +320,7 @@ def visitors(cove, made):
     grown = rss() - before
     c.ok(grown < (256 if c.SHORT else 16) * count, "each costs less than 16 KiB", grown)  # sanitizers keep what was freed
     begin = time.monotonic()
-    c.same(site.ask("/").status, 200, "one more is served")
+    c.same(site.ask("/").status, 200, "another client is served")
     c.ok(time.monotonic() - begin < 5, "at once", time.monotonic() - begin)
     c.same(sum(map(look, kept[::7])), len(kept[::7]), "and so are those who come back to their connection")
     for conn in kept:
@@ -328,7 +328,7 @@ def visitors(cove, made):
 
 
 def slow_reader(cove, made):
-    """A client that never reads holds up its own server, and costs next to nothing."""
+    """A client that never reads blocks its own server only, and costs little memory."""
     daemon = cove.children()["daemon"]
     rss = lambda: int(re.search(r"VmRSS:\s+(\d+)", open("/proc/%d/status" % daemon).read())[1])
     site, before, socks = Site(made["url"]), rss(), []
@@ -395,7 +395,7 @@ def deep_sleep():
     box = cove.create(sleepAfter="1s")
     site = Site(expose(cove, box, 8000)["url"])
     state = lambda: cove.get("/v1/sandboxes/" + box["id"]).json["state"]
-    c.ok(c.until(lambda: state() == "stopped", 20, 0.1), "it falls into a deep sleep", state())
+    c.ok(c.until(lambda: state() == "stopped", 20, 0.1), "the sandbox is stopped for idleness", state())
     reply = site.ask("/")
     c.ok(reply.status == 502 and reply.json["code"] == "PORT_CLOSED" and state() == "running", "a visitor starts it anew", reply)
     cove.post("/v1/sandboxes/%s/pause" % box["id"])
@@ -406,7 +406,7 @@ def deep_sleep():
 
 
 def crowd():
-    """One address, however greedy, leaves room for others."""
+    """One address cannot take all connections."""
     cove = c.Cove("--conns-max", "40")
     box = cove.create()
     serve(cove, box, 8000)

@@ -33,7 +33,7 @@ def prewarmed_shells(cove, box):
     want = "1 x  'y\nz two 2 /tmp/it's 2 p 2 0077 none\nin f 5\naliased\nnull\n0\nh\u00e9\nhBc\n".encode()
     say("export A=1; f() { echo in f $1; }; alias ll='echo aliased'; B=\"x  'y\nz\"; arr=(1 'two 2'); mkdir -p \"/tmp/it's\"; "
         "cd \"/tmp/it's\"; set -- p1 'p 2'; umask 077; shopt -s nullglob; unset LANG; export -n HOME")
-    for how in ("by a bash of its own", "by a prewarmed shell", "by one that has rehearsed"):
+    for how in ("by a bash of its own", "by a prewarmed shell", "by a prewarmed shell that has restored the state before"):
         out, err, last = stream(show)
         c.same((out, last["exitCode"]), (want, 127), "all of a session's state is there, " + how)
         c.ok(err.endswith(b"nosuch: command not found\n"), "and its messages are bash's", err)
@@ -49,12 +49,12 @@ def prewarmed_shells(cove, box):
     c.same(say("echo $A; cd /; unset A; set -eu; g() { :; }; unset -f f")["stdout"], "1", "and no way back")
     c.ok(ready(), "another waits")
     out, _, last = stream("echo ${A-none}; pwd; declare -F; false; echo no")
-    c.same((out, last["exitCode"]), (b"none\n/\ndeclare -f g\n", 1), "what the session did since is known")
+    c.same((out, last["exitCode"]), (b"none\n/\ndeclare -f g\n", 1), "later changes of the session are known")
     say("unset -f g; unalias -a; set --")
     for how in ("by a bash of its own", "by a prewarmed shell"):
         c.ok(ready(), "another waits")
         out, _, last = stream("declare -F; echo $#; ll")
-        c.same((out, last["exitCode"]), (b"0\n", 127), "and what it gave up is gone, " + how)
+        c.same((out, last["exitCode"]), (b"0\n", 127), "and removed functions are gone, " + how)
     say("set +eu; mkdir -p /tmp/gone; cd /tmp/gone; rmdir /tmp/gone")
     c.ok(ready(), "another waits")
     reply = cove.post(api(box, "execute/stream"), {"command": "pwd", "sessionId": "u1"})
@@ -72,9 +72,9 @@ def prewarmed_shells(cove, box):
     c.same((get(cove, box, process)["exitCode"], cove.out(box, "pgrep -c sleep; true").strip()), (143, "0"), "its tree is killed")
     c.ok(ready(), "another waits")
     cove.out(box, "pkill -KILL -f '^[b]ash -c __cove'; true")
-    c.ok(c.until(lambda: cove.out(box, waits + "; true").strip() == "0", 5), "it can be killed")
+    c.ok(c.until(lambda: cove.out(box, waits + "; true").strip() == "0", 5), "the prewarmed shell can be killed")
     out, _, last = stream("echo on")
-    c.same((out, last["exitCode"]), (b"on\n", 0), "one that was killed is not missed")
+    c.same((out, last["exitCode"]), (b"on\n", 0), "a killed prewarmed shell is replaced")
     c.ok(ready(), "another waits")
     last = stream("for ((i = 0; i < 300000; i++)); do :; done")[2]
     c.ok(last["cpuMs"] >= 100, "its CPU time is counted", last)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Processes and streams: every byte, every exit code, every status, whoever reads and however."""
+"""Processes and streams: every byte, every exit code, every status, for every kind of reader."""
 import base64
 import hashlib
 import http.client
@@ -98,16 +98,16 @@ def rules(cove, box):
          all(e["processId"] == process for e in events), "with its fields", events)
     c.same(c.collect(events)[:2], (b"hi\n", b"ho\n"), "and its bytes")
     listed = cove.get(api(box, "process/list")).json["processes"]
-    c.ok([p["id"] for p in listed] == [process] and listed[0]["exitCode"] == 3, "it is listed", listed)
+    c.ok([p["id"] for p in listed] == [process] and listed[0]["exitCode"] == 3, "the process is listed", listed)
     c.same(cove.get(api(box, "process/list?status=running")).json["processes"], [], "by status")
-    c.same(cove.get(api(box, "process/list?status=odd")).status, 400, "one that there is")
+    c.same(cove.get(api(box, "process/list?status=odd")).status, 400, "an unknown status is refused")
     for method, path in (("GET", ""), ("GET", "/logs"), ("GET", "/stream"), ("DELETE", ""), ("GET", "/wait"),
                          ("GET", "/tape")):
         reply = cove.request(method, api(box, "process/nobody" + path))
         c.ok(reply.status == 404 and reply.json["code"] == "PROCESS_NOT_FOUND" and
              reply.json["context"]["processId"] == "nobody", "unknown: %s …%s" % (method, path), reply)
     reply = cove.request("DELETE", api(box, "process/" + process))
-    c.same((reply.status, reply.json["code"]), (404, "COMMAND_NOT_FOUND"), "one that has ended is not ended again")
+    c.same((reply.status, reply.json["code"]), (404, "COMMAND_NOT_FOUND"), "an ended process is not killed again")
     for body in ({"command": "  "}, {"command": ""}):
         reply = cove.post(api(box, "process/start"), body)
         c.same((reply.status, reply.json["code"]), (400, "INVALID_COMMAND"), "a blank command is refused")
@@ -123,7 +123,7 @@ def ids(cove, box):
     reply = cove.post(api(box, "process/start"), {"command": "true", "processId": "my server"})
     c.same((reply.status, reply.json["code"], reply.json["reason"]), (409, "RESOURCE_BUSY", "process_exists"),
            "the id of one that runs is taken")
-    c.same(cove.request("DELETE", api(box, "process/my%20server")).status, 200, "it is ended")
+    c.same(cove.request("DELETE", api(box, "process/my%20server")).status, 200, "the process is killed")
     start(cove, box, "echo again", processId="my server")
     c.same(wait(cove, box, "my%20server")["status"], "completed", "then its id is free")
     for bad in ("list", "a/b", "x" * 200, "kill-all", "new\nline"):
@@ -172,24 +172,24 @@ def kills(cove, box):
     begin = time.monotonic()
     reply = cove.request("DELETE", api(box, "process/" + process))
     took = time.monotonic() - begin
-    c.same((reply.status, reply.json["success"], reply.json["processId"]), (200, True, process), "it is ended")
+    c.same((reply.status, reply.json["success"], reply.json["processId"]), (200, True, process), "the process is killed")
     c.same(cove.out(box, count).strip(), "0", "and nothing of it is left")
     c.ok(4.5 < took < 9, "after the grace that one of them needed", took)
     record = get(cove, box, process)
-    c.same((record["status"], record["exitCode"]), ("killed", 143), "it is recorded as killed")
-    c.same(logs(cove, box, process)["stdout"], "main\n", "it was asked before it was killed")
+    c.same((record["status"], record["exitCode"]), ("killed", 143), "the process is recorded as killed")
+    c.same(logs(cove, box, process)["stdout"], "main\n", "TERM was sent before KILL")
     begin = time.monotonic()
     process = start(cove, box, "(setsid sleep 7781 &); sleep 7782")
     c.until(lambda: int(cove.out(box, "pgrep -fc 'slee[p] 778' || true")) >= 2, 5)
     begin = time.monotonic()
     cove.request("DELETE", api(box, "process/" + process))
-    c.ok(time.monotonic() - begin < 3, "what ends when it is asked is not waited for", time.monotonic() - begin)
+    c.ok(time.monotonic() - begin < 3, "a process that ends on TERM is not waited for", time.monotonic() - begin)
     c.same(cove.out(box, "pgrep -fc 'slee[p] 778' || true").strip(), "0", "and is gone, too")
     process = start(cove, box, "trap '' TERM; while :; do sleep 0.1; done")
     time.sleep(0.2)
     cove.request("DELETE", api(box, "process/" + process))
     record = get(cove, box, process)
-    c.same((record["status"], record["exitCode"]), ("killed", 137), "one that does not listen is killed")
+    c.same((record["status"], record["exitCode"]), ("killed", 137), "a process that ignores TERM is killed")
 
 
 def signals(cove, box):
@@ -220,7 +220,7 @@ def dialogue(cove, box):
     c.same(next(stream)["type"], "process_info", "a dialogue begins")
     for i in range(5):
         cove.post(api(box, "process/%s/stdin" % process), {"data": "line %d\n" % i})
-        c.same(next(stream).get("data"), "line %d\n" % i, "what is said comes back: %d" % i)
+        c.same(next(stream).get("data"), "line %d\n" % i, "written input comes back: %d" % i)
     raw = bytes(range(256))
     reply = cove.request("POST", api(box, "process/%s/stdin" % process), raw, raw=True,
                          headers={"Content-Type": "application/octet-stream"})
@@ -231,14 +231,14 @@ def dialogue(cove, box):
     out, _, last = c.collect(stream)
     c.same((out, last["exitCode"]), (b"\xff\nend\n", 0), "closing it is an end")
     reply = cove.post(api(box, "process/%s/stdin" % process), {"data": "x"})
-    c.same(reply.status, 404, "one that has ended takes nothing")
+    c.same(reply.status, 404, "an ended process takes no input")
     process = start(cove, box, "sleep 100")
     reply = cove.post(api(box, "process/%s/stdin" % process), {"data": "x"})
     c.same((reply.status, reply.json["reason"]), (409, "stdin_closed"), "nor one without a stdin")
     process = start(cove, box, "sleep 100", openStdin=True)
     reply = cove.request("POST", api(box, "process/%s/stdin?timeoutMs=300" % process), b"x" * 300000, raw=True,
                          headers={"Content-Type": "application/octet-stream"})
-    c.same((reply.status, reply.json["reason"]), (504, "stdin_full"), "one that does not read is not waited for without end")
+    c.same((reply.status, reply.json["reason"]), (504, "stdin_full"), "a write to a process that does not read times out")
     cove.request("DELETE", api(box, "process/kill-all"))
     c.same(logs(cove, box, start_wait(cove, box, "cat"))["stdout"], "", "without openStdin there is nothing to read")
     c.same(logs(cove, box, start_wait(cove, box, "cat", stdin="given"))["stdout"], "given", "or what was given")
@@ -395,7 +395,7 @@ def caps(cove):
     ended = wait(cove, box, process)
     c.same((ended["status"], ended["exitCode"], ended["stdoutTruncated"]), ("completed", 0, True), "past the cap the output is drained")
     raw = cove.get(api(box, "process/%s/tape?stream=stdout" % process)).body
-    c.ok((1 << 20) - 10 <= len(raw) <= 1 << 20, "what is kept is the cap", len(raw))
+    c.ok((1 << 20) - 10 <= len(raw) <= 1 << 20, "the kept output has the size of the cap", len(raw))
     log = logs(cove, box, process)
     c.ok(log["stdoutTruncated"] and len(log["stdout"]) == len(raw), "and the logs say so", len(log["stdout"]))
     folder = os.path.join(cove.data, "daemon", "tapes", box["id"])
@@ -442,10 +442,10 @@ def records(cove, box):
     c.ok(c.until(lambda: cove.get(api(box, "process/" + process)).status == 404, 5), "autoCleanup forgets at the end")
     running = start(cove, box, "sleep 1000")
     reply = cove.request("DELETE", api(box, "process/completed"))
-    c.same((reply.status, reply.json["cleanedCount"]), (200, before), "those that have ended are forgotten when asked")
-    c.same([p["id"] for p in cove.get(api(box, "process/list")).json["processes"]], [running], "those that run are not")
+    c.same((reply.status, reply.json["cleanedCount"]), (200, before), "records of ended processes are deleted on request")
+    c.same([p["id"] for p in cove.get(api(box, "process/list")).json["processes"]], [running], "records of running ones are not")
     folder = os.path.join(cove.data, "daemon", "tapes", box["id"])
-    # One is made ahead.
+    # One worker is forked ahead.
     c.ok(c.until(lambda: len(os.listdir(folder)) <= 2, 5), "and their tapes are gone", os.listdir(folder))
 
 
@@ -481,9 +481,9 @@ def lost(cove):
         except OSError:
             pass
     c.ok(c.until(lambda: cove.get("/v1/sandboxes/" + box["id"]).json["state"] == "failed", 10), "a box is lost")
-    c.same(logs(cove, box, process)["stdout"], "remembered\n", "what it said can still be read")
+    c.same(logs(cove, box, process)["stdout"], "remembered\n", "its output can still be read")
     record = get(cove, box, running)
-    c.ok(record["status"] in ("error", "killed"), "what ran is known to have ended", record)
+    c.ok(record["status"] in ("error", "killed"), "a running process is recorded as ended", record)
     c.same(c.collect(Stream(cove, api(box, "process/%s/stream" % running)).events())[0], b"live\n", "with its output")
     c.same(cove.post(api(box, "process/start"), {"command": "true"}).status, 410, "but nothing is started any more")
     cove.delete(box)

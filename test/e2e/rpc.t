@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Remote calls (capnweb): the same handlers as over HTTP, streams both ways with their flow control,
-and a connection that bears whatever is said on it."""
+and a connection that survives any input."""
 import base64
 import json
 import os
@@ -17,7 +17,7 @@ def unpad(text):
 
 
 def plain(value):
-    """A value off the wire, as Python has it."""
+    """A decoded value."""
     if isinstance(value, list):
         if len(value) == 1 and isinstance(value[0], list):
             return [plain(item) for item in value[0]]
@@ -192,7 +192,7 @@ def files(cove, box):
                                           {"encoding": "utf-8"})["content"]), (3, "a\0b"),
            "a NUL is a character like any other")
     fails(lambda: rpc.call("files.writeFile", "/workspace/nul", 7, NONE), "VALIDATION_FAILED",
-          "what is no text is refused")
+          "a message that is not text is refused")
     rpc.call("files.mkdir", "/workspace/d/e", NONE, {"recursive": True})
     rpc.call("files.renameFile", "/workspace/a.txt", "/workspace/d/b.txt", NONE)
     rpc.call("files.moveFile", "/workspace/d/b.txt", "/workspace/d/e/c.txt", NONE)
@@ -246,7 +246,7 @@ def streams(cove, box):
     except OSError:
         pass
     rpc.ws.sock.settimeout(20)
-    c.ok(100000 < len(pipe[0]) < 600000, "who does not acknowledge gets a window and no more", len(pipe[0]))
+    c.ok(100000 < len(pipe[0]) < 600000, "a client that does not acknowledge gets one window and no more", len(pipe[0]))
     rpc.acks = True
     for id in rpc.unacked:
         rpc.ws.send(["resolve", id, ["undefined"]])

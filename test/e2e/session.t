@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Sessions: every ending of docs/SPECIFICATION.md, every message, and what they cost."""
+"""Sessions: every ending of docs/SPECIFICATION.md, every message, and their cost."""
 import base64
 import http.client
 import json
@@ -49,7 +49,7 @@ def made(cove, box):
     gives(cove, box, "with its environment and directory", "echo $A-${B-none}; pwd; echo $LC_ALL",
           "x y-none\n/tmp\nC.UTF-8", session="one")
     refuses(api(cove, box, "session/create", {"id": "one"}), 409, "SESSION_ALREADY_EXISTS",
-            "one that lives is not made again", sessionId="one", containerPlacementId=None)
+            "an existing session is not created again", sessionId="one", containerPlacementId=None)
     for body, name in ((None, "no body"), (b"not json", "a body that is no JSON"), ({}, "no id")):
         got = api(cove, box, "session/create", body, raw=isinstance(body, bytes)).json
         kind, stamp, tail = got["id"].split("_")
@@ -72,7 +72,7 @@ def made(cove, box):
             "and a blank one")
     run(cove, box, "exit 0", "one")
     c.ok("one" not in api(cove, box, "session/list", method="GET").json["data"],
-         "one whose shell has ended is not listed")
+         "a session whose shell has ended is not listed")
     c.same(api(cove, box, "session/create", {"id": "one"}).status, 200, "and can be made again")
     gives(cove, box, "with its new settings", "echo ${A-none}; pwd", "none\n/workspace",
           session="one")
@@ -94,7 +94,7 @@ def deleted(cove, box):
          "after the command that was running", results)
     c.same(cove.out(box, "pgrep -fc '^sleep 471[12]'"), "0\n", "its background jobs are killed")
     got = refuses(api(cove, box, "session/delete", {"sessionId": "gone"}), 500, "INTERNAL_ERROR",
-                  "one that is not there is 500")
+                  "an unknown session is 500")
     c.same(got and got["message"], "Session 'gone' not found", "in the words of Cloudflare's SDK")
     for body, raw in (({}, False), (b"no json", True), (None, False), ({"sessionId": 7}, False)):
         refuses(api(cove, box, "session/delete", body, raw=raw), 400, "VALIDATION_FAILED",
@@ -108,14 +108,14 @@ def deleted(cove, box):
     c.same(api(cove, box, "session/delete", {"sessionId": "stuck", "force": True}).status, 200,
            "force waits for nothing")
     [t.join() for t in threads]
-    c.ok(all(refuses(r, 410, "SESSION_DESTROYED", "what ran or waited is told", sessionId="stuck")
+    c.ok(all(refuses(r, 410, "SESSION_DESTROYED", "running and waiting commands get the error", sessionId="stuck")
              for r in results), "both of them")
 
 
 def state(cove, box):
     gives(cove, box, "a session that is not known is made, in /workspace", "pwd", "/workspace")
     run(cove, box, "cd /tmp; x=1; export Y=2; f() { echo f$1; }; set -o noglob; false")
-    gives(cove, box, "it keeps its state", "echo $?; pwd; echo $x; sh -c 'echo $Y'; f 3; echo *",
+    gives(cove, box, "a session keeps its state", "echo $?; pwd; echo $x; sh -c 'echo $Y'; f 3; echo *",
           "1\n/tmp\n1\n2\nf3\n*")
     gives(cove, box, "which is nobody else's", "pwd; echo ${x-none}", "/workspace\nnone",
           session="other")
@@ -125,7 +125,7 @@ def state(cove, box):
 
 
 def output(cove, box):
-    gives(cove, box, "one newline goes from each stream", "printf 'a\\n\\n'; printf 'b\\n' >&2",
+    gives(cove, box, "one trailing newline is removed from each stream", "printf 'a\\n\\n'; printf 'b\\n' >&2",
           "a\n", "b")
     gives(cove, box, "a missing one makes no difference", "printf a; printf b >&2", "a", "b")
     gives(cove, box, "output is text: bad bytes become U+FFFD, NUL bytes vanish",
@@ -137,7 +137,7 @@ def output(cove, box):
     gives(cove, box, "lines and here-documents work", "cat <<E\none 'two'\nE\necho \"a\nb\"",
           "one 'two'\na\nb")
     gives(cove, box, "a long command works", "echo ${#s}; : " + "x" * 100000, "0")
-    gives(cove, box, "one full of quotes too", "echo \"" + "'" * 20000 + "\" | wc -c", "20001")
+    gives(cove, box, "a command full of quotes too", "echo \"" + "'" * 20000 + "\" | wc -c", "20001")
     gives(cove, box, "an empty one is 0", "")
     size = 2 << 20 if c.SHORT else 20 << 20
     got = run(cove, box, "head -c %d /dev/zero | tr '\\0' x; echo; echo e >&2" % size).json
@@ -154,7 +154,7 @@ def one_command(cove, box):
     run(cove, box, "cd /tmp; A=before")
     gives(cove, box, "cwd and env are for one command", "pwd; echo $A; sh -c 'echo $N'; cd /etc",
           "/usr\nnow\nit's", cwd="/usr", env={"A": "now", "N": "it's", "SKIP": None})
-    gives(cove, box, "what was before comes back", "pwd; echo $A ${N-none}", "/tmp\nbefore none")
+    gives(cove, box, "the earlier state comes back", "pwd; echo $A ${N-none}", "/tmp\nbefore none")
     gives(cove, box, "a relative cwd is found from where the session stands", "pwd", "/var",
           cwd="../var")
     gives(cove, box, "a missing one is an answer", "pwd", "",
@@ -233,12 +233,12 @@ def endings(cove, box):
 
 
 def jobs(cove, box):
-    # The job ends when it is told to, which is after the answer.
+    # The job ends on request, after the answer.
     gives(cove, box, "a background job delays nothing, not even by its pipes",
           "(while [ ! -e /tmp/late ]; do sleep 0.05; done; echo late; echo bad >&2) & echo now", "now", session="jobs")
     cove.run(box, "touch /tmp/late")
     c.until(lambda: len(api(cove, box, "session/jobs/output", method="GET").body) == 9, 20)
-    gives(cove, box, "what it writes later is not in the next answer", "echo next", "next",
+    gives(cove, box, "later output of the job is not in the next answer", "echo next", "next",
           session="jobs")
     reply = api(cove, box, "session/jobs/output", method="GET")
     c.ok(reply.status == 200 and sorted(reply.body.split()) == [b"bad", b"late"] and
@@ -326,7 +326,7 @@ def ordered(cove, box):
     [t.join() for t in threads]
     c.same([results[n] for n in range(8)], [str(n + 1) for n in range(8)],
            "commands of a session run in order of arrival")
-    # Each ends when all of them run.
+    # Each command ends when all of them run.
     meet = "touch /tmp/side.%s; for i in $(seq 600); do [ $(ls -d /tmp/side.* | wc -l) = 9 ] && echo met && break; sleep 0.1; done"
     met = []
     threads = [threading.Thread(target=lambda n=n: met.append(run(cove, box, meet % n, "side-%d" % n).json["stdout"])) for n in range(8)]
@@ -355,7 +355,7 @@ def beside(cove, box):
 
 
 class Gate:
-    """A command of a session that goes on when it is told to."""
+    """A command of a session that continues on request."""
 
     def __init__(self, cove, box, then, session="files"):
         self.cove, self.box, self.answer = cove, box, []
@@ -372,7 +372,7 @@ class Gate:
 
 
 def later(call):
-    """Made beside; whether it waits shows in .is_alive()."""
+    """Runs in a thread; whether it waits shows in .is_alive()."""
     thread = threading.Thread(target=lambda: thread.got.append(call()))
     thread.got = []
     thread.start()
@@ -430,14 +430,14 @@ def filed(cove, box):
     call.join(20)
     refuses(call.got[0], 410, "SESSION_DESTROYED", "5.3 a session that is deleted by force ends what waits for it")
     gate.thread.join(20)
-    c.same(cove.run(box, "test -e /tmp/destroyed")["exitCode"], 1, "and it was not done")
+    c.same(cove.run(box, "test -e /tmp/destroyed")["exitCode"], 1, "and the command did not run")
     c.same(write(cove, box, "new-session.txt", session="unheard-of").status, 200, "5.1 a file verb may name a session first")
     c.same(cove.out(box, "cat /workspace/new-session.txt"), "file", "which stands in /workspace")
     refuses(write(cove, box, "/tmp/x", session="  "), 500, "COMMAND_EXECUTION_ERROR", "5.1 a blank session is none")
 
 
 def unhurried(cove, box):
-    """A stream holds its session until it has started, whoever reads it."""
+    """A stream holds its session's lock until it has started, for every reader."""
     cove.run(box, "head -c 30000000 /dev/zero > /tmp/zeroes")
     slow = http.client.HTTPConnection("127.0.0.1", cove.port)
     slow.request("POST", "/v1/sandboxes/%s/api/read/stream" % box["id"], json.dumps({"path": "/tmp/zeroes", "sessionId": "slow"}),
@@ -459,7 +459,7 @@ def environment(cove, box):
     gives(cove, box, "null takes it away", "echo ${SHARED-none} $PATH2", "none x", session="env-live")
     c.same(cove.out(box, "echo ${SHARED-none}"), "none\n", "everywhere")
     reply = cove.request("PATCH", "/v1/sandboxes/" + box["id"], {"env": {"SHARED": "by terms", "PATH2": None}})
-    c.same(reply.status, 200, "it can be changed with the sandbox's other terms")
+    c.same(reply.status, 200, "the limit can be changed with the sandbox's retention")
     gives(cove, box, "and reaches the same", "echo $SHARED ${PATH2-none}", "by terms none", session="env-live")
     gives(cove, box, "and new ones", "echo $SHARED", "by terms", session="env-newer")
     cove.request("PATCH", "/v1/sandboxes/" + box["id"], {"env": {"SHARED": None}})

@@ -38,7 +38,7 @@ def begin(*args):
     CLI.pop("COVE_TOKEN", None)
 
 
-# Numbers in lines: what is missing or doubled shows. 8 bytes a line.
+# Numbers in lines: missing or doubled bytes show. 8 bytes a line.
 COUNT = "seq -f %%07.0f 0 %d"
 
 
@@ -63,7 +63,7 @@ def alive(box, word):
 
 
 def sums(process):
-    """Count and digest of what a process writes."""
+    """Count and digest of a process's output."""
     got, size = hashlib.sha256(), 0
     while True:
         piece = process.stdout.read(65536)
@@ -75,7 +75,7 @@ def sums(process):
 
 
 def kept(box):
-    """What the tapes of a box take on disk."""
+    """Disk usage of the tapes of a box."""
     where = os.path.join(cove.data, "daemon", "tapes", box["id"])
     return sum(os.stat(os.path.join(where, name)).st_blocks * 512 for name in os.listdir(where))
 
@@ -225,7 +225,7 @@ c.ok(status == 130 and not alive(box, "key-tes[t]"), "Ctrl-C ends the command of
 c.same(cove.out(box, ["cat", "/tmp/signals"]), "INT\n", "by INT first")
 began = cli("exec", "-d", box["id"], "--", "bash", "-c", "echo ready; while :; do sleep 0.05; done # detached-test")
 status, shown = ctrl_c("logs", "-f", box["id"], began.stdout.decode().strip())
-c.ok(status == 130 and alive(box, "detached-tes[t]"), "what was started with -d runs on when who watches it is interrupted", status, shown)
+c.ok(status == 130 and alive(box, "detached-tes[t]"), "a process started with -d runs on when its reader is interrupted", status, shown)
 ran = subprocess.Popen([c.BIN, "exec", box["id"], "--", "bash", "-c", "echo ready; while :; do sleep 0.05; done # lost-test"], env=CLI,
                        stdout=subprocess.PIPE)
 ran.stdout.readline()
@@ -270,7 +270,7 @@ why = ran.stderr.read()
 c.ok(ran.wait() == 125 and b"incomplete" in why and size < 60 * MB, "cove exec that could not show everything ends with 125 and a message",
      ran.returncode, why, size)
 
-c.ok(c.until(lambda: kept(box) < 5 * MB, 20), "what is not kept leaves the disk", kept(box))
+c.ok(c.until(lambda: kept(box) < 5 * MB, 20), "dropped output is removed from the disk", kept(box))
 
 # ---------------------------------------------------------------- silence
 

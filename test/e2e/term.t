@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Terminals: job control, sizes, replay, many at one screen, the end and what comes after it, lost
+"""Terminals: job control, sizes, replay, several clients of one terminal, its end, lost
 connections, commands with an exit code, and how long one takes."""
 import os
 import sys
@@ -21,7 +21,7 @@ def terminal(query="sessionId=t", **kw):
 
 
 def start(line, mark):
-    """Types a command that shows its mark, which is not in what is typed: it runs now, and the line editor is away."""
+    """Types a command that prints a mark, which is not in the typed text: the command runs now, outside the line editor."""
     t.type(line + "\n")
     return ok(t.until(mark), "%s runs" % line, t.seen[-300:])
 
@@ -43,10 +43,10 @@ t = terminal()
 ok(t.until(event="ready"), "a new terminal is ready", t.events)
 same(t.events, [{"type": "ready"}], "and says just that")
 t.type("echo $((6*7))\n")
-ok(t.until(b"42\r\n"), "what is typed is run, and what it says is shown", t.seen)
+ok(t.until(b"42\r\n"), "typed input is run, and its output is shown", t.seen)
 t.type("stty size; echo term=$TERM; tty; pwd\n")
-ok(t.until(b"24 80\r\n") and t.until(b"term=xterm-256color"), "it is 80 by 24, and has a name", t.seen)
-ok(t.until(b"/dev/pts/") and t.until(b"/workspace"), "it is a terminal of the sandbox's own", t.seen)
+ok(t.until(b"24 80\r\n") and t.until(b"term=xterm-256color"), "the terminal is 80 by 24, and TERM is set", t.seen)
+ok(t.until(b"/dev/pts/") and t.until(b"/workspace"), "the tty is in the sandbox's own devpts", t.seen)
 t.resize(132, 50)
 t.type("stty size\n")
 ok(t.until(b"50 132\r\n"), "a resize is seen", t.seen)
@@ -83,7 +83,7 @@ for text in ("nonsense", "{}", '{"type":"dance"}', '{"type":"resize","cols":0,"r
 t.type("echo still-here\n")
 ok(t.until(b"still-here\r\n"), "and the terminal works on")
 
-# ---- two at one screen
+# ---- two clients of one terminal
 other = terminal()
 ok(other.until(event="ready"), "another one comes to the same terminal")
 ok(b"still-here" in other.seen and b"winch" in other.seen, "and sees what was shown before", other.seen[-300:])
@@ -94,14 +94,14 @@ same([each["attached"] for each in terminals()], [2], "the list tells who is the
 other.close()
 
 # ---- lost connection
-# One process, not a loop of the shell's own: a Ctrl-C that comes while bash starts the next command of a loop may be lost.
+# One process instead of a shell loop: a Ctrl-C that arrives while bash starts the next command of a loop may be lost.
 t.type("sh -c 'i=0; while sleep 0.05; do i=$((i+1)); echo tick-$i; done'\n")
 ok(t.until(b"tick-3\r\n"), "something runs")
 t.cut()
 time.sleep(0.5)
 t = terminal()
 ok(t.until(event="ready") and b"tick-3\r\n" in t.seen, "after a lost connection the screen is there again")
-ok(t.until(b"tick-12\r\n"), "and what ran has gone on", t.seen[-300:])
+ok(t.until(b"tick-12\r\n"), "and the program has gone on", t.seen[-300:])
 t.type("\x03")
 t.type("cd /tmp; export MARK=kept\n")
 t.close()
@@ -114,7 +114,7 @@ t.type("exit 7\n")
 ok(t.until(event="exit"), "the end is told", t.events)
 same(t.last("exit"), {"type": "exit", "code": 7}, "with the exit code")
 same(t.end() if t.closed is None else t.closed, 1000, "and the socket closes with 1000")
-same(terminals(), [], "an ended shell is no terminal any more")
+same(terminals(), [], "an ended shell is not listed any more")
 t = terminal()
 ok(t.until(event="ready"), "a new connection gets a new shell")
 t.type("echo mark=$MARK.\n")
@@ -137,7 +137,7 @@ same(refused("sessionId=a&cols=0"), 400, "no columns are no terminal")
 same(refused("sessionId=a&rows=4097"), 400, "too many rows neither")
 same(refused("sessionId=a&cols=x"), 400, "nor what is no number")
 same(refused("terminal=unknown"), 404, "a terminal that is not there cannot be attached to")
-same(refused("sessionId=a", key=False), 401, "nobody without a key")
+same(refused("sessionId=a", key=False), 401, "a request without a key is refused")
 same(refused("sessionId=a", headers={"Origin": "http://evil.example"}), 403, "no page of another site")
 same(cove.get(ROOT + "/ws/pty?sessionId=a").status, 404, "a plain request finds nothing")
 
@@ -158,7 +158,7 @@ t = terminal("command=bash&command=-c&command=" + quote("echo \"a  b\" +$X; exit
 ok(t.until(event="exit"), "a command ends", t.events)
 same(t.last("exit"), {"type": "exit", "code": 5}, "with its own exit code")
 ok(b"a  b +1 2\r\n" in t.seen, "its words and variables are as they were sent", t.seen)
-ok(t.events[0].get("terminal", "").startswith("term-"), "it has an id of its own", t.events)
+ok(t.events[0].get("terminal", "").startswith("term-"), "the terminal has an id of its own", t.events)
 t = terminal("command=sh&command=-c&command=" + quote("sleep 0.4; echo late; exit 9"))
 t.until(event="ready")
 name = t.last("ready")["terminal"]
@@ -197,11 +197,11 @@ while b"end-of-flood\r\n" not in quick.seen and time.monotonic() < end:
     if not quick.step():
         break
 took = time.monotonic() - begin
-ok(b"end-of-flood\r\n" in quick.seen, "one who does not read slows nobody: %d MB in %.2f s" % (size, took))
+ok(b"end-of-flood\r\n" in quick.seen, "a client that does not read slows no other: %d MB in %.2f s" % (size, took))
 rest = b""
 while b"end-of-flood\r\n" not in slow.seen and slow.step():
     slow.seen = slow.seen[-400000:] if b"skipped" not in slow.seen else slow.seen
-ok(b"bytes were skipped" in slow.seen, "what he missed is told on his screen")
+ok(b"bytes were skipped" in slow.seen, "the skipped bytes are reported on its screen")
 again = terminal("sessionId=flood")
 again.until(event="ready")
 same(len(again.seen), 262144, "the last 256 KiB are kept")

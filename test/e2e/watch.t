@@ -123,7 +123,7 @@ def streams(cove, box):
     end = []
     c.until(lambda: not other.queue.empty() and end.append(other.queue.get()) or
             (end and end[-1] and end[-1]["type"] == "stopped"), 5)
-    c.ok(end and end[-1] and end[-1]["type"] == "stopped", "what is gone is not watched on", end)
+    c.ok(end and end[-1] and end[-1]["type"] == "stopped", "a deleted directory is not watched any more", end)
     other.close()
     watch.close()
 
@@ -183,20 +183,20 @@ def checks(cove, box):
         now = ask(since=before).json
         if (now["status"], ask(since=now["version"]).json["status"]) != ("changed", "unchanged"):
             missed.append((i, now))
-    c.same(missed, [], "what was done before the question counts, at once, and no more")
+    c.same(missed, [], "changes before the request count, at once, and no others")
     now = ask(since=first["version"]).json
     c.same(now["status"], "changed", "for every version")
     run(cove, box, "mkdir -p k/.git; touch k/.git/x; true")
     name, count = now["version"].rsplit(":", 1)
     reply = ask(since="%s:%d" % (name, int(count) + 1000))
-    c.same((reply.status, reply.json["code"]), (400, "VALIDATION_FAILED"), "a version of the future")
+    c.same((reply.status, reply.json["code"]), (400, "VALIDATION_FAILED"), "a version that is too new")
     for text in ("nonsense", "a:b", ":1", "a b:1", 5):
         c.same(ask(since=text).status, 400, "since %r" % (text,))
     reply = ask(since="other-life:7").json
-    c.same((reply["status"], reply["reason"]), ("resync", "restarted"), "one of another life")
+    c.same((reply["status"], reply["reason"]), ("resync", "restarted"), "a version of an earlier daemon")
     life = name.rsplit("-", 1)[0]
     reply = ask(since="%s-999999:7" % life).json
-    c.same((reply["status"], reply["reason"]), ("resync", "expired"), "one that was given up")
+    c.same((reply["status"], reply["reason"]), ("resync", "expired"), "a version that was evicted")
     run(cove, box, "rm -r k")
     c.until(lambda: ask(since=now["version"]).status == 404, 5)
     c.same(ask(since=now["version"]).status, 404, "a tree that is gone is not there")

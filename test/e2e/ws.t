@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The WebSocket transport: requests multiplexed on one socket, streams, cancellation, malformed
-frames, the doors, and the end of the server."""
+frames, authentication, and the end of the server."""
 import json
 import os
 import sys
@@ -79,7 +79,7 @@ same(answer["body"]["stdout"].strip(), "900000", "a large request is taken")
 answer = ask(ws, "j", "/api/execute", execute("echo hi"), headers={"Content-Length": "3", "X-Trace-Id": "mine"})
 same(answer["body"]["stdout"], "hi\n", "headers are handed on, but for the length")
 
-# ---- what is no request
+# ---- invalid requests
 for text, code in (("nonsense", "PARSE_ERROR"), ('{"type":"request"', "PARSE_ERROR"), ("{}", "INVALID_REQUEST"),
                    ("[]", "INVALID_REQUEST"), ('{"type":"other","id":"x"}', "INVALID_REQUEST"),
                    ('{"type":"request","method":"GET","path":"/api/ping"}', "INVALID_REQUEST"),
@@ -195,7 +195,7 @@ same(probe.recv(), ("pong", b"p"), "a ping between fragments is answered")
 same(probe.json()["status"], 200, "and the message of the fragments served")
 probe.close()
 
-# ---- doors
+# ---- authentication
 same(cove.get(ROOT + "/ws").status, 404, "a plain request to a WebSocket path is a 404")
 same(cove.get(ROOT + "/api/ws").status, 404, "also at /api/ws")
 same(refused(key=False), 401, "without a key there is no socket")
@@ -224,7 +224,7 @@ for i in range(20):
 time.sleep(0.5)
 quick = connect()
 begin = time.monotonic()
-same(ask(quick, "x", "/api/execute", execute("echo hi"))["body"]["stdout"], "hi\n", "one who does not read slows nobody else")
+same(ask(quick, "x", "/api/execute", execute("echo hi"))["body"]["stdout"], "hi\n", "a client that does not read slows no other")
 ok(time.monotonic() - begin < 2, "not noticeably")
 slow.cut()
 cove.run(box, "pkill sleep; true")
