@@ -27,7 +27,7 @@
 #include "loop/offload.h"
 #include "os/fd.h"
 
-#define NAMES_MAX 65536 // in a folder: more than processes, cells and sessions can have
+#define NAMES_MAX 65536 // names in a box's folder: more than processes, cells and sessions can have
 
 struct listing {
 	int dir;
@@ -61,7 +61,8 @@ static void box_adopt_list_run(void *arg)
 		closedir(list);
 }
 
-// A folder that cannot be read is not an empty one: what it holds was promised.
+// A folder that cannot be read is an error, not an empty folder: its records were promised to
+// clients.
 static fallible list_folder(struct adoption *adoption)
 {
 	struct box *box = adoption->box;
@@ -74,7 +75,7 @@ static fallible list_folder(struct adoption *adoption)
 	return listing.errnum ? err_sys(listing.errnum, "list the folder of %s", box->id) : OK;
 }
 
-// What the warden knows of the box.
+// Asks the warden for the box's exec cgroups and counters.
 static fallible order_adopt(struct adoption *adoption, int64_t deadline)
 {
 	auto_free struct answer *answer = mem_new_of(struct answer);
@@ -101,7 +102,7 @@ static fallible connect_to(struct box *box, const char *sockets, int64_t deadlin
 	return channel_open(&box->channel, box->loop, fd);
 }
 
-// Until pid 1 has told everything.
+// Waits until pid 1 has listed everything that it holds.
 static fallible await_held(struct adoption *adoption, int64_t deadline)
 {
 	struct box *box = adoption->box;
@@ -114,7 +115,7 @@ static fallible await_held(struct adoption *adoption, int64_t deadline)
 		return exec_message_box_lost();
 	channel_send(&box->channel, room, talk_encode(&talk, room, sizeof(room)), NULL, 0);
 	while (!adoption->ended && !adoption->no_files && box->phase == BOX_ALIVE)
-		TRY(condition_wait(&adoption->condition, deadline), "wait for what pid 1 holds");
+		TRY(condition_wait(&adoption->condition, deadline), "wait for the list of pid 1");
 	if (adoption->no_files)
 		return ask_no_files();
 	return box->phase == BOX_ALIVE ? OK : exec_message_box_lost();
@@ -131,8 +132,8 @@ static struct box_cgroup *known_cgroup(const struct box *box, uint32_t number)
 	return NULL;
 }
 
-// The leaves in which something of it runs. A leaf that is spent was killed, or was about to be
-// when the warden died: it is killed now, as long as its number cannot be another's.
+// Takes the cgroups in which held commands run. A spent cgroup was killed, or was about to be when
+// the warden died: kill it now, before its number can be reused.
 static fallible find_cgroups(struct adoption *adoption)
 {
 	struct box *box = adoption->box;
@@ -145,7 +146,7 @@ static fallible find_cgroups(struct adoption *adoption)
 		if (adoptee->talk.held.ended)
 			continue;
 		if (exec_cgroup)
-			return err_new(BAD_PEER, "bad_cgroup", "two commands in leaf %u", number);
+			return err_new(BAD_PEER, "bad_cgroup", "two commands in cgroup %u", number);
 		if (cgroup_is_spent(adoption->spent, number)) {
 			exec_cgroup = box_exec_cgroup_add(box, number, -1, NULL, 0);
 			exec_cgroup->spent = true;
@@ -160,8 +161,8 @@ static fallible find_cgroups(struct adoption *adoption)
 	return OK;
 }
 
-// Those who waited for it are gone, but it runs on. A shell or a terminal of which we know nothing
-// can be of use to nobody.
+// Commands whose clients are gone run on. A shell or terminal without a record is useless, and is
+// killed.
 static fallible take_rest(struct adoption *adoption)
 {
 	while (!link_empty(&adoption->helds)) {
@@ -180,12 +181,12 @@ static fallible take_rest(struct adoption *adoption)
 
 static fallible box_adopt_take_all(struct adoption *adoption)
 {
-	TRY(ask_unanswered(find_cgroups(adoption)), "find the leaves");
+	TRY(ask_unanswered(find_cgroups(adoption)), "find the exec cgroups");
 	TRY(list_folder(adoption));
-	TRY(procs_adopt(adoption), "take up the processes");
-	TRY(terms_adopt(adoption), "take up the terminals");
-	TRY(sessions_adopt(adoption), "take up the sessions");
-	TRY(contexts_adopt(adoption), "take up the contexts");
+	TRY(procs_adopt(adoption), "adopt the processes");
+	TRY(terms_adopt(adoption), "adopt the terminals");
+	TRY(sessions_adopt(adoption), "adopt the sessions");
+	TRY(contexts_adopt(adoption), "adopt the contexts");
 	return take_rest(adoption);
 }
 
@@ -199,7 +200,7 @@ static fallible box_adopt_adopt(struct adoption *adoption, const struct box_retu
 	TRY(connect_to(box, from->sockets, deadline), "connect to pid 1");
 	TRY(await_held(adoption, deadline));
 	kill_point("daemon.box_held", NULL);
-	task_shield(true); // from here on it is all ours, or all undone
+	task_shield(true); // from here on adoption completes or is undone
 	err = box_adopt_take_all(adoption);
 	task_shield(false);
 	TRY(err);
@@ -211,7 +212,7 @@ static fallible box_adopt_adopt(struct adoption *adoption, const struct box_retu
 	return OK;
 }
 
-// What was being moved to a tape is there: the next try opens the same file.
+// Waits for splices to tapes that are under way: the next try opens the same files.
 static void await_tapes(struct box *box)
 {
 	struct link *at = box->execs.next;
@@ -228,16 +229,16 @@ static void await_tapes(struct box *box)
 	}
 }
 
-// Nothing of it is ended, in the box or on disk: another try may take it up.
-void box_forsake(struct box *box)
+// Frees memory only. Nothing in the box or on disk ends: another try may adopt it.
+void box_abandon(struct box *box)
 {
 	channel_close(&box->channel);
 	box->has_folder = false;
-	box->forsaken = true;
+	box->abandoned = true;
 	if (box->phase < BOX_BROKEN)
 		box->phase = BOX_LOST;
-	procs_forsake(box);
-	terms_forsake(box);
+	procs_abandon(box);
+	terms_abandon(box);
 	await_tapes(box);
 	exec_end_all(box);
 	box_tell_kinds(box, BOX_END_LEFT);
@@ -260,11 +261,11 @@ fallible box_adopt(struct loop *loop, struct ask *ask, const struct box_return *
 		*out = box;
 		return OK;
 	}
-	box_forsake(box);
-	return err_while(err, "take up %s", from->id);
+	box_abandon(box);
+	return err_while(err, "adopt %s", from->id);
 }
 
-// Sessions and terminals ended with the box.
+// Removes the files of sessions and terminals, which ended with the box.
 static void remove_rest(struct adoption *adoption)
 {
 	static const char letters[] = "sot";
@@ -273,7 +274,7 @@ static void remove_rest(struct adoption *adoption)
 
 	for (size_t i = 0; i < adoption->name_count; i++)
 		for (const char *letter = letters; *letter; letter++) {
-			uint32_t *last = *letter == 't' ? &box->term_tapes : &box->cards;
+			uint32_t *last = *letter == 't' ? &box->term_tapes : &box->state_files;
 
 			if (!adoption_number(adoption->names[i], *letter, &number))
 				continue;

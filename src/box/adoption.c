@@ -47,13 +47,13 @@ static bool box_adopt_is_known(const struct adoption *adoption, uint32_t conn)
 static void add_held(struct adoption *adoption, const struct talk *talk, const int *fds, int count)
 {
 	struct adoptee *adoptee = mem_new_of(struct adoptee);
-	struct str tag = talk->held.tag;
+	struct str label = talk->held.tag;
 
 	adoptee->talk = *talk;
-	adoptee->bytes = mem_dup(tag.at, tag.len);
+	adoptee->bytes = mem_dup(label.at, label.len);
 	adoptee->talk.held.tag.at = adoptee->bytes;
-	if (!exec_label_decode(adoptee->talk.held.tag, &adoptee->tag))
-		adoptee->tag = (struct exec_label){.kind = EXEC_LABEL_EXEC};
+	if (!exec_label_decode(adoptee->talk.held.tag, &adoptee->label))
+		adoptee->label = (struct exec_label){.kind = EXEC_LABEL_EXEC};
 	memcpy(adoptee->fds, fds, (size_t)count * sizeof(*fds));
 	adoptee->count = count;
 	link_add(&adoption->helds, &adoptee->link);
@@ -68,12 +68,12 @@ void box_held(struct box *box, const struct talk *talk, int *fds, int count)
 	const char *wrong = NULL;
 
 	if (!adoption || adoption->ended)
-		wrong = "pid 1 tells what nobody asked";
+		wrong = "pid 1 lists commands unasked";
 	else if (count != FD_LOST && count != talk_fds(talk, 0))
-		wrong = "pid 1 holds what it does not have";
+		wrong = "pid 1 sent a wrong number of fds";
 	else if (talk->kind == TALK_HELD &&
 		 (adoption->count == TALK_CONN_MAX || box_adopt_is_known(adoption, talk->conn)))
-		wrong = "pid 1 holds too much";
+		wrong = "pid 1 lists too many commands";
 	if (wrong) {
 		drop_fds(fds, &count);
 		box_break(box, wrong);
@@ -96,7 +96,7 @@ struct adoptee *adoption_find(struct adoption *adoption, enum exec_label_kind ki
 	list_each (at, &adoption->helds) {
 		struct adoptee *adoptee = link_of(at, struct adoptee, link);
 
-		if (adoptee->tag.kind == kind && adoptee->tag.file == file)
+		if (adoptee->label.kind == kind && adoptee->label.file == file)
 			return adoptee;
 	}
 	return NULL;
@@ -107,8 +107,8 @@ fallible adoptee_take(struct adoptee *adoptee, struct box *box, struct tape *tap
 {
 	struct err *err;
 
-	adoptee->count = 0; // the fds are the exec's, also on failure
-	err = exec_adopt(box, &adoptee->talk, &adoptee->tag, adoptee->exec_cgroup, tape,
+	adoptee->count = 0; // the exec owns the fds, also on failure
+	err = exec_adopt(box, &adoptee->talk, &adoptee->label, adoptee->exec_cgroup, tape,
 			 adoptee->fds, out);
 	adoptee_free(adoptee);
 	return err;

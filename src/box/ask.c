@@ -25,14 +25,14 @@
 
 #define HELLO_MS 5000
 #define RELINK_MIN_MS 10
-#define RELINK_MAX_MS 100 // a warden is back within a second, and a dial costs next to nothing
+#define RELINK_MAX_MS 100 // a warden restarts within a second, and a dial is cheap
 
 struct pending {
 	struct link link;
 	uint32_t id;
 	enum order_kind kind;
-	bool more; // MORE has come, and its fd is in fds
-	bool done; // or `err` says why not
+	bool more; // MORE has come with its fd
+	bool done; // the answer has come; `err` otherwise says why not
 	struct err *err;
 	struct answer *answer;
 	int fds[ORDER_FDS_MAX];
@@ -52,16 +52,16 @@ struct ask {
 	struct task *task;
 	bool closing;
 	bool linked;
-	bool refused; // an order met a closed socket; `linked` ends as soon as the loop notices
+	bool refused; // a send met a closed socket; `linked` is cleared when the loop notices
 	struct stream stream;
 	struct condition linked_condition;
 	struct order_host host;
 	uint32_t last_id;
-	char next[ID_BOX_LEN + 1];     // what the next box will be called
-	char expected[ID_BOX_LEN + 1]; // and what the warden was told of that
+	char next[ID_BOX_LEN + 1];     // id of the next box
+	char expected[ID_BOX_LEN + 1]; // the id that the warden expects
 	struct link pending;
-	uint32_t links; // that there were so far
-	bool sending;	// some task is inside stream_send
+	uint32_t links; // connections so far
+	bool sending;	// a task is in stream_send()
 	struct condition sent;
 	struct link losses;
 	char room[ORDER_SIZE_MAX];
@@ -71,7 +71,7 @@ struct ask {
 static fallible no_warden(void)
 {
 	return err_hint(err_new(UNAVAILABLE, "no_warden",
-				"the part of the server that makes sandboxes is not there"),
+				"the warden, which creates sandboxes, is not running"),
 			"try again in a moment; it is being restarted");
 }
 
@@ -80,7 +80,7 @@ fallible ask_unanswered(struct err *err)
 	if (!err || err_kind(err) != ERR_TIMEOUT)
 		return err;
 	return err_recast(err, ERR_UNAVAILABLE, "no_warden",
-			  "the part of the server that makes sandboxes does not answer");
+			  "the warden, which creates sandboxes, does not answer");
 }
 
 fallible ask_no_files(void)
@@ -133,7 +133,7 @@ static struct pending *ask_find(struct ask *ask, const struct answer *answer)
 	return NULL;
 }
 
-// Takes the fds over.
+// Takes ownership of the fds.
 static void deliver(struct ask *ask, int *fds, int count)
 {
 	const struct answer *answer = &ask->answer;
@@ -165,7 +165,7 @@ static void deliver(struct ask *ask, int *fds, int count)
 	answered(pending, OK);
 }
 
-// One answer. *out_end: the warden closed.
+// Reads one answer. *out_end: the warden closed the socket.
 static fallible read_answer(struct ask *ask, int *fds, int *out_count, bool *out_end,
 			    int64_t deadline)
 {
@@ -209,7 +209,7 @@ static fallible ask_greet(struct ask *ask)
 		return err_new(BAD_PEER, "peer_gone", "the warden hung up");
 	if (ask->answer.kind != ANSWER_DONE || ask->answer.to != ORDER_HELLO ||
 	    ask->answer.host.version != ORDER_VERSION)
-		return err_new(BAD_PEER, "bad_answer", "the warden speaks another language");
+		return err_new(BAD_PEER, "bad_answer", "the warden has another protocol version");
 	ask->host = ask->answer.host;
 	return OK;
 }
@@ -218,7 +218,7 @@ static fallible serve_link(struct ask *ask)
 {
 	TRY(dial_local(ask->loop, ask->path, loop_now(ask->loop) + HELLO_MS, &ask->stream),
 	    "dial the warden");
-	TRY(ask_greet(ask), "greet the warden");
+	TRY(ask_greet(ask), "send HELLO to the warden");
 	ask->linked = true;
 	ask->links++;
 	stall_link(fcntl(ask->stream.fd, F_DUPFD_CLOEXEC, 3));
@@ -227,7 +227,7 @@ static fallible serve_link(struct ask *ask)
 		int fds[ORDER_FDS_MAX], count = 0;
 		bool end = false;
 
-		TRY(read_answer(ask, fds, &count, &end, CLOCK_NEVER), "hear the warden");
+		TRY(read_answer(ask, fds, &count, &end, CLOCK_NEVER), "read from the warden");
 		if (end)
 			return err_new(BAD_PEER, "peer_gone", "the warden hung up");
 		deliver(ask, fds, count);
@@ -291,7 +291,7 @@ void ask_close(struct ask *ask)
 	if (!ask)
 		return;
 	ask->closing = true;
-	task_cancel(ask->task); // which frees it
+	task_cancel(ask->task); // the task frees `ask`
 }
 
 const struct order_host *ask_host(const struct ask *ask)
@@ -344,7 +344,7 @@ static fallible send_order(struct ask *ask, const struct order *order, int fd, i
 	if (len == 0)
 		return err_sys(0, "encode the order '%s'", order_word(order->kind));
 	while (ask->linked && ask->sending)
-		TRY(condition_wait(&ask->sent, deadline), "wait for a turn to order");
+		TRY(condition_wait(&ask->sent, deadline), "wait to send an order");
 	if (!ask->linked)
 		return no_warden();
 	ask->sending = true;
@@ -352,8 +352,9 @@ static fallible send_order(struct ask *ask, const struct order *order, int fd, i
 	kill_point("daemon.order_sent", order_word(order->kind));
 	ask->sending = false;
 	condition_signal(&ask->sent);
-	// It may be gone before our own end has noticed. ask_wait_linked() waits for the next link
-	// then: a caller that asked again at once would keep the loop from ever noticing.
+	// The socket may be closed before the loop has noticed. Set `refused`, so that
+	// ask_wait_linked() waits for the next connection: a caller that retried at once would
+	// never let the loop notice.
 	if (err && (!ask->linked || err_kind(err) == ERR_BAD_PEER)) {
 		ask->refused = ask->linked;
 		err_free(err);
@@ -412,7 +413,7 @@ static fallible ask_begin(struct ask *ask, struct order *order, int fd, struct p
 	return err;
 }
 
-// Until the answer is there, or only its MORE when `more`.
+// Waits for the answer, or with `more` for its MORE only.
 static fallible ask_await(struct pending *pending, bool more, int64_t deadline)
 {
 	struct err *err = OK;
@@ -420,7 +421,7 @@ static fallible ask_await(struct pending *pending, bool more, int64_t deadline)
 	while (!err && !pending->done && !pending->err && !(more && pending->more))
 		err = condition_wait(&pending->condition, deadline);
 	if (err && (pending->done || pending->err)) {
-		err_free(err); // late, but the answer had come
+		err_free(err); // the deadline passed, but the answer had come
 		err = OK;
 	}
 	if (!err)
@@ -484,7 +485,7 @@ fallible ask_import_begin(struct ask *ask, const char *name, struct ask_import *
 	TRY(ask_await(&import->pending, true, deadline), "begin an import");
 	if (!import->pending.more) {
 		drop_fds(import->pending.fds, &import->pending.fd_count);
-		return err_new(BAD_PEER, "bad_answer", "the warden took no archive");
+		return err_new(BAD_PEER, "bad_answer", "the warden sent no pipe for the archive");
 	}
 	import->pending.fd_count = 0;
 	*out_pipe = import->pending.fds[0];

@@ -22,9 +22,9 @@
 #include "os/fd.h"
 
 #define READ 1024
-#define FOREIGN_MAX 256 // messages: then the shell is killed, for it cannot be heard
+#define FOREIGN_MAX 256 // messages of other processes; then the shell is killed
 #define WORDS_MAX (16 << 20)
-#define ATONCE 65536 // what an empty socket takes at once
+#define ATONCE 65536 // bytes that an empty socket takes at once
 
 static void bash_shut(struct bash *shell)
 {
@@ -49,7 +49,7 @@ static void free_bash(struct deferred *deferred)
 	free(shell);
 }
 
-// Freed at the end of the turn: its callbacks may be up the stack.
+// Freed at the end of the loop turn: its callbacks may be on the stack.
 static void let_go(struct bash *shell)
 {
 	if (--shell->refs == 0)
@@ -58,7 +58,7 @@ static void let_go(struct bash *shell)
 
 static void be_told(struct bash *shell);
 
-// The pipes are settled.
+// Called when the pipes are settled.
 static void bash_go_on(struct bash *shell)
 {
 	enum bash_phase phase = shell->phase;
@@ -74,7 +74,7 @@ static void bash_go_on(struct bash *shell)
 		shell->tape = NULL;
 		if (shell->ended)
 			shell->ended(shell);
-		// It may have been told the next command meanwhile, and will not take it.
+		// The next command may have been queued meanwhile; a dead shell will not run it.
 		if (shell->done && shell->phase != BASH_GONE)
 			shell->phase = BASH_DYING;
 	}
@@ -135,8 +135,8 @@ void bash_kill_wait(struct bash *shell)
 	exec_let_go(exec);
 }
 
-// Half a line could be mended by nobody: what may be cut off by the death of this daemon is said to
-// be so before.
+// Sets EXEC_LABEL_HALF before a write that the death of this daemon could cut off: the next daemon
+// could not complete half a line.
 static void note_half(struct bash *shell, bool half)
 {
 	if (shell->half == half || !shell->exec)
@@ -160,7 +160,7 @@ static void bash_push(struct bash *shell)
 		else if (n < 0 && errno == EAGAIN)
 			break;
 		else if (n == 0 || errno != EINTR)
-			shell->told_at = told->len; // it is going: the end of its process will tell
+			shell->told_at = told->len; // the shell is ending: its exec reports that
 	}
 	if (shell->open && shell->told_at < told->len) {
 		note_half(shell, true);
@@ -189,8 +189,8 @@ static void distrust(struct bash *shell)
 	bash_kill(shell);
 }
 
-// Passes over what belongs to the past. True: what is left begins with the end that is due, or is
-// no whole record.
+// Skips records of commands before the mark. True: the rest begins with the due end record, or is
+// incomplete.
 static bool skip_past(struct bash *shell)
 {
 	struct buf *heard = &shell->heard;
@@ -211,7 +211,7 @@ static bool skip_past(struct bash *shell)
 	return heard->len < SHELL_END_MAX;
 }
 
-// Its process, from now on and for the next daemon.
+// Records the pid whose messages count, also for the next daemon.
 static void learn_sender(struct bash *shell, int sender)
 {
 	if (shell->sender || sender <= 0)
@@ -263,7 +263,7 @@ static void bash_hear(struct bash *shell)
 		return;
 	}
 	if (n <= 0) {
-		bash_shut(shell); // what was executed in its place may run on
+		bash_shut(shell); // a program that replaced the shell by execve may run on
 		return;
 	}
 	if (shell->sender && sender != shell->sender && !weak(SENDER)) {
@@ -294,13 +294,13 @@ static void bash_on_done(void *arg)
 
 	shell->refs++;
 	if (shell->open)
-		bash_hear(shell); // the end of its last command may lie there
+		bash_hear(shell); // the end record of its last command may be there
 	bash_shut(shell);
 	shell->done = true;
 	if (shell->phase == BASH_AT_REST || shell->phase == BASH_AT_WORK)
 		settle(shell, BASH_DYING);
 	let_go(shell);
-	let_go(shell); // the share of the exec
+	let_go(shell); // the reference of the exec
 }
 
 static void on_cpu(void *arg)
@@ -317,7 +317,7 @@ void bash_limit_cpu(struct bash *shell, uint64_t cpu_us)
 
 	if (!exec_cgroup)
 		return;
-	box_exec_cgroup_begin(exec_cgroup, shell->exec); // an older limit is void
+	box_exec_cgroup_begin(exec_cgroup, shell->exec); // drops an older limit
 	if (cpu_us)
 		box_exec_cgroup_limit(exec_cgroup, cpu_us);
 }
@@ -329,7 +329,7 @@ static fallible watch_dialogue(struct bash *shell, int fd)
 	shell->watch = (struct watch){.fd = fd, .ready = on_dialogue};
 	shell->open = true;
 	if (fd_ask_sender(fd))
-		return err_sys(errno, "ask who writes to a dialogue");
+		return err_sys(errno, "set SO_PASSCRED on a dialogue");
 	err = loop_watch(shell->box->loop, &shell->watch, EPOLLIN);
 	return err;
 }
@@ -343,8 +343,8 @@ static fallible open_ends(struct bash *shell)
 	if (ends.dialogue < 0)
 		return err_new(UNAVAILABLE, "box_lost", "the sandbox has ended");
 	shell->pipes.moved = bash_on_moved;
-	shell->pipes.hold = on_hold;
-	shell->pipes.drop = on_drop;
+	shell->pipes.ref = on_hold;
+	shell->pipes.unref = on_drop;
 	shell->pipes.serves_on = true;
 	shell->pipes.at = &shell->box->at;
 	shell->pipes.pace = &shell->box->pace;
@@ -382,7 +382,7 @@ static fallible bash_attach(struct exec *exec, struct tape *aside, struct bash *
 	}
 	exec_on_end(exec, bash_on_done, shell);
 	exec->on_cpu = on_cpu;
-	shell->refs++; // of the exec
+	shell->refs++; // the reference of the exec
 	*out = shell;
 	return OK;
 }

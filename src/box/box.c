@@ -37,7 +37,7 @@ void box_free_later(struct deferred *deferred)
 	free(box);
 }
 
-// The budget is used up: the oldest that has ended makes room.
+// Called when the output budget is used up: drops the oldest ended output.
 static bool box_make_room(void *arg)
 {
 	struct box *box = arg;
@@ -80,7 +80,7 @@ void box_free(struct box *box)
 	box->lost = NULL;
 	box_tell_kinds(box, BOX_END_LEFT);
 	if (box->tape_budget)
-		tape_budget_leave(box->tape_budget); // its owner may go now
+		tape_budget_leave(box->tape_budget); // the quota's owner may be freed now
 	box_unref(box);
 }
 
@@ -89,15 +89,16 @@ static void lose(struct box *box, const char *why)
 	void (*lost)(struct box *, void *) = box->lost;
 
 	if (box->phase >= BOX_BROKEN)
-		return; // one that told why it failed ends at once: its reason stands
-	if (!box->destroying && box->phase == BOX_ALIVE)
+		return; // a box that reported BROKEN then closes its socket: the first reason
+			// stands
+	if (!box->stopping && box->phase == BOX_ALIVE)
 		log_event(LOG_WARN, "box.lost", "sandbox", box->id, "why", why, NULL);
 	box->phase = BOX_LOST;
 	condition_signal(&box->greeted);
 	box_ref(box);
 	box_tell_kinds(box, BOX_END_LOST);
 	box->lost = NULL;
-	if (lost && !box->destroying)
+	if (lost && !box->stopping)
 		lost(box, box->lost_arg);
 	box_unref(box);
 }
@@ -120,7 +121,7 @@ void box_set_user(struct box *box, const char *user)
 
 bool box_is_alive(const struct box *box)
 {
-	return box->phase == BOX_ALIVE && !box->destroying;
+	return box->phase == BOX_ALIVE && !box->stopping;
 }
 
 void box_on_loss(struct box *box, void (*lost)(struct box *box, void *arg), void *arg)

@@ -12,8 +12,8 @@
 
 #define UNDO_MS 20000
 
-// The image has something else where a mount point must be. Other errors at those steps are the
-// host's own.
+// True if the image has something else where a mount point must be. Other errors at those steps are
+// the host's.
 static bool is_bad_image(const char *note, int errnum)
 {
 	return !strncmp(note, "bad_image:", strlen("bad_image:")) &&
@@ -64,7 +64,7 @@ static fallible order_destroy(struct ask *ask, const char *id, int64_t deadline)
 	memcpy(order.box, id, sizeof(order.box));
 	err = ask_order(ask, &order, answer, none, deadline);
 	if (err && err_kind(err) == ERR_NOT_FOUND)
-		return OK; // nothing is as gone as what never was
+		return OK; // NOT_FOUND: it never existed; treat it as destroyed
 	return take_ptr(err);
 }
 
@@ -77,7 +77,7 @@ bool box_foretell(struct ask *ask, const struct order *build)
 	return ask_is_expected(ask, build->box) && ask_tell(ask, &order);
 }
 
-// Whether the order was carried out or not: nobody will own that box.
+// Destroys the box whether or not the order was carried out: it has no owner.
 void box_forget(struct loop *loop, struct ask *ask, const char *id)
 {
 	auto_err err = OK;
@@ -100,7 +100,7 @@ static fallible order_build(struct box *box, const struct order *build, int64_t 
 	err = ask_order(box->ask, &order, answer, fds, deadline);
 	if (err && err_kind(err) != ERR_TIMEOUT && err_kind(err) != ERR_CANCELLED &&
 	    strcmp(err_reason(err), ASK_NO_FILES) != 0)
-		box->phase = BOX_DESTROYED; // refused: the warden left nothing
+		box->phase = BOX_DESTROYED; // refused: the warden has undone it
 	TRY(err);
 	box->oom = fds[1];
 	box_net_give(box, answer, fds);
@@ -108,7 +108,7 @@ static fallible order_build(struct box *box, const struct order *build, int64_t 
 	return channel_open(&box->channel, box->loop, fds[0]);
 }
 
-// *out_mute: pid 1 ended before it could say anything.
+// *out_mute: pid 1 ended without a message.
 static fallible build_once(struct loop *loop, struct ask *ask, const struct order *build,
 			   int tapes_dir, struct box **out, bool *out_mute)
 {
@@ -125,20 +125,21 @@ static fallible build_once(struct loop *loop, struct ask *ask, const struct orde
 		*out = box;
 		return OK;
 	}
-	box->destroying = true;
+	box->stopping = true;
 	if (box->phase != BOX_DESTROYED)
 		box_forget(loop, ask, build->box);
 	*out_mute = built && box->phase == BOX_LOST && ask_is_same(ask, links);
 	box_unref(box);
-	// A builder fails when the warden dies under it, and we may hear of that first.
+	// A build fails when the warden dies, and its error may arrive before the loss of the
+	// connection.
 	if (err_kind(err) == ERR_INTERNAL && !ask_is_same(ask, links))
 		err = err_recast(err, ERR_UNAVAILABLE, "no_warden",
-				 "the part of the server that makes sandboxes has just ended");
+				 "the warden, which creates sandboxes, has just ended");
 	return err_while(err, "build %s", build->box);
 }
 
-// Whoever is killed as it is made, or was made ahead and is killed as it is wanted, is made once
-// more: nothing of anybody has run in it.
+// A box that was killed during its build, or prebuilt and killed as it was taken, is built once
+// more: no command of a client has run in it.
 fallible box_build(struct loop *loop, struct ask *ask, const struct order *build, int tapes_dir,
 		   struct box **out)
 {
@@ -158,7 +159,7 @@ fallible box_destroy(struct box *box, int64_t deadline)
 
 	if (box->phase == BOX_DESTROYED)
 		return OK;
-	box->destroying = true;
+	box->stopping = true;
 	box_ref(box);
 	err = order_destroy(box->ask, box->id, deadline);
 	if (!err) {

@@ -15,7 +15,7 @@
 #include "os/fd.h"
 
 #define WORDS_MAX (TALK_HELD_MAX + 64)
-#define TURN_MAX 16 // words heard in one turn: a chatterbox must not starve the others
+#define TURN_MAX 16 // messages read in one loop turn, so that one box cannot starve the others
 
 #ifdef COVE_WEAK
 static const char *talk_kind_word(unsigned kind)
@@ -39,8 +39,8 @@ static void lose(struct channel *channel, const char *why)
 	channel->lost(channel, why);
 }
 
-// Who ends without having read all that was said to it resets the connection. What it had to say
-// lies behind that.
+// A peer that closes with unread data resets the connection (ECONNRESET). Its last messages are
+// still in our queue behind that error.
 static ssize_t channel_take_words(int fd, char *words, size_t size, int fds[CHANNEL_FDS_MAX],
 				  int *count)
 {
@@ -54,10 +54,10 @@ static ssize_t channel_take_words(int fd, char *words, size_t size, int fds[CHAN
 	return fd_recv_any(fd, words, size, fds, count, MSG_DONTWAIT);
 }
 
-// False: nothing more for now, or the end.
+// False: nothing more for now, or closed.
 static bool channel_hear(struct channel *channel)
 {
-	static char words[WORDS_MAX]; // one thread turns the loop
+	static char words[WORDS_MAX]; // only the loop's thread is here
 	const char *no_words[1] = {NULL};
 	struct talk talk = {.exec = {.argv = no_words, .env = no_words}};
 	int fds[CHANNEL_FDS_MAX], count;
@@ -66,14 +66,14 @@ static bool channel_hear(struct channel *channel)
 	if (len < 0 && errno == EAGAIN)
 		return false;
 	if (len <= 0) {
-		lose(channel,
-		     len == 0 || errno == ECONNRESET ? "pid 1 is gone" : "pid 1 sent too much");
+		lose(channel, len == 0 || errno == ECONNRESET ? "pid 1 is gone"
+							      : "pid 1 sent too long a message");
 		return false;
 	}
-	// An EXEC is not for our ears: its first byte is looked at before it is unpacked.
+	// The first byte is checked before decoding: pid 1 may not send an EXEC.
 	if (!talk_is_heard((uint8_t)words[0]) || !talk_decode(words, (size_t)len, &talk)) {
 		closer_drop_all(fds, count);
-		lose(channel, "pid 1 speaks nonsense");
+		lose(channel, "pid 1 sent an invalid message");
 		return false;
 	}
 	kill_point("daemon.talk_heard", talk_kind_word(talk.kind));
@@ -121,7 +121,7 @@ void channel_pause(struct channel *channel, bool on)
 	channel->paused = on;
 	if (!channel->open)
 		return;
-	// The end of the other side cannot be kept from an epoll that watches at all.
+	// EPOLLHUP cannot be masked while the fd is watched.
 	if (on)
 		loop_unwatch(channel->loop, &channel->watch);
 	else
@@ -150,7 +150,7 @@ enum channel_sent channel_send(struct channel *channel, const void *words, size_
 	if (errno == EMSGSIZE)
 		return CHANNEL_TOO_LONG;
 	if (errno != EAGAIN && errno != ENOBUFS)
-		return CHANNEL_GONE; // its end is heard by the watch
+		return CHANNEL_GONE; // the watch reports the close
 	err_free(loop_watch(channel->loop, &channel->watch, ears(channel) | EPOLLOUT));
 	return CHANNEL_FULL;
 }

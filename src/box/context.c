@@ -26,7 +26,7 @@ static void set_off(struct context *context)
 	if (!context_warm_take(context))
 		context_start(context);
 	if (context->state_file)
-		tape_files_prepare(&contexts_of(context->box)->tapes); // of its first cell
+		tape_files_prepare(&contexts_of(context->box)->tapes); // for its first cell
 }
 
 static fallible bring_up(struct context *context)
@@ -62,7 +62,7 @@ fallible context_create(struct box *box, const struct context_spec *spec, struct
 	context = context_make(box, spec, NULL, NULL);
 	context_ref(context);
 	set_off(context);
-	context_state_write(context); // while the process comes up
+	context_state_write(context); // while the process starts
 	err = bring_up(context);
 	if (err) {
 		context_delete(context);
@@ -104,11 +104,11 @@ fallible context_restart(struct context *context)
 		context->run->result.deleted = true;
 	context->restarting = true;
 	kill_wait(context);
-	// It is on its way: its last output is still being taken.
+	// Its last output is still being read.
 	while (old && context->listed && context->shell == old && !err)
 		err = condition_wait(&context->changed, CLOCK_NEVER);
 	context->restarting = false;
-	// How a cell ended with its process is on disk before a later one can begin.
+	// The end of a cell is on disk before a later cell can begin.
 	tape_files_settle(&contexts_of(context->box)->tapes);
 	return err ? err : bring_up(context);
 }
@@ -126,7 +126,7 @@ void contexts_end(struct box *box)
 
 		context_ref(context);
 		context_fail_all(context, err);
-		if (!context->shell) // else it is on its way: its last output is being taken
+		if (!context->shell) // else its last output is still being read
 			context_end_run(context, &lost);
 		context_unref(context);
 	}
@@ -152,7 +152,7 @@ void contexts_close(struct box *box)
 	}
 }
 
-// One whose process has ended, and whose last output is being taken; held. NULL: there is none.
+// A context whose process has ended and whose last output is still being read; held. NULL: none.
 static struct context *find_ending(struct box *box)
 {
 	list_each (at, &box->contexts->all) {

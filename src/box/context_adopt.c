@@ -10,7 +10,7 @@
 #include "box/adopt_private.h"
 #include "box/context_private.h"
 
-// The next number of a file of that letter above `over`; 0: there is none.
+// The next file number of that letter above `over`; 0: none.
 static uint32_t next_above(const struct adoption *adoption, char letter, uint32_t over)
 {
 	uint32_t best = 0, number;
@@ -33,7 +33,7 @@ static struct context *context_adopt_find(struct box *box, uint32_t state_file)
 	return NULL;
 }
 
-static fallible adopt_cards(struct adoption *adoption)
+static fallible adopt_state_files(struct adoption *adoption)
 {
 	struct box *box = adoption->box;
 	struct contexts *table = contexts_of(box);
@@ -45,15 +45,15 @@ static fallible adopt_cards(struct adoption *adoption)
 		if (!context_adopt_find(box, at))
 			TRY(context_state_read(box, at, &context));
 		if (context)
-			context->state_file = at; // it keeps its own number
+			context->state_file = at; // the file keeps its number
 		else
 			box_remove_file(box, CONTEXT_STATE_FILE, at);
-		table->cards = at;
+		table->state_files = at;
 	}
 	return OK;
 }
 
-// Nobody saw the end of its process.
+// Ends a cell whose process ended unseen.
 static void end_lost(struct context_run *run)
 {
 	run->result.end = CONTEXT_DIED;
@@ -65,7 +65,8 @@ static void end_lost(struct context_run *run)
 	context_run_let_go(run);
 }
 
-// A later cell has begun, so this one had ended, and all that it wrote is on its tape.
+// Ends a cell whose end was not seen: a later cell has started, so all of its output is on the
+// tape.
 static void end_unseen(struct context_run *run)
 {
 	run->result.end = CONTEXT_DONE;
@@ -76,7 +77,7 @@ static void end_unseen(struct context_run *run)
 	context_run_let_go(run);
 }
 
-// The cell that goes on is the last one without an end.
+// The running cell is the last one without an end record.
 static void context_adopt_list_run(struct context_run *run, bool ended)
 {
 	struct context *context = run->context;
@@ -104,24 +105,24 @@ static fallible adopt_tape(struct adoption *adoption, uint32_t number)
 
 	if (err && err_kind(err) != ERR_NOT_FOUND && err_kind(err) != ERR_INVALID)
 		return err;
-	if (err) { // it was made for the next cell
+	if (err) { // a file that was prepared for the next cell
 		err_free(err);
 		box_remove_file(box, CONTEXT_TAPE, number);
 		return OK;
 	}
 	context = context_find(box, label.id);
 	if (!context) {
-		tape_unref(tape); // and its file goes
+		tape_unref(tape); // and removes its file
 		return OK;
 	}
 	tape_bound(tape, box_tape_budget(box));
-	run = context_recover(context, tape, &label, &ended); // sets `ended` before it is read
+	run = context_recover(context, tape, &label, &ended);
 	context_adopt_list_run(run, ended);
 	context_unref(context);
 	return OK;
 }
 
-// A limit goes on where it was.
+// The rest of a time limit.
 static int64_t left_of(const struct context_run *run)
 {
 	int64_t passed = run->started_ms ? clock_wall_ms() - run->started_ms : 0;
@@ -131,9 +132,9 @@ static int64_t left_of(const struct context_run *run)
 
 static fallible take_process(struct context *context, struct adoptee *held)
 {
-	bool half = held->tag.flags & EXEC_LABEL_HALF;
+	bool half = held->label.flags & EXEC_LABEL_HALF;
 	bool talks = held->talk.held.flags & TALK_EXEC_DIALOGUE;
-	uint32_t sender = held->tag.sender;
+	uint32_t sender = held->label.sender;
 	struct context_run *run = take_ptr(context->run);
 	struct exec *exec = NULL;
 	struct bash *shell = NULL;
@@ -165,7 +166,7 @@ static fallible take_process(struct context *context, struct adoptee *held)
 	return OK;
 }
 
-// Processes that are no context's: they waited for one, or its card was not yet written.
+// Kills processes without a context: spares, or contexts whose state file was not yet written.
 static void end_rest(struct adoption *adoption)
 {
 	list_each (at, &adoption->helds) {
@@ -173,7 +174,7 @@ static void end_rest(struct adoption *adoption)
 		struct exec *exec;
 		struct err *err;
 
-		if (held->tag.kind != EXEC_LABEL_CONTEXT)
+		if (held->label.kind != EXEC_LABEL_CONTEXT)
 			continue;
 		err = adoptee_take(held, adoption->box, NULL, &exec);
 		if (err) {
@@ -196,7 +197,7 @@ fallible contexts_adopt(struct adoption *adoption)
 		end_rest(adoption);
 		return OK;
 	}
-	TRY(adopt_cards(adoption), "read the cards");
+	TRY(adopt_state_files(adoption), "read the state_files");
 	box->contexts->tapes.files = adoption_highest(adoption, CONTEXT_TAPE);
 	for (size_t i = 0; i < adoption->name_count; i++) {
 		if (!adoption_number(adoption->names[i], CONTEXT_TAPE, &number))

@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "box/context_private.h"
 
-// What tape_ending.status says of a cell.
+// Bits of tape_ending.status for a cell.
 enum end_flags { END_DIED = 1, END_LATE = 2, END_DELETED = 4, END_UNSEEN = 8, END_FAILED = 16 };
 
 struct tape *context_new_tape(struct context *context, uint64_t number, uint64_t timeout_ms)
@@ -39,7 +39,7 @@ void context_list_past(struct context_run *run)
 
 	while (at != &context->past && link_of(at, struct context_run, link)->number > run->number)
 		at = at->prev;
-	link_add(at->next, &run->link); // before that one
+	link_add(at->next, &run->link); // sorted by number
 	context->past_count++;
 	while (context->past_count > CONTEXT_PAST_MAX)
 		context_past_forget(link_of(context->past.next, struct context_run, link));
@@ -79,7 +79,8 @@ static struct tape_ending ending_of(const struct context_result *result)
 		.signal = result->exec.signal,
 		.ending = result->exec.ending,
 		.status = flags,
-		.duration_ms = (int64_t)result->count, // the place that processes use for theirs
+		.duration_ms =
+			(int64_t)result->count, // the field in which processes store their duration
 	};
 }
 

@@ -7,7 +7,7 @@
 
 #define WORDS_MAX (8 << 20)
 
-// The files of src/kernels, by tools/embed.S.
+// The files of src/kernels, embedded by tools/embed.S.
 #define EMBEDDED(name) extern const unsigned char name##_start[], name##_end[]
 EMBEDDED(kernels_boot_py);
 EMBEDDED(kernels_python_py);
@@ -24,7 +24,7 @@ bool context_has_typescript(void)
 	return FILE_OF(kernels_typescript_js).len > 0;
 }
 
-// What the process is told first: the driver, what it has beside it, and its key.
+// The first message: the driver, its helpers, and the key.
 static void box_context_greet(enum context_language language, const char *key, struct buf *words,
 			      uint64_t mark)
 {
@@ -38,7 +38,7 @@ static void box_context_greet(enum context_language language, const char *key, s
 	buf_fmt(words, "%zu %zu %zu\n", driver.len, beside.len, code.len);
 	buf_str(words, driver);
 	buf_str(words, beside);
-	buf_str(words, code); // the driver again, for those who can read it
+	buf_str(words, code); // the driver as bytecode, for a python of the matching version
 	if (python)
 		buf_fmt(words, "hello %llu %d\n%s", (unsigned long long)mark, CELL_KEY, key);
 	else
@@ -56,21 +56,21 @@ static fallible box_context_explain(bool python, struct err *err)
 		"use a template that has it, or install it");
 }
 
-fallible context_bear(const struct context_birth *birth, struct bash **out)
+fallible context_spawn(const struct context_launch *launch, struct bash **out)
 {
-	bool is_python = birth->language == CONTEXT_PYTHON;
+	bool is_python = launch->language == CONTEXT_PYTHON;
 	struct str text = is_python ? FILE_OF(kernels_boot_py) : FILE_OF(kernels_boot_js);
 	auto_free char *boot = mem_dup(text.at, text.len);
 	const char *const python[] = {"python3", "-c", boot, NULL};
 	const char *const node[] = {"node", "--expose-internals", "-e", boot, NULL};
 	struct exec_spec spec = {
-		.tag = birth->tag,
+		.label = launch->label,
 		.argv = is_python ? python : node,
-		.env = birth->env,
-		.cwd = birth->cwd,
+		.env = launch->env,
+		.cwd = launch->cwd,
 		.user = "",
 		.dialogue = true,
-		.cpu_milli = birth->cpu_milli,
+		.cpu_milli = launch->cpu_milli,
 	};
 	struct buf words = BUF_INIT(WORDS_MAX);
 	struct exec *exec = NULL;
@@ -78,12 +78,12 @@ fallible context_bear(const struct context_birth *birth, struct bash **out)
 	uint64_t mark;
 
 	secret_random(&mark, sizeof(mark));
-	err = box_context_explain(is_python, exec_start(birth->box, &spec, &exec));
+	err = box_context_explain(is_python, exec_start(launch->box, &spec, &exec));
 	if (err)
 		return err;
-	box_context_greet(birth->language, birth->key, &words, mark);
+	box_context_greet(launch->language, launch->key, &words, mark);
 	exec_ref(exec);
-	err = bash_open_other(exec, birth->aside, &words, mark, out);
+	err = bash_open_other(exec, launch->aside, &words, mark, out);
 	buf_done(&words);
 	if (err)
 		exec_filed(exec);

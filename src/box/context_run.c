@@ -13,7 +13,7 @@
 #include "box/context_private.h"
 #include "box/exec_message.h"
 
-#define HEAD_MAX 128 // of what a driver is told, before the code
+#define HEAD_MAX 128 // bytes of the header before the code
 
 static fallible word_died(void)
 {
@@ -21,7 +21,7 @@ static fallible word_died(void)
 			"restart it with POST /api/contexts/{id}/restart, or make another");
 }
 
-// From the line, or from work; `exec` ended with it.
+// Ends a queued or running cell; `exec` ended with it.
 static void context_run_finish(struct context_run *run, struct exec *exec)
 {
 	struct loop *loop = run->context->box->loop;
@@ -63,7 +63,7 @@ static void run_tell(struct context_run *run)
 	bash_tell_other(context->shell, &words, mark, run->tape);
 }
 
-// A disk that fails does not keep the cell from running.
+// Writes the label, then sends the cell. A failing disk does not keep the cell from running.
 static void run_label_task(void *arg)
 {
 	struct context_run *run = arg;
@@ -72,7 +72,7 @@ static void run_label_task(void *arg)
 	task_shield(true);
 	tape_begin(run->tape);
 	if (context->run == run && context->shell && !context->shell->done)
-		run_tell(run); // else the process has ended meanwhile, and the cell with it
+		run_tell(run); // else the process, and the cell with it, has ended meanwhile
 	context_run_let_go(run);
 }
 
@@ -85,7 +85,7 @@ static void run_begin(struct context *context, struct context_run *run)
 		run_tell(run);
 		return;
 	}
-	run->refs++; // the task's
+	run->refs++; // the task's reference
 	task_start(context->box->loop, "tape.begin", run_label_task, run);
 }
 
@@ -104,8 +104,8 @@ void context_pump(struct context *context)
 	}
 }
 
-// A process that had waited ended, or cannot be what is asked for: another one is started. False:
-// it did not wait.
+// Replaces a spare that ended or cannot be configured by a new process. False: the process was no
+// spare.
 static bool context_warm_failed(struct context *context)
 {
 	struct bash *shell = context->shell;
@@ -121,7 +121,7 @@ static bool context_warm_failed(struct context *context)
 	return true;
 }
 
-// The driver has told the end, and what was written until then is on the tape.
+// The driver reported an end, and the output until then is on the tape.
 static void context_run_on_ended(struct bash *shell)
 {
 	struct context *context = shell->owner;
@@ -143,7 +143,8 @@ static void context_run_on_ended(struct bash *shell)
 		run->result.status = shell->status;
 		run->result.timed_out = run->late;
 		run->result.unseen = context->resuming;
-		// The driver writes an event at the end of every cell: this one was never told.
+		// The driver writes an event at the end of every cell: an empty tape means that
+		// this cell was never sent.
 		run->doubtful |= context->resuming && !tape_kept(run->tape);
 		context->run = NULL;
 		if (context->resuming)
@@ -231,21 +232,21 @@ void context_fail_all(struct context *context, const struct err *err)
 
 static fallible context_run_start(struct context *context, struct bash **out)
 {
-	struct exec_label tag = {
+	struct exec_label label = {
 		.kind = EXEC_LABEL_CONTEXT,
 		.file = context->state_file,
 		.id = str_of(context->id),
 	};
 
-	return context_bear(&(struct context_birth){.box = context->box,
-						    .language = context->language,
-						    .env = (const char *const *)context->env,
-						    .cwd = context->start_cwd,
-						    .cpu_milli = context->cpu_milli,
-						    .aside = context->aside,
-						    .key = context->key,
-						    .tag = context->state_file ? &tag : NULL},
-			    out);
+	return context_spawn(&(struct context_launch){.box = context->box,
+						      .language = context->language,
+						      .env = (const char *const *)context->env,
+						      .cwd = context->start_cwd,
+						      .cpu_milli = context->cpu_milli,
+						      .aside = context->aside,
+						      .key = context->key,
+						      .label = context->state_file ? &label : NULL},
+			     out);
 }
 
 static void context_run_start_task(void *arg)
@@ -306,7 +307,7 @@ fallible context_run(struct context *context, struct str code, uint64_t timeout_
 	timeout_ms = timeout_ms ? timeout_ms : context->timeout_ms;
 	tape = context_new_tape(context, ++context->number, timeout_ms);
 	run = context_run_new(context, context->number, tape);
-	run->refs++; // the caller's
+	run->refs++; // the caller's reference
 	run->holders = 1;
 	run->timeout_ms = run->result.timeout_ms = timeout_ms;
 	buf_str(&run->code, code);

@@ -53,7 +53,7 @@ void context_state_write(struct context *context)
 	bytes = context_state_encode(context, &len);
 	task_shield(true);
 	state_file_write_file(context->box, CONTEXT_STATE_FILE, context->state_file, bytes, len);
-	if (!context->listed && !context->left) // deleted meanwhile
+	if (!context->listed && !context->left) // deleted during the write
 		context_state_erase(context);
 	task_shield(false);
 }

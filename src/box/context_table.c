@@ -59,7 +59,7 @@ static void free_context(struct deferred *deferred)
 	free(context);
 }
 
-// Freed at the end of the turn: callbacks of its process may be up the stack.
+// Freed at the end of the loop turn: callbacks of its process may be on the stack.
 void context_unref(struct context *context)
 {
 	if (--context->refs == 0)
@@ -99,7 +99,7 @@ struct context_run *context_run_new(struct context *context, uint64_t number, st
 
 	context_ref(context);
 	run->context = context;
-	run->refs = 1; // the context's
+	run->refs = 1; // the context's reference
 	run->number = number;
 	run->timer.due = context_run_on_late;
 	condition_init(&run->condition);
@@ -131,7 +131,7 @@ void context_unlist(struct context *context)
 	link_drop(&context->link);
 	context->box->contexts->count--;
 	condition_signal(&context->changed);
-	context_clear_past(context); // they hold it
+	context_clear_past(context); // ended runs hold the context
 	context_unref(context);
 }
 
@@ -211,7 +211,7 @@ struct context *context_make(struct box *box, const struct context_spec *spec, c
 		memcpy(context->key, key, CELL_KEY);
 	else
 		secret_hex(context->key, CELL_KEY / 2);
-	context->state_file = box->features & TALK_CAN_RETURN ? ++table->cards : 0;
+	context->state_file = box->features & TALK_CAN_RETURN ? ++table->state_files : 0;
 	context->language = spec->language;
 	context->is_default = spec->is_default;
 	context->env = context_copy_list(spec->env);

@@ -12,9 +12,9 @@
 #include "base/secret.h"
 #include "box/context_private.h"
 
-#define SOON_MS 20	       // from the wish to the making
-#define KEEP_MS (5 * 60000)    // at rest
-#define SPARE_OUTPUT (1 << 16) // bytes that are kept of what it writes while it waits
+#define SOON_MS 20	       // from context_warm_want() to the start
+#define KEEP_MS (5 * 60000)    // idle, then it is ended
+#define SPARE_OUTPUT (1 << 16) // bytes of its output that are kept
 #define WORDS_MAX (4 << 20)
 
 struct spare {
@@ -26,7 +26,7 @@ struct spare {
 	uint32_t cpu_milli;
 	struct bash *shell;
 	struct tape *aside;
-	struct timer timer; // to make it, or to let it go
+	struct timer timer; // starts or ends it
 };
 
 struct warm {
@@ -55,13 +55,13 @@ static void context_warm_leave(struct spare *spare)
 	struct bash *shell = take_ptr(spare->shell);
 
 	if (shell) {
-		exec_filed(shell->exec); // there is nothing to remember
+		exec_filed(shell->exec); // nothing to record
 		bash_drop(shell);
 	}
 	if (!spare->making)
 		context_warm_forget(spare);
 	else
-		spare->leaving = true; // the task that makes it will see
+		spare->leaving = true; // the task that starts it ends it
 }
 
 static void context_warm_on_ready(struct bash *shell)
@@ -70,7 +70,7 @@ static void context_warm_on_ready(struct bash *shell)
 
 	spare->ready = true;
 	if (shell->box->features & TALK_CAN_RETURN)
-		tape_files_prepare(&contexts_of(shell->box)->tapes); // of the first cell
+		tape_files_prepare(&contexts_of(shell->box)->tapes); // for the first cell
 }
 
 static void on_lost(struct bash *shell)
@@ -81,21 +81,21 @@ static void on_lost(struct bash *shell)
 static fallible context_warm_make(struct spare *spare, struct bash **out)
 {
 	struct box *box = spare->warm->box;
-	struct exec_label tag = {.kind = EXEC_LABEL_CONTEXT, .id = STR("spare")};
+	struct exec_label label = {.kind = EXEC_LABEL_CONTEXT, .id = STR("spare")};
 	char key[CELL_KEY + 1] = "";
 
-	secret_hex(key, CELL_KEY / 2); // nobody's: the context that takes it has its own
+	secret_hex(key, CELL_KEY / 2); // unused: the context that takes the spare sends its own
 	spare->aside = tape_new(box->loop, box->tapes_dir, SPARE_OUTPUT);
 	tape_bound(spare->aside, box_tape_budget(box));
-	return context_bear(&(struct context_birth){.box = box,
-						    .language = spare->language,
-						    .env = (const char *const *)spare->env,
-						    .cwd = spare->cwd,
-						    .cpu_milli = spare->cpu_milli,
-						    .aside = spare->aside,
-						    .key = key,
-						    .tag = &tag},
-			    out);
+	return context_spawn(&(struct context_launch){.box = box,
+						      .language = spare->language,
+						      .env = (const char *const *)spare->env,
+						      .cwd = spare->cwd,
+						      .cpu_milli = spare->cpu_milli,
+						      .aside = spare->aside,
+						      .key = key,
+						      .label = &label},
+			     out);
 }
 
 static void context_warm_make_task(void *arg)
@@ -105,7 +105,7 @@ static void context_warm_make_task(void *arg)
 	struct bash *shell = NULL;
 
 	task_shield(true);
-	err_free(context_warm_make(spare, &shell)); // then there is none
+	err_free(context_warm_make(spare, &shell)); // on failure there is no spare
 	spare->making = false;
 	if (shell) {
 		shell->owner = spare;
@@ -169,7 +169,7 @@ void context_warm_want(struct box *box, const struct context_spec *spec, bool st
 
 	if (!warm || warm->over)
 		return;
-	// What it was made with has changed since.
+	// The environment has changed since its start.
 	if (spare->wanted && !spare->making && !is_same((const char *const *)spare->env, spec->env))
 		context_warm_leave(spare);
 	if (spare->wanted || warmth->count >= warmth->max)
@@ -214,7 +214,7 @@ void context_warm_free(struct box *box)
 
 // ------------------------------------------------------------------------------------- taking
 
-// What an interpreter, or the loader before it, reads once.
+// Variables that an interpreter, or ld.so, reads only at start.
 static bool is_read_at_start(const char *variable)
 {
 	static const char *const begin[] = {"PYTHON",  "NODE_",	   "LD_",   "LC_",   "GLIBC_",
@@ -235,7 +235,7 @@ static bool context_warm_has(char *const *env, const char *variable)
 	return false;
 }
 
-// Whether every variable of `env` that is read at the start is in `other`, too.
+// True if every variable of `env` that is read at start is in `other` too.
 static bool agrees(char *const *env, char *const *other)
 {
 	for (; *env; env++)
@@ -254,7 +254,7 @@ static bool suits(const struct spare *spare, const struct context *context)
 	       agrees(spare->env, context->env) && agrees(context->env, spare->env);
 }
 
-// KEY NUL CWD NUL, and all variables, each with a NUL, when they are others.
+// KEY NUL CWD NUL; then, if the environment differs, each variable with a NUL.
 static void context_warm_put_words(const struct spare *spare, const struct context *context,
 				   uint64_t mark, struct buf *words)
 {
@@ -275,7 +275,7 @@ bool context_warm_take(struct context *context)
 	struct warm *warm = context->box->contexts ? context->box->contexts->warm : NULL;
 	struct spare *spare = warm ? &warm->spares[context->language] : NULL;
 	struct buf words = BUF_INIT(WORDS_MAX);
-	struct exec_label tag = {
+	struct exec_label label = {
 		.kind = EXEC_LABEL_CONTEXT, .file = context->state_file, .id = str_of(context->id)};
 	struct bash *shell;
 	uint64_t mark;
@@ -292,7 +292,7 @@ bool context_warm_take(struct context *context)
 	context_warm_forget(spare);
 	bash_turn_aside(shell, context->aside);
 	if (context->state_file)
-		exec_retag(shell->exec, &(struct exec_spec){.tag = &tag});
+		exec_relabel(shell->exec, &(struct exec_spec){.label = &label});
 	context_attach(context, shell);
 	context->warmed = true;
 	bash_tell_other(shell, &words, mark, context->aside);

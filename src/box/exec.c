@@ -27,7 +27,7 @@
 #include "os/fd.h"
 
 #define GRACE_MS 5000 // from SIGTERM to SIGKILL
-#define GUARD_MS 5000 // from SIGKILL to EXITED; then the result does not wait for it
+#define GUARD_MS 5000 // from SIGKILL to EXITED; then the result is final without it
 
 const char *ending_word(enum ending ending)
 {
@@ -51,14 +51,14 @@ static void free_exec(struct deferred *deferred)
 
 	loop_drop_timer(exec->box->loop, &exec->timer);
 	pipes_close(&exec->pipes);
-	exec_close_seat(exec);
+	exec_close_stdio(exec);
 	tape_unref(exec->tape);
 	box_unref(exec->box);
-	free(exec->tag);
+	free(exec->label);
 	free(exec);
 }
 
-// Freed at the end of the turn: a callback of its pipes or timer may be up the stack.
+// Freed at the end of the loop turn: a callback of its pipes or timer may be on the stack.
 void exec_let_go(struct exec *exec)
 {
 	if (--exec->refs == 0)
@@ -79,7 +79,7 @@ static void box_exec_unlist(struct exec *exec)
 		return;
 	exec->listed = false;
 	link_drop(&exec->link);
-	if (exec->lingers)
+	if (exec->draining)
 		exec->box->draining_count--;
 	else
 		exec->box->exec_count--;
@@ -94,15 +94,14 @@ static enum channel_sent send_short(struct exec *exec, const struct talk *talk)
 	return channel_send(&exec->box->channel, room, len, NULL, 0);
 }
 
-// The conversation is over on our side. When the socket is full the exec stays listed until it is
-// not.
+// Sends FORGET. While the socket is full the exec stays listed.
 static void box_exec_forget(struct exec *exec)
 {
 	struct talk talk = {.kind = TALK_FORGET, .conn = exec->conn};
 
 	exec->wants_forget = true;
 	if (exec->kept && exec->box->channel.open)
-		return; // exec_filed() comes
+		return; // exec_filed() calls again
 	pipes_close(&exec->pipes);
 	exec->owes_forget = !exec->over && send_short(exec, &talk) == CHANNEL_FULL;
 	if (!exec->owes_forget && !(exec->unreported && exec->box->channel.open))
@@ -116,8 +115,8 @@ void exec_filed(struct exec *exec)
 		box_exec_forget(exec);
 }
 
-// Too many linger: the oldest that pid 1 reported is let go. Those it did not report must stay, for
-// their words may come; a pid 1 that owes too many of them is not merely slow.
+// Too many execs drain: drop the oldest that pid 1 has reported. Unreported ones must stay, since
+// their EXITED may come; a pid 1 that owes too many of them is not merely slow.
 static void box_exec_make_room(struct box *box)
 {
 	struct exec *oldest = NULL;
@@ -135,16 +134,16 @@ static void box_exec_make_room(struct box *box)
 	if (oldest)
 		box_exec_forget(oldest);
 	else if (unreported > BOX_DRAINING_MAX)
-		box_break(box, "pid 1 reports no ends");
+		box_break(box, "pid 1 reports no exits");
 }
 
-static void box_exec_linger(struct exec *exec)
+static void box_exec_drain(struct exec *exec)
 {
 	struct box *box = exec->box;
 
 	link_drop(&exec->link);
 	link_add(&box->draining, &exec->link);
-	exec->lingers = true;
+	exec->draining = true;
 	box->exec_count--;
 	box->draining_count++;
 	box_exec_make_room(box);
@@ -177,7 +176,7 @@ static void release_cgroup(struct exec *exec, bool empty)
 	box_exec_cgroup_give(exec_cgroup, empty);
 }
 
-// Nobody reads it any more, and what still comes through the pipes goes nowhere.
+// No reader is left: further bytes from the pipes are dropped.
 static void let_tape_go(struct exec *exec)
 {
 	tape_unref(take_ptr(exec->tape));
@@ -207,12 +206,12 @@ static void box_exec_finish(struct exec *exec)
 		let_tape_go(exec);
 	if (!exec->listed)
 		return;
-	box_exec_linger(exec);
+	box_exec_drain(exec);
 	if (exec->listed && (pipes_ended(&exec->pipes) || !box_is_alive(exec->box)))
 		box_exec_forget(exec);
 }
 
-// The word that was missing: all that is left to do is to let it go, when its output is kept.
+// A late EXITED has come: forget the exec once its output is kept.
 static void reported(struct exec *exec, const struct talk *talk)
 {
 	exec->unreported = false;
@@ -261,7 +260,8 @@ static void exec_cgroup_killed(struct exec *exec)
 		loop_set_timer(exec->box->loop, &exec->timer, loop_now(exec->box->loop) + GUARD_MS);
 }
 
-// The guard's time begins when the leaf was killed: while the warden is away nothing has ended.
+// The guard timer starts when the cgroup has been killed: without a warden no kill has happened
+// yet.
 static void await_kill(struct exec *exec)
 {
 	exec->stage = STAGE_KILLED;
@@ -398,14 +398,14 @@ void exec_end_all(struct box *box)
 		if (exec->phase == EXEC_ASKED)
 			exec_fail(exec, &(struct talk){.kind = TALK_FAILED}, false);
 		else if (exec->phase == EXEC_RUNNING) {
-			set_cause(exec, box->destroying ? ENDING_KILLED_BY_API : ENDING_BOX_LOST);
+			set_cause(exec, box->stopping ? ENDING_KILLED_BY_API : ENDING_BOX_LOST);
 			box_exec_end(exec, SIGKILL, false);
 		}
 		exec_let_go(exec);
 	}
 }
 
-// Without fds: it had only pipes for its output, and left them empty.
+// `fds` NULL: the command had only output pipes, and left them empty.
 static void started(struct exec *exec, int pid, const int *fds)
 {
 	auto_err err = fds ? exec_open_ends(exec, fds) : OK;
@@ -414,7 +414,7 @@ static void started(struct exec *exec, int pid, const int *fds)
 	tape_started(exec->tape, pid, exec->conn);
 	exec->phase = EXEC_RUNNING;
 	exec->stage = STAGE_LIMIT;
-	// The leaf was found empty: what limited those before us is over.
+	// pid 1 found the cgroup empty: limits of earlier execs are void.
 	box_exec_cgroup_begin(exec->exec_cgroup, exec);
 	condition_signal(&exec->condition);
 	if (err && err_kind(err) == ERR_BAD_PEER) {
@@ -437,11 +437,11 @@ static void box_exec_failed(struct exec *exec, const struct talk *talk)
 	enum talk_step step = talk->failed.step;
 	bool doubtful = exec->exec_cgroup->doubtful;
 
-	// A leaf that should be empty and cannot be joined is of no use to anybody; nor is one of
-	// an earlier daemon's that pid 1 was never told of (EPROTO).
+	// A cgroup that should be empty and cannot be joined is useless; so is one of a previous
+	// daemon that pid 1 was never given (EPROTO).
 	if (step == TALK_STEP_JOIN && (!doubtful || talk->failed.errnum == EPROTO))
 		box_exec_cgroup_kill(exec->exec_cgroup);
-	// Past JOIN the leaf was found empty, and what was born in it has gone.
+	// After JOIN the cgroup was found empty, and what was forked into it has ended.
 	exec_fail(exec, talk, !doubtful || step > TALK_STEP_JOIN);
 }
 
@@ -457,7 +457,7 @@ static void exited(struct exec *exec, const struct talk *talk)
 	if (!exec->has_cause && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL &&
 	    box_oom_kills(exec->box) > exec->oom_kills)
 		set_cause(exec, ENDING_OOM);
-	// Whoever was told to end ends whole.
+	// A command that was ended by us ends with its whole tree.
 	if (exec->has_cause && !empty && exec->exec_cgroup && !exec->exec_cgroup->spent &&
 	    !exec->stopping)
 		box_exec_cgroup_kill(exec->exec_cgroup);
@@ -490,7 +490,7 @@ void exec_heard(struct box *box, const struct talk *talk, int *fds, int count)
 	}
 	if (!exec || exec->phase != due || (!lost && count != talk_fds(talk, exec->flags))) {
 		closer_drop_all(fds, count);
-		box_break(box, "pid 1 answers what nobody asked");
+		box_break(box, "pid 1 answers an unknown request");
 		return;
 	}
 	exec_ref(exec);
@@ -526,13 +526,13 @@ struct exec *exec_new(struct box *box, const struct exec_spec *spec)
 	exec->input = spec->stdin_bytes;
 	exec->pipes.keep_in = spec->open_stdin && (exec->flags & TALK_EXEC_STDIN);
 	for (int i = 0; i < 3; i++)
-		exec->seat[i] = -1;
+		exec->stdio[i] = -1;
 	exec->cpu_ms = spec->cpu_ms;
 	exec->wall_ms = spec->wall_ms;
 	exec->timer.due = box_exec_on_timer;
 	exec->pipes.moved = box_exec_on_moved;
-	exec->pipes.hold = on_hold;
-	exec->pipes.drop = on_drop;
+	exec->pipes.ref = on_hold;
+	exec->pipes.unref = on_drop;
 	condition_init(&exec->condition);
 	exec->free_later.run = free_exec;
 	return exec;

@@ -1,4 +1,4 @@
-// One process tree started by the API: run, read, limit, wait.
+// One process tree started by the API: run, read output, limit, wait.
 #pragma once
 
 #include "box/box.h"
@@ -19,51 +19,51 @@ const char *ending_word(enum ending ending);
 
 struct exec_result {
 	enum ending ending;
-	int exit_code; // as a shell would say it: 0..255, 128+n, 124 for wall_limit
+	int exit_code; // as in $?: 0..255, 128+n, 124 for wall_limit
 	int signal;    // 0: none
 	int64_t duration_ms;
-	uint64_t cpu_ms;  // the kernel's count for the whole tree
+	uint64_t cpu_ms;  // of the whole tree, by its cgroup
 	uint64_t max_rss; // bytes
 	bool stdout_truncated, stderr_truncated;
 };
 
 struct exec;
 
-// Returns once the command runs. NOT_FOUND command_not_found, FORBIDDEN not_executable,
-// INVALID no_cwd, INVALID no_user, EXHAUSTED too_many_execs, daemon_files, UNAVAILABLE box_lost …
+// Returns once the command runs. NOT_FOUND command_not_found, FORBIDDEN not_executable, INVALID
+// no_cwd, INVALID no_user, EXHAUSTED too_many_execs, daemon_files, UNAVAILABLE box_lost …
 fallible exec_start(struct box *box, const struct exec_spec *spec, struct exec **out);
 struct tape *exec_tape(struct exec *exec); // borrowed while the exec is held
-int exec_pid(const struct exec *exec);	   // as the box counts
-// Waits until the main process has ended and what it had written is on the tape. Background jobs
-// that hold the pipes delay nothing: their later bytes are read and dropped.
+int exec_pid(const struct exec *exec);	   // in the box's pid namespace
+// Waits until the main process has ended and its output is on the tape. Background jobs that hold
+// the pipes delay nothing: their later bytes are dropped.
 fallible exec_wait(struct exec *exec, int64_t deadline, struct exec_result *out);
-// Called once, from the loop, when exec_wait() would not wait any more; at once if that is so.
+// Called once, from the loop, when exec_wait() would return; at once if it would now.
 void exec_on_end(struct exec *exec, void (*fn)(void *arg), void *arg);
 void exec_signal(struct exec *exec, int signal);       // to its process group
 void exec_signal_alone(struct exec *exec, int signal); // to its first process only
-void exec_kill(struct exec *exec);		       // the whole tree; ends as killed_by_api
-// The whole tree, as gently as it lets: SIGTERM to all of it, SIGKILL to what is left after the
-// grace (0: at once). Returns when nothing of it lives. *out_forced: its first process had to be
-// killed. For one task at a time, which is shielded.
+void exec_kill(struct exec *exec); // kills the whole tree; ends as killed_by_api
+// Ends the whole tree: SIGTERM to all of it, SIGKILL to the rest after the grace (0: at once).
+// Returns when nothing of it lives. *out_forced: its first process was killed. For one shielded
+// task at a time.
 fallible exec_stop(struct exec *exec, int64_t grace_ms, bool *out_forced);
-// A signal to all of the tree, whatever groups and sessions it has made.
+// Signals the whole tree, whatever process groups and sessions it has made.
 fallible exec_signal_tree(struct exec *exec, int signal);
-void exec_unref(struct exec *exec); // the holder's share; the command runs on
+void exec_unref(struct exec *exec); // the holder's reference; the command runs on
 
-// A command with open_stdin. Writes all of it, behind what was written before; waits while the pipe
-// is full. CONFLICT stdin_closed: it was closed, or the command reads no more; TIMEOUT.
+// A command with open_stdin. Writes everything, in order; waits while the pipe is full. CONFLICT
+// stdin_closed: closed, or the command reads no more; TIMEOUT.
 fallible exec_write(struct exec *exec, const void *bytes, size_t len, int64_t deadline);
-// Waits until the command was given the first `len` bytes of its stdin_bytes, or it has ended: a
-// daemon that is killed later takes none of them along. TIMEOUT.
+// Waits until the first `len` bytes of stdin_bytes are in the pipe, or the command has ended: then
+// a killed daemon loses none of them. TIMEOUT.
 fallible exec_await_input(struct exec *exec, size_t len, int64_t deadline);
-void exec_close_stdin(struct exec *exec); // behind what was written; harmless twice
+void exec_close_stdin(struct exec *exec); // after what was written; idempotent
 
-// A command on a terminal: its master becomes the caller's, once; -1 then. It may block: pid 1 has
-// a copy, and could change its flags at any time. Size by TIOCSWINSZ.
+// A command on a pty: its master becomes the caller's, once; then -1. Calls on it may block: pid 1
+// has a copy and can change its flags. Size by TIOCSWINSZ.
 int exec_take_master(struct exec *exec);
-// A command with a dialogue: all three become the caller's, once; -1 then. Blocking as above.
+// A command with a dialogue: the three fds become the caller's, once; then -1. Blocking as above.
 struct exec_dialogue {
-	int out, err; // pipes to read; pipe_take() never waits
+	int out, err; // output pipes; pipe_take() never waits
 	int dialogue; // a stream socket
 };
 struct exec_dialogue exec_take_dialogue(struct exec *exec);

@@ -8,7 +8,7 @@
 #include "box/exec_cgroup.h"
 #include "box/exec_private.h"
 
-// What passed before we came counts.
+// Time and CPU that passed before adoption count.
 static void go_on_limiting(struct exec *exec)
 {
 	struct loop *loop = exec->box->loop;
@@ -25,11 +25,11 @@ static void go_on_limiting(struct exec *exec)
 		box_exec_cgroup_limit(exec->exec_cgroup, limit_us > used ? limit_us - used : 1);
 }
 
-fallible exec_adopt(struct box *box, const struct talk *talk, const struct exec_label *tag,
+fallible exec_adopt(struct box *box, const struct talk *talk, const struct exec_label *label,
 		    struct box_cgroup *exec_cgroup, struct tape *tape, const int *fds,
 		    struct exec **out)
 {
-	struct exec_spec spec = {.tape = tape, .cpu_ms = tag->cpu_ms, .wall_ms = tag->wall_ms};
+	struct exec_spec spec = {.tape = tape, .cpu_ms = label->cpu_ms, .wall_ms = label->wall_ms};
 	struct exec *exec = exec_new(box, &spec);
 	int64_t now = clock_us();
 	struct err *err;
@@ -39,17 +39,17 @@ fallible exec_adopt(struct box *box, const struct talk *talk, const struct exec_
 	exec->pipes.keep_in = exec->flags & TALK_EXEC_STDIN;
 	exec->conn = talk->conn;
 	exec->pid = talk->held.pid;
-	exec->begun_us = tag->begun_us > 0 && tag->begun_us <= now ? tag->begun_us : now;
-	exec->meter_us = tag->meter_us;
-	exec->oom_kills = tag->oom_kills;
-	exec->sender = tag->sender;
+	exec->begun_us = label->begun_us > 0 && label->begun_us <= now ? label->begun_us : now;
+	exec->meter_us = label->meter_us;
+	exec->oom_kills = label->oom_kills;
+	exec->sender = label->sender;
 	exec->exec_cgroup = exec_cgroup;
 	exec->phase = EXEC_RUNNING;
 	exec->stage = STAGE_LIMIT;
-	if ((tag->kind == EXEC_LABEL_SESSION || tag->kind == EXEC_LABEL_CONTEXT) &&
+	if ((label->kind == EXEC_LABEL_SESSION || label->kind == EXEC_LABEL_CONTEXT) &&
 	    talk->held.tag.len) {
 		exec->label_len = talk->held.tag.len;
-		exec->tag = mem_dup(talk->held.tag.at, exec->label_len);
+		exec->label = mem_dup(talk->held.tag.at, exec->label_len);
 	}
 	exec_list(exec);
 	if (exec_cgroup)

@@ -23,13 +23,13 @@
 #include "os/fd.h"
 
 #define ORDER_MS 20000
-#define KILL_AGAIN_MIN_MS 10 // from a kill that could not be asked to the next try
+#define KILL_AGAIN_MIN_MS 10 // between tries of a kill
 #define KILL_AGAIN_MAX_MS 1000
-#define LINK_MS 5000   // for a warden that is being restarted
-#define DOUBTS_TRIED 2 // before another leaf is ordered
+#define LINK_MS 5000   // for a warden that restarts
+#define DOUBTS_TRIED 2 // doubtful cgroups tried before a new one is ordered
 #define STEP_MIN_MS 2
-#define STEP_CALM_MS 20	  // while nothing runs: what starts then is seen within this
-#define STEP_LEFT_MS 1000 // the same, of what an exec left behind
+#define STEP_CALM_MS 20	  // while no CPU time passes: the longest delay to notice that it does
+#define STEP_LEFT_MS 1000 // the same for processes that an exec left behind
 #define CALM 4
 
 static ssize_t box_exec_cgroup_read_text(int fd, char *room, size_t size)
@@ -43,7 +43,7 @@ static ssize_t box_exec_cgroup_read_text(int fd, char *room, size_t size)
 	return n;
 }
 
-// cpu.stat (v2) says it in microseconds behind a word, cpuacct.usage (v1) in plain nanoseconds.
+// cpu.stat (v2): microseconds behind a keyword; cpuacct.usage (v1): plain nanoseconds.
 uint64_t box_exec_cgroup_used_us(const struct box_cgroup *exec_cgroup)
 {
 	static const char word[] = "usage_usec ";
@@ -129,7 +129,7 @@ static bool exec_cgroup_is_left(const struct box *box, uint32_t number)
 	return box->cgroups_left && box->cgroups_left[number / 64] >> number % 64 & 1;
 }
 
-// The first that exists and is not open; TALK_CGROUPS_MAX: there is none.
+// The first cgroup that exists and is not open; TALK_CGROUPS_MAX: none.
 static uint32_t exec_cgroup_first_left(const struct box *box)
 {
 	uint32_t i = 0;
@@ -149,7 +149,7 @@ bool box_exec_cgroup_freeze(struct box *box)
 		struct box_cgroup *exec_cgroup = link_of(at, struct box_cgroup, idle);
 
 		if (exec_cgroup->join[0] >= 0)
-			continue; // pid 1 does not know it yet
+			continue; // pid 1 does not have it yet
 		box_exec_cgroup_left(box, exec_cgroup->number, true);
 		close_cgroup(exec_cgroup);
 	}
@@ -158,7 +158,7 @@ bool box_exec_cgroup_freeze(struct box *box)
 	return had && box->oom < 0;
 }
 
-// The fds of a LEAF's answer: what joins it, its meter, the OOM counter of the box.
+// The fds of a CGROUP answer: to join it, its CPU meter, the OOM counter of the box.
 static struct box_cgroup *exec_cgroup_of_answer(struct box *box, const struct answer *answer,
 						int *fds)
 {
@@ -170,7 +170,7 @@ static struct box_cgroup *exec_cgroup_of_answer(struct box *box, const struct an
 	return box_exec_cgroup_add(box, answer->exec_cgroup, fds[joins], fds, joins);
 }
 
-// While the warden is away an order that changes nothing waits for the next one.
+// Repeats an order that is safe to repeat until the warden is back.
 static fallible order_patiently(struct box *box, struct order *order, struct answer *answer,
 				int *fds)
 {
@@ -201,8 +201,8 @@ static fallible order_again(struct box *box, uint32_t number, struct box_cgroup 
 	err = order_patiently(box, &order, answer, fds);
 	box->cgroup_count--;
 	if (err && err_kind(err) != ERR_NOT_FOUND)
-		box_exec_cgroup_left(box, number, true); // it is there, and can be asked for again
-	TRY(err, "ask for leaf %u again", number);
+		box_exec_cgroup_left(box, number, true); // it exists and can be asked for again
+	TRY(err, "open cgroup %u again", number);
 	answer->exec_cgroup = number;
 	*out = exec_cgroup_of_answer(box, answer, fds);
 	(*out)->marked = answer->marked;
@@ -211,7 +211,7 @@ static fallible order_again(struct box *box, uint32_t number, struct box_cgroup 
 	return OK;
 }
 
-// The next one that an earlier daemon has left, and that anybody may have; NULL: there is none.
+// Takes the next unmarked cgroup that a previous daemon has left; NULL: none.
 static fallible take_left(struct box *box, struct box_cgroup **out)
 {
 	uint32_t left;
@@ -227,7 +227,7 @@ static fallible take_left(struct box *box, struct box_cgroup **out)
 			continue;
 		(*out)->doubtful = true;
 		if ((*out)->marked)
-			*out = NULL; // something of a runner's lives there
+			*out = NULL; // a runner's processes may live there
 	}
 	return OK;
 }
@@ -244,7 +244,7 @@ void box_exec_cgroup_retire(struct box *box, uint32_t number)
 			box_exec_cgroup_kill(exec_cgroup);
 		return;
 	}
-	// Of an earlier daemon: the warden removes it when it is asked for, and empty.
+	// Of a previous daemon: the warden removes it on request if it is empty.
 	if (!exec_cgroup_is_left(box, number))
 		return;
 	exec_cgroup = NULL;
@@ -267,12 +267,13 @@ fallible box_exec_cgroup_again(struct box *box, uint32_t number, struct box_cgro
 	return OK;
 }
 
-// The number of a killed leaf serves again, and a kill without an answer may have been done: given
-// again, it would end whoever has got that number since. So no new leaf is ordered meanwhile.
+// Numbers of killed cgroups are reused, and a kill without an answer may have been done: repeated,
+// it would kill the new owner of the number. So no cgroup is ordered until such kills are settled.
 static fallible exec_cgroup_await_kills(struct box *box, int64_t deadline)
 {
 	while (box->kills_unsure && box->phase == BOX_ALIVE)
-		TRY(condition_wait(&box->cgroup_settled, deadline), "wait for the kill of a leaf");
+		TRY(condition_wait(&box->cgroup_settled, deadline),
+		    "wait for the kill of a cgroup");
 	return OK;
 }
 
@@ -285,7 +286,7 @@ static fallible order_cgroup(struct box *box, const char *mark, struct box_cgrou
 
 	snprintf(order.name, sizeof(order.name), "%s", mark);
 	memcpy(order.box, box->id, sizeof(order.box));
-	box->cgroup_count++; // while we wait, others must not pass the bound
+	box->cgroup_count++; // reserves a place while we wait
 	err = exec_cgroup_await_kills(box, loop_now(box->loop) + ORDER_MS);
 	if (!err) {
 		box->cgroup_orders++;
@@ -294,7 +295,7 @@ static fallible order_cgroup(struct box *box, const char *mark, struct box_cgrou
 		condition_signal(&box->cgroup_settled);
 	}
 	box->cgroup_count--;
-	TRY(err, "order a leaf");
+	TRY(err, "order a cgroup");
 	*out = exec_cgroup_of_answer(box, answer, fds);
 	(*out)->marked = *mark;
 	return OK;
@@ -341,7 +342,7 @@ fallible box_exec_cgroup_take(struct box *box, int *tries, struct box_cgroup **o
 	return OK;
 }
 
-// One that rests makes room for it.
+// Evicts an idle cgroup if the box has too many.
 fallible box_exec_cgroup_mark(struct box *box, const char *mark, struct box_cgroup **out)
 {
 	if (box->cgroup_count >= BOX_CGROUPS_MAX) {
@@ -377,7 +378,7 @@ void box_exec_cgroup_give(struct box_cgroup *exec_cgroup, bool empty)
 	exec_cgroup->doubtful = !empty;
 	if (empty)
 		drop_limit(exec_cgroup);
-	if (exec_cgroup->marked && empty) { // it is removed, and its name with it
+	if (exec_cgroup->marked && empty) { // the kill removes it, with its name
 		box_exec_cgroup_kill(exec_cgroup);
 		return;
 	}
@@ -386,9 +387,9 @@ void box_exec_cgroup_give(struct box_cgroup *exec_cgroup, bool empty)
 			close_cgroup(exec_cgroup);
 		return;
 	}
-	if (exec_cgroup->marked) // what is left in it is for whoever looks after it
+	if (exec_cgroup->marked) // its supervisor ends what is left in it
 		return;
-	// The clean one that served last serves next: its pages are warm. Doubtful ones take turns.
+	// The clean cgroup used last is used next: its pages are warm. Doubtful ones take turns.
 	if (empty)
 		link_push(&box->clean, &exec_cgroup->idle);
 	else
@@ -430,7 +431,7 @@ static void box_exec_cgroup_on_timer(struct timer *timer)
 		return;
 	}
 	if (exec_cgroup->taken && !exec_cgroup->exec) {
-		// pid 1 is being asked whether it is empty, and may start a command in it: wait.
+		// pid 1 may be starting a command in it: wait.
 		loop_set_timer(exec_cgroup->box->loop, timer,
 			       loop_now(exec_cgroup->box->loop) + STEP_CALM_MS);
 		return;
@@ -452,7 +453,7 @@ void box_exec_cgroup_limit(struct box_cgroup *exec_cgroup, uint64_t cpu_us)
 
 static bool exec_cgroup_box_lives(const struct box *box)
 {
-	return box->phase == BOX_ALIVE && !box->destroying;
+	return box->phase == BOX_ALIVE && !box->stopping;
 }
 
 static fallible order_kill_once(const struct box_cgroup *exec_cgroup)
@@ -473,10 +474,10 @@ fallible box_exec_cgroup_kill_spent(struct box_cgroup *exec_cgroup)
 	exec_cgroup->killed = true;
 	if (!err || err_kind(err) == ERR_NOT_FOUND)
 		err_free(take_ptr(err));
-	return err_while(err, "kill leaf %u, which was to be killed", exec_cgroup->number);
+	return err_while(err, "kill spent cgroup %u", exec_cgroup->number);
 }
 
-// Another leaf has its number: it was killed, and removed.
+// True if a newer cgroup has its number: it was killed and removed.
 static bool exec_cgroup_is_replaced(const struct box_cgroup *exec_cgroup)
 {
 	list_each (at, &exec_cgroup->box->exec_cgroups) {
@@ -488,7 +489,8 @@ static bool exec_cgroup_is_replaced(const struct box_cgroup *exec_cgroup)
 	return false;
 }
 
-// Before a kill is given again, the numbers of all new leaves are known, and no more are ordered.
+// Before a kill is repeated: wait until the numbers of all new cgroups are known. No more are
+// ordered meanwhile.
 static void exec_cgroup_await_orders(struct box *box)
 {
 	err_free(ask_wait_linked(box->ask, loop_now(box->loop) + ORDER_MS));
@@ -496,9 +498,8 @@ static void exec_cgroup_await_orders(struct box *box)
 		err_free(condition_wait(&box->cgroup_settled, loop_now(box->loop) + ORDER_MS));
 }
 
-// The kernel's own refusal, which the warden reports, condemns the box. Every other error is one of
-// the way to the warden and says nothing of the box: the order is given again for as long as the
-// box is alive.
+// A kill that the kernel refuses (the warden reports it) breaks the box. Any other error is of the
+// connection to the warden and says nothing of the box: repeat while the box is alive.
 static void order_kill_until_done(struct box_cgroup *exec_cgroup)
 {
 	struct box *box = exec_cgroup->box;
@@ -514,7 +515,7 @@ static void order_kill_until_done(struct box_cgroup *exec_cgroup)
 		unsure = true;
 		log_event(LOG_WARN, "exec.kill", "sandbox", box->id, "error", err_trail(err), NULL);
 		if (!strcmp(err_reason(err), ORDER_KILL_FAILED)) {
-			box_break(box, "a leaf could not be killed");
+			box_break(box, "a cgroup could not be killed");
 			break;
 		}
 		err_free(task_sleep_until(loop_now(box->loop) + pause));
@@ -545,7 +546,7 @@ static void kill_task(void *arg)
 	order_kill(arg);
 }
 
-static void condemn(struct box_cgroup *exec_cgroup)
+static void exec_cgroup_spend(struct box_cgroup *exec_cgroup)
 {
 	link_drop(&exec_cgroup->idle);
 	exec_cgroup->spent = true;
@@ -555,12 +556,12 @@ static void condemn(struct box_cgroup *exec_cgroup)
 
 void box_exec_cgroup_kill(struct box_cgroup *exec_cgroup)
 {
-	condemn(exec_cgroup);
+	exec_cgroup_spend(exec_cgroup);
 	task_start(exec_cgroup->box->loop, "exec_cgroup.kill", kill_task, exec_cgroup);
 }
 
 void box_exec_cgroup_kill_wait(struct box_cgroup *exec_cgroup)
 {
-	condemn(exec_cgroup);
+	exec_cgroup_spend(exec_cgroup);
 	order_kill(exec_cgroup);
 }

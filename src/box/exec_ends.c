@@ -27,12 +27,12 @@ static bool is_a(int fd, mode_t type)
 	return fstat(fd, &st) == 0 && (st.st_mode & S_IFMT) == type;
 }
 
-static fallible take_seat(struct exec *exec, const int *fds, int count)
+static fallible exec_take_stdio(struct exec *exec, const int *fds, int count)
 {
 	bool sound;
 
 	for (int i = 0; i < count; i++)
-		exec->seat[i] = fds[i];
+		exec->stdio[i] = fds[i];
 	if (exec->flags & TALK_EXEC_PTY)
 		sound = is_master(fds[0]) &&
 			(count == 1 || (is_a(fds[1], S_IFIFO) && is_a(fds[2], S_IFIFO)));
@@ -40,7 +40,7 @@ static fallible take_seat(struct exec *exec, const int *fds, int count)
 		sound = is_a(fds[0], S_IFIFO) && is_a(fds[1], S_IFIFO) && is_a(fds[2], S_IFSOCK);
 	if (sound)
 		return OK;
-	exec_close_seat(exec);
+	exec_close_stdio(exec);
 	return err_new(BAD_PEER, "bad_pipe", "pid 1 sent something that is no terminal");
 }
 
@@ -51,13 +51,13 @@ fallible exec_open_ends(struct exec *exec, const int *fds)
 	if (exec->pipeless)
 		return err_sys(EMFILE, "take the pipes of a command");
 	if (exec->flags & TALK_EXEC_PTY)
-		return take_seat(exec, fds, exec->flags & TALK_EXEC_SPOOL ? 3 : 1);
+		return exec_take_stdio(exec, fds, exec->flags & TALK_EXEC_SPOOL ? 3 : 1);
 	if ((exec->flags & TALK_EXEC_DIALOGUE) && !exec->taped)
-		return take_seat(exec, fds, 3);
+		return exec_take_stdio(exec, fds, 3);
 	if (exec->flags & TALK_EXEC_DIALOGUE) {
 		if (!is_a(fds[2], S_IFSOCK))
-			return take_seat(exec, fds, 3); // which refuses it, and closes all three
-		exec->seat[2] = fds[2];
+			return exec_take_stdio(exec, fds, 3); // refuses it and closes all three
+		exec->stdio[2] = fds[2];
 	}
 	if (exec->flags & TALK_EXEC_STDIN)
 		input = exec->input.at ? exec->input : STR("");
@@ -67,34 +67,34 @@ fallible exec_open_ends(struct exec *exec, const int *fds)
 	return pipes_open(&exec->pipes, exec->box->loop, exec->tape, fds, input);
 }
 
-void exec_close_seat(struct exec *exec)
+void exec_close_stdio(struct exec *exec)
 {
 	for (int i = 0; i < 3; i++)
-		closer_drop(&exec->seat[i]);
+		closer_drop(&exec->stdio[i]);
 }
 
 int exec_take_master(struct exec *exec)
 {
-	return exec->flags & TALK_EXEC_PTY ? take_fd(&exec->seat[0]) : -1;
+	return exec->flags & TALK_EXEC_PTY ? take_fd(&exec->stdio[0]) : -1;
 }
 
 void exec_take_spool(struct exec *exec, int ends[2])
 {
 	bool has = exec->flags & TALK_EXEC_SPOOL;
 
-	ends[0] = has ? take_fd(&exec->seat[1]) : -1;
-	ends[1] = has ? take_fd(&exec->seat[2]) : -1;
+	ends[0] = has ? take_fd(&exec->stdio[1]) : -1;
+	ends[1] = has ? take_fd(&exec->stdio[2]) : -1;
 }
 
 struct exec_dialogue exec_take_dialogue(struct exec *exec)
 {
 	if (!(exec->flags & TALK_EXEC_DIALOGUE))
 		return (struct exec_dialogue){-1, -1, -1};
-	return (struct exec_dialogue){take_fd(&exec->seat[0]), take_fd(&exec->seat[1]),
-				      take_fd(&exec->seat[2])};
+	return (struct exec_dialogue){take_fd(&exec->stdio[0]), take_fd(&exec->stdio[1]),
+				      take_fd(&exec->stdio[2])};
 }
 
-// pid 1 has a copy, which is to go first: the answer to whoever asks is the end of stdin.
+// pid 1 has a copy of stdin and must close it too, or the command sees no end of file.
 void exec_close_stdin(struct exec *exec)
 {
 	struct talk talk = {.kind = TALK_SHUT, .conn = exec->conn};

@@ -7,9 +7,9 @@
 
 #include "base/mem.h"
 
-#define SHOWN 200 // of a name that is repeated in a message
+#define SHOWN 200 // bytes of a name shown in a message
 #define PIPE_HOLDS 65536
-#define TEXT_EXTRA 8 // a text's length and NUL, and to spare
+#define TEXT_EXTRA 8 // length, NUL and reserve of a text
 
 static fallible too_large(void)
 {
@@ -35,16 +35,16 @@ static bool exec_message_measure(const char *const *list, uint32_t *out_count, s
 	return true;
 }
 
-// What is to outlive the daemon, beyond the process itself.
+// Flags for what outlives the daemon beyond the process itself.
 static uint32_t keep_flags(const struct exec_spec *spec, uint32_t flags)
 {
-	enum exec_label_kind kind = spec->tag ? spec->tag->kind : EXEC_LABEL_EXEC;
+	enum exec_label_kind kind = spec->label ? spec->label->kind : EXEC_LABEL_EXEC;
 
 	if (kind == EXEC_LABEL_PROCESS || kind == EXEC_LABEL_TERM || kind == EXEC_LABEL_CONTEXT ||
 	    spec->keeps)
 		flags |= TALK_EXEC_KEEP;
-	// What does not fit into the pipe at once is in our memory alone. Better an early end of
-	// stdin than a hole in the middle.
+	// Input that does not fit into the pipe is only in our memory. After a crash an early end
+	// of stdin is better than a hole.
 	if ((kind == EXEC_LABEL_PROCESS && spec->open_stdin &&
 	     spec->stdin_bytes.len <= PIPE_HOLDS) ||
 	    kind == EXEC_LABEL_SESSION || kind == EXEC_LABEL_CONTEXT ||
@@ -72,15 +72,15 @@ uint32_t exec_message_flags(const struct exec_spec *spec, uint32_t features)
 }
 
 fallible exec_message_encode(const struct exec_spec *spec, uint32_t flags, uint32_t conn,
-			     uint32_t exec_cgroup, struct str tag, char **out, size_t *out_len)
+			     uint32_t exec_cgroup, struct str label, char **out, size_t *out_len)
 {
 	struct talk talk = {.kind = TALK_EXEC, .conn = conn};
-	size_t size = 64 + strlen(spec->user) + strlen(spec->cwd) + tag.len;
+	size_t size = 64 + strlen(spec->user) + strlen(spec->cwd) + label.len;
 	size_t len;
 	char *room;
 
 	talk.exec.flags = flags;
-	talk.exec.tag = tag;
+	talk.exec.tag = label;
 	talk.exec.cols = spec->cols;
 	talk.exec.rows = spec->cols ? spec->rows : 0;
 	talk.exec.exec_cgroup = exec_cgroup;
@@ -176,7 +176,7 @@ fallible exec_message_explain(const struct talk *failed, const struct exec_spec 
 	case TALK_STEP_JOIN:
 		if (errnum == EBUSY)
 			return too_many();
-		return err_sys(errnum, "pid 1: join a leaf");
+		return err_sys(errnum, "pid 1: join a cgroup");
 	default:
 		return err_sys(errnum, "pid 1: step '%s'", talk_step_word(failed->failed.step));
 	}

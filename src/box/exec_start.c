@@ -15,9 +15,9 @@
 #include "box/exec_private.h"
 #include "os/fd.h"
 
-#define START_MS 10000 // from EXEC to its answer, and for all tries together
+#define START_MS 10000 // from EXEC to its answer; also for all tries together
 
-// Says EXEC, with the fds of a leaf that pid 1 does not know. Waits while the socket is full.
+// Sends EXEC, with the fds of a cgroup that is new to pid 1. Waits while the socket is full.
 static fallible send_exec(struct exec *exec, const struct exec_spec *spec, int64_t deadline)
 {
 	struct box_cgroup *exec_cgroup = exec->exec_cgroup;
@@ -35,7 +35,7 @@ static fallible send_exec(struct exec *exec, const struct exec_spec *spec, int64
 			fd_drop(&exec_cgroup->join[1]);
 			return OK;
 		case CHANNEL_FULL:
-			TRY(condition_wait(&exec->box->channel.room, deadline), "talk to pid 1");
+			TRY(condition_wait(&exec->box->channel.room, deadline), "send to pid 1");
 			break;
 		case CHANNEL_TOO_LONG:
 			return err_new(TOO_LARGE, "command_too_large", "the command is too large");
@@ -43,7 +43,7 @@ static fallible send_exec(struct exec *exec, const struct exec_spec *spec, int64
 			return exec_message_box_lost();
 		}
 	}
-	return OK; // ended meanwhile, and `failure` says so
+	return OK; // the box ended meanwhile; see `failure`
 }
 
 static fallible await_answer(struct exec *exec, int64_t deadline)
@@ -53,19 +53,19 @@ static fallible await_answer(struct exec *exec, int64_t deadline)
 	while (!err && exec->phase == EXEC_ASKED)
 		err = condition_wait(&exec->condition, deadline);
 	if (exec->phase != EXEC_ASKED) {
-		err_free(err); // late, but the answer had come
+		err_free(err); // the deadline passed, but the answer had come
 		return OK;
 	}
 	exec->abandoned = true;
 	exec->input = STR("");
-	// Somebody in the box may have stopped the child while pid 1 waits for its execve. If pid 1
-	// is merely slow, the command is killed when it has started.
+	// A process of the box may have stopped the child while pid 1 waits for its execve. If pid
+	// 1 is merely slow, the command is killed once it has started.
 	if (err_kind(err) == ERR_TIMEOUT)
 		box_exec_cgroup_kill(exec->exec_cgroup);
 	return err;
 }
 
-// One try with one leaf.
+// One try with one cgroup.
 static fallible exec_start_ask_once(struct exec *exec, const struct exec_spec *spec, int *tries)
 {
 	struct box *box = exec->box;

@@ -14,7 +14,7 @@
 #include "box/exec_private.h"
 #include "box/files.h"
 
-#define SWEEP_MS 2000 // a box may be too full for a hand
+#define SWEEP_MS 2000 // a box may be too full to fork a file worker
 #define STEP_MIN_MS 4
 #define STEP_MAX_MS 100
 
@@ -51,15 +51,15 @@ fallible exec_signal_tree(struct exec *exec, int signal)
 	if (err && err_kind(err) == ERR_CANCELLED)
 		return err;
 	if (err)
-		exec_signal(exec, signal); // without a hand, at least those who stayed together
+		exec_signal(exec, signal); // without a file worker: the process group only
 	else
 		exec_signal_alone(exec, signal);
 	err_free(err);
 	return OK;
 }
 
-// Something lives in the leaf although the first process has ended.
-static void see_off(struct exec *exec, uint64_t asked_ms, int64_t deadline)
+// Ends the processes that are left in the cgroup after the first process has ended.
+static void exec_stop_rest(struct exec *exec, uint64_t asked_ms, int64_t deadline)
 {
 	struct box_cgroup *exec_cgroup = take_ptr(exec->remains);
 	struct loop *loop = exec->box->loop;
@@ -107,7 +107,7 @@ fallible exec_stop(struct exec *exec, int64_t grace_ms, bool *out_forced)
 		err_free(exec_wait(exec, CLOCK_NEVER, &result));
 	}
 	if (exec->remains)
-		see_off(exec, asked_ms, deadline);
+		exec_stop_rest(exec, asked_ms, deadline);
 	exec_let_go(exec);
 	return OK;
 }

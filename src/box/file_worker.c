@@ -29,7 +29,7 @@
 
 #define REST_MS 30000
 #define REST_MAX 4
-#define SHORT_SHARED 4 // so many serve short requests before another is made
+#define SHORT_SHARED 4 // workers for short requests before another is forked
 #define PATIENCE_MS 3
 #define START_MS 10000
 #define SPREE_MAX 64
@@ -44,17 +44,17 @@ enum file_worker_phase {
 
 struct box_file_worker {
 	struct box *box;
-	struct link link; // box->hands
+	struct link link; // box->workers
 	char user[65];
 	uint32_t conn;
 	enum file_worker_phase phase;
 	enum file_worker_use use;
-	bool abandoned; // whoever asked for it has gone
-	bool fresh;	// asked, and nothing heard since: it is too early to look
+	bool abandoned; // its requester stopped waiting
+	bool fresh;	// a request was sent: wait before reading
 	bool waits;
 	bool hung_up;
-	bool unheard;	// it has not read what it was asked
-	uint32_t spree; // answers without a wait between them
+	bool unheard;	// it died without reading the request
+	uint32_t spree; // answers without a wait in between
 	struct watch watch;
 	struct timer timer;
 	struct condition condition;
@@ -62,7 +62,7 @@ struct box_file_worker {
 	struct deferred free_later;
 };
 
-// One thread turns the loop; what is in here is used up before the next wait.
+// Only the loop's thread is here; the content is used before the next wait.
 static char words[FILEOP_SIZE_MAX];
 
 static void free_worker(struct deferred *deferred)
@@ -159,7 +159,7 @@ bool box_file_worker_heard(struct box *box, const struct talk *talk, int *fds, i
 		return false;
 	if (is && count != FD_LOST && (count != 1 || !is_socket(fds[0]))) {
 		closer_drop_all(fds, count);
-		box_break(box, "pid 1 gave no hand");
+		box_break(box, "pid 1 sent no file worker");
 		return true;
 	}
 	worker->failure = *talk;
@@ -217,7 +217,7 @@ static fallible send_worker(struct box_file_worker *worker, int64_t deadline)
 		case CHANNEL_SENT:
 			return OK;
 		case CHANNEL_FULL:
-			TRY(condition_wait(&worker->box->channel.room, deadline), "talk to pid 1");
+			TRY(condition_wait(&worker->box->channel.room, deadline), "send to pid 1");
 			break;
 		default:
 			return exec_message_box_lost();
@@ -255,7 +255,7 @@ static fallible box_file_worker_make(struct box *box, const char *user, enum fil
 	while (worker->phase == FILE_WORKER_ASKED && !err)
 		err = condition_wait(&worker->condition, deadline < latest ? deadline : latest);
 	if (worker->phase == FILE_WORKER_ASKED) {
-		worker->abandoned = true; // pid 1's answer is still to come
+		worker->abandoned = true; // the answer of pid 1 is still to come
 		return err;
 	}
 	err_free(err);
@@ -317,7 +317,7 @@ static fallible too_many(void)
 			"at most %d watches at the same time", BOX_WORKERS_ENDLESS);
 }
 
-// Room for another, by ending one that rests for another user if need be.
+// Makes room for another, by ending an idle one if need be.
 static bool box_file_worker_make_room(struct box *box)
 {
 	if (box->worker_count < BOX_WORKERS_MAX)
@@ -333,7 +333,8 @@ static bool box_file_worker_make_room(struct box *box)
 	return false;
 }
 
-// It has to wait for somebody else: short ones for a moment, long ones while all are taken.
+// True if the request must wait for a worker: short ones for a moment, long ones while all are
+// taken.
 static bool must_wait(const struct tally *tally, enum file_worker_use use, bool is_patient)
 {
 	if (use == FILE_WORKER_SHORT)
@@ -393,7 +394,7 @@ void box_file_worker_give(struct box_file_worker *worker)
 	worker->phase = FILE_WORKER_RESTS;
 	loop_set_timer(box->loop, &worker->timer, loop_now(box->loop) + REST_MS);
 	link_drop(&worker->link);
-	link_push(&box->workers, &worker->link); // the one that served last serves next
+	link_push(&box->workers, &worker->link); // the worker used last is used next
 	condition_signal(&box->worker_free);
 }
 
@@ -422,7 +423,8 @@ fallible box_file_worker_ask(struct box_file_worker *worker, const struct fileop
 		return err_new(TOO_LARGE, "request_too_large", "the request is too large");
 	if (worker->phase != FILE_WORKER_BUSY ||
 	    fd_send(worker->watch.fd, words, len, NULL, 0, MSG_DONTWAIT) < 0) {
-		// A hand that was at rest has read all it was told.
+		// An idle worker has read everything before, so a full socket means that it is
+		// dead.
 		(void)deadline;
 		worker->unheard = true;
 		return lost(worker);
@@ -433,7 +435,7 @@ fallible box_file_worker_ask(struct box_file_worker *worker, const struct fileop
 
 void box_file_worker_nudge(struct box_file_worker *worker)
 {
-	// When it has room for no more it has not read the one before.
+	// A full socket means that an earlier nudge is unread.
 	if (worker->phase == FILE_WORKER_BUSY)
 		(void)fd_send(worker->watch.fd, "", 1, NULL, 0, MSG_DONTWAIT);
 }
@@ -443,12 +445,12 @@ static fallible box_file_worker_await_event(struct box_file_worker *worker, int6
 	struct err *err = OK;
 
 	if (!worker->watch.events)
-		TRY(loop_watch(worker->box->loop, &worker->watch, EPOLLIN), "watch a hand");
+		TRY(loop_watch(worker->box->loop, &worker->watch, EPOLLIN), "watch a file worker");
 	worker->spree = 0;
 	worker->waits = true;
 	err = condition_wait(&worker->condition, deadline);
 	worker->waits = false;
-	return err_while(err, "wait for a hand");
+	return err_while(err, "wait for a file worker");
 }
 
 fallible box_file_worker_await(struct box_file_worker *worker, int64_t deadline)
@@ -461,7 +463,7 @@ fallible box_file_worker_await(struct box_file_worker *worker, int64_t deadline)
 	if (!worker->hung_up || worker->phase != FILE_WORKER_BUSY)
 		return OK;
 	n = recv(worker->watch.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-	// That is how a socket says that its peer was closed with something unread.
+	// ECONNRESET: the peer was closed with unread data.
 	worker->unheard = n < 0 && errno == ECONNRESET;
 	return n > 0 ? OK : lost(worker);
 }
@@ -471,7 +473,8 @@ bool box_file_worker_unheard(const struct box_file_worker *worker)
 	return worker->unheard;
 }
 
-// One that always has more to say would never let us wait: others get their turn, and time passes.
+// Yields after SPREE_MAX answers, so that a worker that always has more cannot starve other tasks
+// or outlive its deadline.
 static fallible box_file_worker_breathe(struct box_file_worker *worker, int64_t deadline)
 {
 	if (++worker->spree < SPREE_MAX)
@@ -508,7 +511,8 @@ fallible box_file_worker_next(struct box_file_worker *worker, int64_t deadline,
 			return ask_no_files();
 		if (!fileop_decode_reply(words, (size_t)n, out) || came != fileop_fds(out)) {
 			closer_drop(&got);
-			return err_new(BAD_PEER, "bad_file_worker", "the sandbox answers nonsense");
+			return err_new(BAD_PEER, "bad_file_worker",
+				       "the sandbox sent an invalid answer");
 		}
 		*fd = came > 0 ? got : -1;
 		return OK;

@@ -17,7 +17,7 @@
 #include "os/fd.h"
 
 #define SHOWN 200
-#define TRIES 5 // all hands that may be at rest, and a new one
+#define TRIES 5 // all idle workers, and a new one
 
 struct fileop_request files_ask(const struct files *files, enum fileop_verb verb, const char *path)
 {
@@ -46,7 +46,7 @@ fallible files_check(const char *path)
 
 fallible files_nonsense(void)
 {
-	return err_new(BAD_PEER, "bad_file_worker", "the sandbox answers nonsense");
+	return err_new(BAD_PEER, "bad_file_worker", "the sandbox sent an invalid answer");
 }
 
 static fallible explain_errno(int errnum, const char *path)
@@ -142,7 +142,7 @@ fallible files_put(const struct files *files, const struct fileop_request *ask,
 		}
 		if (strcmp(err_reason(err), "file_worker_lost") != 0)
 			return err;
-		// Once: it may be this very request that kills it.
+		// Repeat once only: this request may be what kills the worker.
 		if (!box_file_worker_unheard(worker) && !may_repeat)
 			return err;
 		may_repeat &= box_file_worker_unheard(worker);
@@ -190,10 +190,10 @@ fallible files_check_fd(int fd)
 	struct stat st;
 
 	if (fstat(fd, &st) < 0 || fstatfs(fd, &fs) < 0)
-		return err_sys(errno, "look at a file of a box");
+		return err_sys(errno, "check a file of a box");
 	if (!S_ISREG(st.st_mode))
 		return err_new(INVALID, "not_regular", "it is not a regular file");
-	// A tmpfs without a size is a memfd: what is written to it would be the host's memory.
+	// A tmpfs without a size is a memfd: writes to it would use the host's memory.
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
 		if ((unsigned long)fs.f_type == known[i] &&
 		    (fs.f_type != TMPFS_MAGIC || fs.f_blocks > 0))
@@ -201,7 +201,7 @@ fallible files_check_fd(int fd)
 	return err_new(INVALID, "not_regular", "it is not a file on a disk");
 }
 
-// The answer behind an OPENED one.
+// Waits for DONE after OPENED.
 static fallible await_done(struct box_file_worker *worker, int64_t deadline, const char *path)
 {
 	struct fileop_reply say;

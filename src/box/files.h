@@ -1,48 +1,47 @@
-// Files, trees and ports of a box, by way of its hands (box/file_worker.h). Every verb runs in a
-// task and waits, at most until its deadline. Paths are the box's: bytes without NUL, resolved
-// inside of it with the rights of the user. Texts that come back are borrowed until the next call
-// on the same walk.
+// Files, trees and ports of a box, through its file workers (box/file_worker.h). Every operation
+// runs in a task and waits, at most until its deadline. Paths are bytes without NUL, resolved
+// inside the box with the rights of the user. Returned texts are borrowed until the next call on
+// the same walk.
 //
-// Errors of every verb: NOT_FOUND no_file; INVALID is_directory, not_directory, not_regular,
+// Errors of every operation: NOT_FOUND no_file; INVALID is_directory, not_directory, not_regular,
 // bad_path, name_too_long, too_many_links; FORBIDDEN permission_denied, read_only; CONFLICT
 // file_exists, not_empty, file_busy; TOO_LARGE file_too_large; NO_SPACE no_space; EXHAUSTED
-// too_many_files, too_many_requests; INTERNAL fs_error (the message says what the kernel said),
-// file_worker_lost (somebody in the box killed the hand); UNAVAILABLE box_lost; TIMEOUT; CANCELLED.
+// too_many_files, too_many_requests; INTERNAL fs_error (with the kernel's message),
+// file_worker_lost (the worker was killed in the box); UNAVAILABLE box_lost; TIMEOUT; CANCELLED.
 #pragma once
 
 #include "base/buf.h"
 #include "box/box.h"
 #include "protocol/fileop.h"
 
-// Where and as whom. Borrowed for each call.
+// Box, user and base directory. Borrowed for each call.
 struct files {
 	struct box *box;
 	const char *user; // "": root of the box
-	const char *base; // where relative paths begin; NULL: /workspace
+	const char *base; // base of relative paths; NULL: /workspace
 	int64_t deadline; // loop time
-	bool proc; // /proc is read, too: for the daemon's own questions, never for a client's
+	bool proc;	  // /proc may be read: for the daemon's own requests, never for a client's
 };
 
 fallible files_stat(const struct files *files, const char *path, bool follow,
 		    struct fileop_stat *out);
-// As `test -e`: a dangling link does not exist. What cannot be looked at does not either.
+// As `test -e`: a dangling link does not exist; nor does what cannot be looked up.
 fallible files_exists(const struct files *files, const char *path, bool *out);
-// A regular file, whole. Up to FILEOP_SMALL bytes are appended to `out` and *out_fd is -1; a larger
-// one comes as an fd at its beginning, and nothing is appended. The fd is a regular file on a
-// writable kind of file system, but a box may change or shrink it at any time, and its disk may be
-// slow: read it in a worker. TOO_LARGE too when `out` has no room.
+// Reads a whole regular file. Up to FILEOP_SMALL bytes are appended to `out` and *out_fd is -1; a
+// larger one is returned as an fd at its beginning. The box may change or shrink the file at any
+// time, and its disk may be slow: read the fd in a worker. TOO_LARGE too when `out` has no room.
 fallible files_read(const struct files *files, const char *path, struct buf *out, int *out_fd,
 		    struct fileop_stat *stat);
 fallible files_open(const struct files *files, const char *path, int *out_fd,
 		    struct fileop_stat *stat); // always as an fd
 
-// All or nothing, by a rename; a link at the end is followed. `mode`: FILEOP_KEEP_MODE, or 07777.
-// `flags`: FILEOP_PARENTS makes missing directories, FILEOP_EXCLUSIVE refuses to replace. At most
+// Atomic, by a rename; a final symlink is followed. `mode`: FILEOP_KEEP_MODE, or 07777. `flags`:
+// FILEOP_PARENTS creates missing directories, FILEOP_EXCLUSIVE refuses to replace. At most
 // FILEOP_SMALL bytes, else TOO_LARGE file_too_large.
 fallible files_write(const struct files *files, const char *path, uint32_t flags, uint32_t mode,
 		     struct str bytes);
-// The same for any size. The caller writes to the fd (in a worker), then commits. Both ends free
-// the upload; whoever aborts, or vanishes, leaves the old file whole.
+// The same for any size. The caller writes to the fd (in a worker), then commits. Commit and abort
+// free the upload; an abort or a crash leaves the old file intact.
 struct files_upload;
 fallible files_begin(const struct files *files, const char *path, uint32_t flags, uint32_t mode,
 		     struct files_upload **out);
@@ -63,13 +62,13 @@ struct files_space {
 };
 fallible files_space(const struct files *files, const char *path, struct files_space *out);
 
-// A walk: many answers, taken one by one. It holds a hand until files_end().
+// A walk: many answers, taken one by one. It holds a file worker until files_end().
 struct files_walk;
 struct files_total {
 	uint64_t count, bytes;
 	uint64_t skipped; // entries that could not be read, or were refused
 	bool more;	  // the limit cut it short
-	char note[256];	  // of what was skipped, the first; may be ""
+	char note[256];	  // the first skipped entry; may be ""
 };
 
 // Entries of a directory in no order, paths beneath it. `flags`: FILEOP_RECURSIVE, FILEOP_HIDDEN
@@ -94,21 +93,21 @@ struct files_grep {
 	uint64_t limit;	   // of matches; 0: 10,000
 	uint64_t max_size; // of a file that is read; 0: 64 MiB
 };
-// Text files only (no NUL in their first 8 KiB). `path` may be a file.
+// Text files only (no NUL in the first 8 KiB). `path` may be a file.
 fallible files_grep(const struct files *files, const char *path, const struct files_grep *grep,
 		    struct files_walk **out);
-// *more = false at the end; then files_end() gives the total. The deadline of the walk's files.
+// *more = false at the end; then files_end() returns the total. Deadline: that of `files`.
 fallible files_next_entry(struct files_walk *walk, struct fileop_entry *out, bool *more);
 fallible files_next_match(struct files_walk *walk, struct fileop_match *out, bool *more);
-// Frees the walk. A total is only waited for when `total` is not NULL and all items were taken;
-// else the rest is cancelled. Harmless with NULL.
+// Frees the walk. Waits for the total only if `total` is not NULL and all items were taken; else
+// cancels the rest. Accepts NULL.
 fallible files_end(struct files_walk *walk, struct files_total *total);
 void files_drop(struct files_walk *walk); // cancels; never waits
 
-// A tree as a tar (ustar with pax), out of a pipe: read *out_fd to its end (pipe_take(), or splice
-// in a worker: pid 1 may change its flags), close it, then files_end() tells what it was worth.
-// Devices, sockets and FIFOs are left out. A file with several names is packed once, with hard
-// links to it. NOT_OFFERED old_box: its pid 1 knows nothing of ignore files.
+// A tree as a tar (ustar with pax), from a pipe: read *out_fd to its end (pipe_take(), or splice in
+// a worker: pid 1 may change its flags), close it, then files_end() returns the result. Devices,
+// sockets and FIFOs are left out. A file with several names is packed once, with hard links to it.
+// NOT_OFFERED old_box: its pid 1 does not support ignore files.
 struct files_pack {
 	// Globs; with a slash they mean the path beneath, else any name in it. NULL-ended, or NULL.
 	const char *const *exclude;
@@ -117,10 +116,10 @@ struct files_pack {
 };
 fallible files_pack(const struct files *files, const char *path, const struct files_pack *pack,
 		    int *out_fd, struct files_walk **out);
-// The other way: write the tar into *out_fd, close it, then files_end(). The directory is made.
+// Unpacks: write the tar into *out_fd, close it, then files_end(). The directory is created.
 // INVALID bad_archive; TOO_LARGE archive_too_large. Entries that lead out (dots, absolute names,
-// links on the way), devices and FIFOs are skipped and counted. `flags`: FILEOP_OWNERS keeps owners
-// and set-id bits.
+// symlinks on the way), devices and FIFOs are skipped and counted. `flags`: FILEOP_OWNERS keeps
+// owners and set-id bits.
 fallible files_unpack(const struct files *files, const char *path, uint32_t flags, int *out_fd,
 		      struct files_walk **out);
 
@@ -131,22 +130,22 @@ fallible files_watch(const struct files *files, const char *path, uint32_t flags
 		     const char *const *include, const char *const *exclude,
 		     struct files_walk **out);
 fallible files_next_event(struct files_walk *walk, int64_t deadline, struct fileop_event *out);
-// The watch tells at once what it holds back, and then FILEOP_CAUGHT_UP.
+// The watch reports at once what it holds back, then FILEOP_CAUGHT_UP.
 void files_nudge(struct files_walk *walk);
 
-// A connection to 127.0.0.1, then ::1. BAD_PEER port_closed when nobody listens.
+// Connects to 127.0.0.1, then ::1. BAD_PEER port_closed if nothing listens.
 fallible files_dial(const struct files *files, uint16_t port, int *out_fd);
-// A socket of the box that is connected to nothing. For pid 1s with TALK_CAN_NET.
+// An unconnected socket of the box's network namespace. For pid 1s with TALK_CAN_NET.
 fallible files_socket(const struct files *files, int *out_fd);
-// Ports with a listener, but for that of the box's way out, lowest first, each once. At most
-// `room`; *count is how many there are.
+// Listening ports except that of the egress listener, lowest first, each once. At most `room`;
+// *count is how many there are.
 fallible files_ports(const struct files *files, struct fileop_port *out, size_t room,
 		     size_t *count);
-// Signals what the process `pid` of the box has started since: its descendants, its session, its
-// leaf; not itself. `since_ms` is CLOCK_BOOTTIME. Signal 0 only counts.
+// Signals the descendants, session and cgroup of process `pid` that started since `since_ms`
+// (CLOCK_BOOTTIME); not `pid` itself. Signal 0 only counts.
 fallible files_sweep(const struct files *files, int pid, uint64_t since_ms, int signal,
 		     uint32_t *out_count);
-// Signals what lives in a leaf (box/exec_cgroup.h) and was born since then, but not `spared`; 0:
-// nobody is.
+// Signals processes of an exec cgroup (box/exec_cgroup.h) that started since then, except `spared`;
+// 0: none.
 fallible files_sweep_cgroup(const struct files *files, uint32_t exec_cgroup, int spared,
 			    uint64_t since_ms, int signal, uint32_t *out_count);

@@ -13,7 +13,7 @@
 #include "loop/closer.h"
 
 struct files_walk {
-	struct box_file_worker *worker; // NULL: it has ended
+	struct box_file_worker *worker; // NULL: ended
 	enum fileop_kind kind;		// of its items
 	int64_t deadline;
 	struct files_total total;
@@ -59,7 +59,7 @@ static void files_walk_finish(struct files_walk *walk, const struct fileop_reply
 	box_file_worker_give(take_ptr(walk->worker));
 }
 
-// The next message: items, or the end. An error ends the walk.
+// Reads the next message: items, or the end. An error ends the walk.
 static fallible files_walk_hear(struct files_walk *walk, int64_t deadline)
 {
 	struct fileop_reply say;
@@ -85,7 +85,7 @@ static fallible files_walk_hear(struct files_walk *walk, int64_t deadline)
 	return err;
 }
 
-// True: another item can be got. Waits.
+// *more: another item is available. Waits.
 static fallible more_items(struct files_walk *walk, int64_t deadline, bool *more)
 {
 	while (walk->items.left == 0 && walk->worker)
@@ -161,7 +161,7 @@ static uint32_t count_of(const char *const *list)
 	return n;
 }
 
-// Both lists in one, for the request; freed by the caller.
+// Joins both lists for the request; freed by the caller.
 static fallible files_walk_put_globs(struct fileop_request *ask, const char *const *include,
 				     const char *const *exclude, const char ***out)
 {
@@ -197,7 +197,7 @@ static fallible files_walk_begin(const struct files *files, struct fileop_reques
 	return OK;
 }
 
-// The first answer tells whether it can be done at all.
+// Waits for the first answer, which tells whether the request is possible.
 static fallible begin_items(const struct files *files, struct fileop_request *ask,
 			    const char *const *include, const char *const *exclude,
 			    enum fileop_kind kind, struct files_walk **out)
@@ -253,7 +253,7 @@ fallible files_grep(const struct files *files, const char *path, const struct fi
 	return begin_items(files, &ask, grep->include, grep->exclude, FILEOP_MATCHES, out);
 }
 
-// A pipe comes first, the end when all went through it.
+// The pipe comes first; DONE when all bytes went through it.
 static fallible begin_pipe(const struct files *files, struct fileop_request *ask,
 			   const char *const *include, const char *const *exclude, int *out_fd,
 			   struct files_walk **out)

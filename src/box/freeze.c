@@ -113,8 +113,7 @@ static bool has_taken_cgroups(const struct box *box)
 	return false;
 }
 
-// Whoever has a leaf lets go of it now that its box has ended; the tasks that see to that may need
-// a turn.
+// Waits until the tasks that hold cgroups of the ended box have released them, then frees them.
 static void drop_cgroups(struct box *box, int64_t deadline)
 {
 	while (has_taken_cgroups(box) && loop_now(box->loop) < deadline)
@@ -129,7 +128,7 @@ static void quiet(struct box *box, int64_t deadline)
 	box_tell_kinds(box, BOX_END_STOPPED);
 	drop_cgroups(box, deadline);
 	contexts_settle(box);
-	procs_settle(box); // pid 1, who would tell the ends once more, is gone
+	procs_settle(box); // pid 1, which would repeat the ends, is gone
 	box_net_drop(box);
 	box->phase = BOX_STOPPED;
 }
@@ -141,19 +140,19 @@ fallible box_stop(struct box *box, int64_t deadline)
 	if (box->phase == BOX_STOPPED || box->phase == BOX_DESTROYED)
 		return OK;
 	box_ref(box);
-	box->destroying = true;
+	box->stopping = true;
 	task_shield(true);
 	err = box_freeze_order_plain(box, ORDER_STOP, deadline);
 	if (!err)
 		quiet(box, deadline);
 	else if (box->phase == BOX_ALIVE)
-		box->destroying = false;
+		box->stopping = false;
 	task_shield(false);
 	box_unref(box);
 	return err_while(err, "stop %s", box->id);
 }
 
-// An answer of NOT_FOUND says as much as OK.
+// NOT_FOUND counts as OK.
 static fallible drop_remains(const struct box *box, int64_t deadline)
 {
 	struct err *err = box_freeze_order_plain(box, ORDER_DESTROY, deadline);
@@ -200,13 +199,13 @@ fallible box_again(struct box *box, const struct order *build, bool fresh)
 		return err_new(UNAVAILABLE, "box_starting", "the sandbox has not quite ended");
 	box_ref(box);
 	box->phase = BOX_GREETING;
-	box->destroying = false;
+	box->stopping = false;
 	box->broken = (struct talk){0};
 	err = box_freeze_rebuild(box, build, fresh, deadline);
 	if (err) {
-		// Whatever it came to: it is stopped again, and its files stay, if it had any.
+		// Stopped again; its files stay, if it had any.
 		task_shield(true);
-		box->destroying = true;
+		box->stopping = true;
 		err_free(box_freeze_order_plain(box, fresh ? ORDER_DESTROY : ORDER_STOP,
 						loop_now(box->loop) + BOX_READY_MS));
 		quiet(box, deadline);

@@ -11,19 +11,19 @@
 
 // clang-format off
 static const struct box_kind kinds[] = {
-	// name               lost                     stopped                  left              freed                     oldest output goes
-	{"cgroups",          {NULL,                    NULL,                    NULL,             box_exec_cgroup_free_all}, NULL},
-	{"sync",             {box_sync_drop,           NULL,                    NULL,             box_sync_drop},            NULL},
-	{"network",          {NULL,                    NULL,                    NULL,             box_net_drop},             NULL},
-	{"processes",        {NULL,                    NULL,                    NULL,             procs_free},               procs_let_oldest_go},
-	{"adoption",         {box_adoption_lost,       NULL,                    NULL,             NULL},                     NULL},
-	{"prewarmed shells", {prewarmed_shells_end,        NULL,                    prewarmed_shells_end, prewarmed_shells_free},        NULL},
-	{"commands",         {exec_end_all,            exec_end_all,            NULL,             NULL},                     NULL},
-	{"file workers",     {box_file_worker_end_all, box_file_worker_end_all, NULL,             NULL},                     NULL},
-	{"sessions",         {sessions_end,            sessions_end,            sessions_end,     NULL},                     NULL},
-	{"interpreters",     {contexts_end,            contexts_end,            contexts_close,   contexts_free},            contexts_let_oldest_go},
-	{"terminals",        {terms_end,               terms_end,               terms_end,        terms_free},               NULL},
-	{NULL,               {NULL,                    NULL,                    NULL,             NULL},                     NULL},
+	// name               lost                     stopped                  left                  freed                      drop the oldest output
+	{"cgroups",          {NULL,                    NULL,                    NULL,                 box_exec_cgroup_free_all}, NULL},
+	{"sync",             {box_sync_drop,           NULL,                    NULL,                 box_sync_drop},            NULL},
+	{"network",          {NULL,                    NULL,                    NULL,                 box_net_drop},             NULL},
+	{"processes",        {NULL,                    NULL,                    NULL,                 procs_free},               procs_let_oldest_go},
+	{"adoption",         {box_adoption_lost,       NULL,                    NULL,                 NULL},                     NULL},
+	{"prewarmed shells", {prewarmed_shells_end,    NULL,                    prewarmed_shells_end, prewarmed_shells_free},    NULL},
+	{"commands",         {exec_end_all,            exec_end_all,            NULL,                 NULL},                     NULL},
+	{"file workers",     {box_file_worker_end_all, box_file_worker_end_all, NULL,                 NULL},                     NULL},
+	{"sessions",         {sessions_end,            sessions_end,            sessions_end,         NULL},                     NULL},
+	{"interpreters",     {contexts_end,            contexts_end,            contexts_close,       contexts_free},            contexts_let_oldest_go},
+	{"terminals",        {terms_end,               terms_end,               terms_end,            terms_free},               NULL},
+	{NULL,               {NULL,                    NULL,                    NULL,                 NULL},                     NULL},
 };
 // clang-format on
 
@@ -51,7 +51,7 @@ static void on_said(struct channel *channel, const struct talk *talk, int *fds, 
 	}
 	if (count > 0 || box->phase != BOX_GREETING) {
 		closer_drop_all(fds, count);
-		box_break(box, "pid 1 greets out of turn");
+		box_break(box, "pid 1 sent READY out of turn");
 		return;
 	}
 	if (talk->kind == TALK_READY && talk->ready.version == TALK_VERSION) {

@@ -70,8 +70,8 @@ fallible box_net_set(struct box *box, bool on, int64_t deadline)
 	struct err *err;
 
 	box_ref(box);
-	err = err_while(box_net_order(box, on, deadline), "%s the way out of %s",
-			on ? "open" : "close", box->id);
+	err = err_while(box_net_order(box, on, deadline), "%s the network of %s",
+			on ? "attach" : "detach", box->id);
 	box_unref(box);
 	return err;
 }

@@ -1,26 +1,25 @@
-// The way out of a box: two sockets in its network namespace that the warden made, see
-// protocol/order.h. They come with the box when its build order or struct box_return says `net`,
-// and are whoever's who takes them: the box itself neither reads nor accepts. Nobody can listen
-// there from outside: the sockets are of the box's namespace, whichever process holds them.
+// The egress sockets of a box: two sockets in its network namespace that the warden made
+// (protocol/order.h). They come with the box when its build order or struct box_return says `net`;
+// the caller of box_net_take() owns them. The box itself neither reads nor accepts. Other
+// namespaces cannot reach them, whichever process holds them.
 #pragma once
 
 #include "box/box.h"
 
 struct box_net {
-	int listener; // TCP, both families: getsockname() of what it accepts is where the box meant
+	int listener; // TCP, both families: getsockname() of an accepted socket is the destination
 	int udp; // port 53 of every address, IPv4, with IP_PKTINFO: answer from the address asked
 };
 
-// True: the two are the caller's. False: there are none, or they were taken before.
+// True: both are the caller's. False: none, or taken before.
 bool box_net_take(struct box *box, struct box_net *out);
 
-// The port of the listener within the box, whoever holds it: not one that the box opened. 0: none.
+// The listener's port in the box, whichever process holds it; 0: none.
 uint16_t box_net_port(const struct box *box);
 
-// Opens the way, or closes it. When it returns the box is offline, or has new sockets to be taken;
-// those of before accept nothing more and are to be closed by whoever took them. What was accepted
-// lives on. For a change of mode, and for every box with a network when another warden has come
-// (ask_links() differs): the steering ended with the one before. NOT_OFFERED no_network: this host
-// cannot; CONFLICT box_too_old: its pid 1 cannot. After any other failure it may be offline, and
-// this may be tried again. Waits.
+// Attaches or detaches the network. On return the box is offline, or has new sockets to take; the
+// old ones accept nothing more and are closed by their owner. Accepted connections live on. Called
+// for a change of mode and, for every box with a network, when another warden has come (ask_links()
+// differs), since redirection ended with the old one. NOT_OFFERED no_network: this host cannot;
+// CONFLICT box_too_old: its pid 1 cannot. After any other failure it may be offline: retry. Waits.
 fallible box_net_set(struct box *box, bool on, int64_t deadline);

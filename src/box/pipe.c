@@ -16,7 +16,7 @@
 
 #define CHUNK 65536
 
-// One thread turns the loop; nothing in here is alive between two calls.
+// Only the loop's thread is here; no content survives a call.
 static char waste[CHUNK];
 static int spool[2] = {-1, -1};
 
@@ -27,11 +27,11 @@ static bool has_spool(void)
 
 void pipe_prepare(void)
 {
-	(void)has_spool(); // tried again when it is needed
+	(void)has_spool(); // retried when it is needed
 }
 
-// Bytes that came into our own pipe. Pages of a file of the box's may fail to be read; then what is
-// left there must not be met by the next, who may be another's.
+// Reads bytes that were spliced into our own pipe. Pages of a file of the box may fail to be read;
+// then the pipe is replaced, so that its rest cannot reach a reader of another box.
 static ssize_t take_own(void *room, size_t len)
 {
 	ssize_t n = fd_read_all(spool[0], room, len);
@@ -107,7 +107,7 @@ static ssize_t box_pipe_give(int fd, const void *bytes, size_t len)
 	for (ssize_t left = n - (moved > 0 ? moved : 0); left > 0; left -= CHUNK) {
 		int kept = errno;
 
-		// What was not taken is still with us, at its first place.
+		// The rest is still in our pipe.
 		fd_read_all(spool[0], waste, left < CHUNK ? (size_t)left : CHUNK);
 		errno = kept;
 	}

@@ -27,11 +27,11 @@
 
 #define CHUNK 65536
 #define PATIENCE_MS 2
-#define SMALL 1024	// a read that brings less was hardly worth it
-#define SMALL_READS 16	// of a box, within
+#define SMALL 1024	// bytes: a smaller read is counted as small
+#define SMALL_READS 16	// small reads of a box within SMALL_WITHIN
 #define SMALL_WITHIN 25 // ms
 
-// One thread turns the loop; nothing in here is alive between two calls.
+// Only the loop's thread is here; no content survives a call.
 static char scratch[CHUNK];
 
 static void close_end(struct pipes *pipes, struct pipe_end *end)
@@ -50,7 +50,7 @@ static enum tape_stream stream_of(const struct pipe_end *end)
 	return end == &end->pipes->out[TAPE_STDERR] ? TAPE_STDERR : TAPE_STDOUT;
 }
 
-// How much of `len` bytes belongs to the tape.
+// How many of `len` bytes belong to the tape.
 static size_t count_due(struct pipe_end *end, size_t len)
 {
 	if (!end->pipes->settling)
@@ -61,7 +61,8 @@ static size_t count_due(struct pipe_end *end, size_t len)
 	return len;
 }
 
-// How much may be read at once: of pipes that serve on, what is not due is the next tape's.
+// How much may be read at once. In pipes of a shell, bytes that are not due belong to the next
+// tape.
 static size_t bite_of(const struct pipe_end *end)
 {
 	bool bounded = end->pipes->serves_on && end->pipes->settling && end->due < CHUNK;
@@ -83,10 +84,11 @@ static void watch_end(struct pipes *pipes, struct pipe_end *end, uint32_t events
 		return;
 	err = loop_watch(pipes->loop, &end->watch, events);
 	if (err)
-		close_end(pipes, end); // no more watches on this host: better than a lost wake-up
+		close_end(pipes,
+			  end); // no more watches on this host: better closed than a lost wake-up
 }
 
-static size_t held_by(const struct pipe_end *end)
+static size_t unread_of(const struct pipe_end *end)
 {
 	return pipe_held(end->pipes->at, end->watch.fd);
 }
@@ -94,7 +96,7 @@ static size_t held_by(const struct pipe_end *end)
 static void count_late(struct pipe_end *end)
 {
 	if (end->uncounted)
-		end->due = end->open ? held_by(end) : 0;
+		end->due = end->open ? unread_of(end) : 0;
 	end->uncounted = false;
 }
 
@@ -110,7 +112,7 @@ static void box_state_read(struct pipes *pipes, size_t len)
 	pace->count++;
 }
 
-// Its box has had its small reads for now: the next is made when more has come together.
+// True if the box has used up its small reads: the next read waits until more has accumulated.
 static bool must_rest(const struct pipes *pipes)
 {
 	const struct pipes_pace *pace = pipes->pace;
@@ -129,12 +131,12 @@ static void box_pipes_freeze(struct pipes *pipes)
 
 struct spill {
 	struct pipes *pipes;
-	struct pipe_end *first; // whose bytes are in `room` already
+	struct pipe_end *first; // its bytes are in `room` already
 	size_t first_len;
 	char room[CHUNK];
 };
 
-// What the end has for a named tape is to be drawn, and nothing else may be done with it.
+// True if bytes of this end must be spliced to a named tape, and not read.
 static bool is_drawn(const struct pipe_end *end)
 {
 	const struct pipes *pipes = end->pipes;
@@ -144,7 +146,7 @@ static bool is_drawn(const struct pipe_end *end)
 	return tape_draws(pipes->tape);
 }
 
-// Something lies there. If not, it may be the end.
+// True if the pipe has bytes. Otherwise closes it at end of file.
 static bool has_some(struct pipes *pipes, struct pipe_end *end)
 {
 	struct pollfd ready = {.fd = end->watch.fd, .events = POLLIN};
@@ -171,7 +173,7 @@ static bool draw_some(struct spill *spill, struct pipe_end *end)
 	return true;
 }
 
-// One chunk of one end. False: nothing there.
+// Moves one chunk of one end. False: nothing there.
 static bool spill_some(struct spill *spill, struct pipe_end *end)
 {
 	size_t bite = end->open ? bite_of(end) : 0;
@@ -191,13 +193,13 @@ static bool spill_some(struct spill *spill, struct pipe_end *end)
 		return false;
 	}
 	box_state_read(spill->pipes, (size_t)n);
-	// The disk may be full: the tape then says that it is cut.
+	// The disk may be full: the tape then records the truncation.
 	err_free(tape_add(spill->pipes->tape, stream_of(end), spill->room,
 			  count_due(end, (size_t)n)));
 	return true;
 }
 
-// The command has ended: most often the end comes next, and a watch is saved.
+// After the end of the command the pipe is mostly at end of file: this read saves a watch.
 static void see_end(struct pipes *pipes, struct pipe_end *end)
 {
 	ssize_t n;
@@ -209,7 +211,7 @@ static void see_end(struct pipes *pipes, struct pipe_end *end)
 		close_end(pipes, end);
 }
 
-// One is kept: short commands take it in turn.
+// One buffer is kept for reuse by short commands.
 static struct spill *spare;
 
 static struct spill *take_room(void)
@@ -253,7 +255,7 @@ static void pipes_spill_task(void *arg)
 		box_pipes_freeze(pipes);
 	give_room(spill);
 	pipes->moved(pipes);
-	pipes->drop(pipes);
+	pipes->unref(pipes);
 }
 
 static void begin_spill(struct pipes *pipes, struct pipe_end *end, const char *bytes, size_t len)
@@ -268,11 +270,11 @@ static void begin_spill(struct pipes *pipes, struct pipe_end *end, const char *b
 	pipes->spilling = true;
 	for (int i = 0; i < TAPE_STREAMS; i++)
 		loop_unwatch(pipes->loop, &pipes->out[i].watch);
-	pipes->hold(pipes);
+	pipes->ref(pipes);
 	task_start(pipes->loop, "exec.spill", pipes_spill_task, spill);
 }
 
-// One chunk. False: nothing more for now, or the end, or a task has taken over.
+// Moves one chunk. False: nothing more for now, end of file, or a task has taken over.
 static bool pipes_move_some(struct pipe_end *end)
 {
 	struct pipes *pipes = end->pipes;
@@ -315,7 +317,7 @@ static void on_output(struct watch *watch, uint32_t events)
 	if (!pipes->spilling && must_rest(pipes))
 		box_pipes_freeze(pipes);
 	if (!end->open || pipes->settling)
-		pipes->moved(pipes); // may free it
+		pipes->moved(pipes); // may free `pipes`
 }
 
 static void pipes_feed(struct pipes *pipes)
@@ -326,11 +328,11 @@ static void pipes_feed(struct pipes *pipes)
 
 		if (n < 0 && errno == EAGAIN) {
 			watch_end(pipes, &pipes->in, EPOLLOUT);
-			condition_signal(&pipes->room); // for pipes_await_input()
+			condition_signal(&pipes->room); // wakes pipes_await_input()
 			return;
 		}
 		if (n <= 0)
-			break; // EPIPE: it does not want to know more
+			break; // EPIPE: the command reads no more
 		pipes->input_at += (size_t)n;
 	}
 	free(take_ptr(pipes->input));
@@ -350,7 +352,7 @@ static void on_input(struct watch *watch, uint32_t events)
 		pipes_feed(pipes);
 		return;
 	}
-	loop_unwatch(pipes->loop, watch); // pipes_write() asks again when it is full again
+	loop_unwatch(pipes->loop, watch); // pipes_write() watches again when the pipe is full
 	condition_signal(&pipes->room);
 }
 
@@ -369,7 +371,8 @@ static bool is_pipe(int fd)
 	return fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode);
 }
 
-// Nobody else has it: what a daemon that dies has to close is known.
+// Records a stdin of which only this daemon has the end: the close at its exit may block
+// (box/stall.h).
 static void own_in(struct pipes *pipes)
 {
 	if (pipes->in.open && !pipes->lent && !pipes->last)
@@ -424,12 +427,12 @@ static void close_in(struct pipes *pipes)
 		condition_signal(&pipes->room);
 }
 
-// Most often there is nothing but the end; the rest is counted only when there is some.
+// Mostly the pipe is at end of file; bytes are counted only if there are some.
 static void settle_end(struct pipes *pipes, struct pipe_end *end)
 {
 	if (!end->open)
 		return;
-	// Who moves bytes from a pipe to the disk has its lock, and counting would wait for it.
+	// A splice to the disk holds the pipe's lock, and FIONREAD would wait for it.
 	if (pipes->spilling && tape_is_named(pipes->tape)) {
 		end->due = SIZE_MAX;
 		end->uncounted = true;
@@ -440,8 +443,8 @@ static void settle_end(struct pipes *pipes, struct pipe_end *end)
 		if (!pipes_move_some(end) && !pipes->spilling)
 			return;
 	}
-	end->due = held_by(end);
-	// Once more than is due, for most often the end comes next: a turn of the loop is saved.
+	end->due = unread_of(end);
+	// One read more than is due: mostly it finds the end of file and saves a loop turn.
 	while (end->open && !pipes->spilling && pipes_move_some(end) && end->due > 0)
 		continue;
 }

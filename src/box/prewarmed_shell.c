@@ -16,31 +16,31 @@
 #include "box/exec_private.h"
 #include "protocol/shell_state.h"
 
-#define SOON_MS 3     // from the wish to the making
-#define KEEP_MS 10000 // at rest
-#define MAKE_MS 5000  // until it has told its state
-#define LEAVE_MS 2000 // then it is killed
+#define SOON_MS 3     // from prewarmed_want() to the start
+#define KEEP_MS 10000 // idle, then it is ended
+#define MAKE_MS 5000  // for the shell to print its state
+#define LEAVE_MS 2000 // from the close of stdin to the kill
 #define STATE_MAX (64 * 1024)
 #define PIECE 2048
 #define WRITE_MS 10000
 #define BASH_ENV "BASH_ENV="
 
 struct prewarmed {
-	struct prewarmed_shells *all; // NULL: it is somebody's
+	struct prewarmed_shells *all; // NULL: it was taken
 	struct exec *exec;
 	struct buf state;
 };
 
-// Of a box.
+// The prewarmed shells of a box.
 struct prewarmed_shells {
 	struct box *box;
 	struct prewarmed *ready;
-	char **env;	     // of the next one
-	struct buf script;   // what they do first
-	struct buf pristine; // the state of one that did nothing
+	char **env;	     // of the next shell
+	struct buf script;   // run by new shells first
+	struct buf pristine; // the state of an unchanged shell
 	bool making;
 	bool over;
-	struct timer timer; // to make one, or to let it go
+	struct timer timer; // starts or ends one
 };
 
 void prewarmed_drop(struct prewarmed *prewarmed)
@@ -50,10 +50,10 @@ void prewarmed_drop(struct prewarmed *prewarmed)
 	if (prewarmed->all)
 		prewarmed->all->ready = NULL;
 	exec_on_end(exec, NULL, NULL);
-	exec_filed(exec); // there is nothing to remember
+	exec_filed(exec); // nothing to record
 	if (exec->phase == EXEC_RUNNING) {
 		exec_close_stdin(exec);
-		exec->stage = STAGE_TERMED; // for one that somebody has stopped
+		exec->stage = STAGE_TERMED; // for one that was stopped by a signal
 		loop_set_timer(exec->box->loop, &exec->timer, loop_now(exec->box->loop) + LEAVE_MS);
 	}
 	exec_unref(exec);
@@ -69,7 +69,7 @@ static void on_gone(void *arg)
 		prewarmed_drop(prewarmed);
 }
 
-// Until all of it is there.
+// Reads until the state is complete.
 static fallible prewarmed_read_state(struct prewarmed *prewarmed)
 {
 	int64_t deadline = loop_now(prewarmed->exec->box->loop) + MAKE_MS;
@@ -129,7 +129,7 @@ static void prewarmed_make_task(void *arg)
 
 	task_shield(true);
 	err_free(prewarmed_make(all->box, (const char *const *)env, script,
-				&made)); // then there is none
+				&made)); // on failure there is none
 	mem_free_list(env);
 	all->making = false;
 	if (made && (all->over || all->ready || !prewarmed_waits(made))) {
@@ -157,7 +157,7 @@ static void prewarmed_on_timer(struct timer *timer)
 	}
 }
 
-// Nothing that it would read at its start.
+// Without BASH_ENV, which bash would read at its start.
 static char **copy_env(const char *const *env)
 {
 	size_t count = 0, kept = 0;
@@ -196,7 +196,7 @@ void prewarmed_want(struct box *box, const char *const *env)
 	loop_set_timer(box->loop, &all->timer, loop_now(box->loop) + SOON_MS);
 }
 
-void prewarmed_rehearse(struct box *box, struct str script)
+void prewarmed_prepare(struct box *box, struct str script)
 {
 	struct prewarmed_shells *all = all_of(box);
 
@@ -232,7 +232,7 @@ bool prewarmed_waits(const struct prewarmed *prewarmed)
 	       box_is_alive(prewarmed->exec->box);
 }
 
-// From now on it is that command.
+// Makes the exec that command.
 static void prewarmed_become(struct exec *exec, const struct exec_spec *spec)
 {
 	struct loop *loop = exec->box->loop;
@@ -249,7 +249,7 @@ static void prewarmed_become(struct exec *exec, const struct exec_spec *spec)
 	exec->wall_ms = spec->wall_ms;
 	exec->cpu_ms = spec->cpu_ms;
 	exec->taped = true;
-	exec_retag(exec, spec); // before it is told what to do
+	exec_relabel(exec, spec); // before the command is sent
 	if (exec->wall_ms)
 		loop_set_timer(loop, &exec->timer, loop_now(loop) + (int64_t)exec->wall_ms);
 	if (exec->cpu_ms)
@@ -270,12 +270,12 @@ fallible prewarmed_begin(struct prewarmed *prewarmed, const struct exec_spec *sp
 	buf_done(&prewarmed->state);
 	free(prewarmed);
 	prewarmed_become(exec, spec);
-	// Not before pid 1 has its tag: the next daemon would not know it for what it is.
+	// Only after pid 1 has the label: the next daemon would not recognize the command.
 	err = exec_await_label(exec, loop_now(exec->box->loop) + WRITE_MS);
 	if (!err)
 		err = exec_write(exec, cue.at, cue.len, loop_now(exec->box->loop) + WRITE_MS);
 	exec_close_stdin(exec);
-	// One that dies while it is told is a command that died: its end says so.
+	// A shell that dies during the write is a command that died: its end says so.
 	if (err && err_kind(err) != ERR_CONFLICT) {
 		exec_filed(exec);
 		exec_kill(exec);

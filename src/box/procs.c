@@ -20,8 +20,8 @@
 #include "box/procs_private.h"
 #include "codec/text.h"
 
-#define LABEL_MS 20 // from the start to a label without output
-#define TRIM_MAX 8  // records forgotten at once for their age
+#define LABEL_MS 20 // from the start to the label, without output
+#define TRIM_MAX 8  // records dropped at once for their age
 
 const char *proc_status_word(enum proc_status status)
 {
@@ -226,7 +226,7 @@ void proc_on_end(void *arg)
 
 fallible proc_check_id(struct str id)
 {
-	// The words of routes beside {id}.
+	// Words that routes use in the place of {id}.
 	static const char *const words[] = {"list", "start", "kill-all", "completed", ".", ".."};
 	bool bad = id.len > PROC_ID_MAX || text_has_control(id) || memchr(id.at, '/', id.len);
 
@@ -272,7 +272,7 @@ static struct tape *procs_make_tape(struct procs *procs, const struct proc *proc
 	return tape_files_take(&procs->tapes, &label);
 }
 
-// What the next daemon is to know of it. False: not all of it fits.
+// The exec label for the next daemon. False: the command does not fit.
 static bool label_of(const struct proc *proc, uint64_t cap, struct exec_label *out)
 {
 	*out = (struct exec_label){
@@ -344,7 +344,7 @@ fallible procs_start(struct box *box, const struct proc_spec *spec, struct proc 
 {
 	struct procs *procs = procs_of(box);
 	struct exec_spec spec_of = *spec->exec;
-	struct exec_label tag;
+	struct exec_label label;
 	auto_proc proc = NULL;
 	struct exec *exec = NULL;
 	struct err *err;
@@ -356,9 +356,9 @@ fallible procs_start(struct box *box, const struct proc_spec *spec, struct proc 
 	proc = procs_add(procs, spec);
 	proc_ref(proc);
 	spec_of.tape = proc->tape;
-	spec_of.tag = &tag;
-	// A command that is too long for the tag is on disk before it runs.
-	if (!label_of(proc, spec->exec->output_cap, &tag))
+	spec_of.label = &label;
+	// A command that is too long for the label is on disk before it runs.
+	if (!label_of(proc, spec->exec->output_cap, &label))
 		tape_begin(proc->tape);
 	if (spec->prewarmed)
 		err = prewarmed_begin(take_ptr(*spec->prewarmed), &spec_of, spec->cue, &exec);
@@ -404,11 +404,11 @@ uint32_t procs_clean(struct box *box)
 {
 	uint32_t count = 0;
 
-	// One whose end is not on record yet would come back with the next daemon.
+	// A process without an end record would come back with the next daemon.
 	procs_settle(box);
 	while (box->procs && let_oldest_go(box->procs))
 		count++;
-	tape_await_goodbyes();
+	tape_await_removals();
 	return count;
 }
 
@@ -451,7 +451,7 @@ static fallible is_over(const struct proc *proc)
 	return err_new(NOT_FOUND, "process_ended", "the process '%s' has ended", proc->id);
 }
 
-// Of its own, so that it goes on when the client who asked has left.
+// A task of its own, so that it continues when the client has gone.
 static void procs_stop_task(void *arg)
 {
 	struct proc *proc = arg;
@@ -530,7 +530,7 @@ fallible procs_stop_all(struct box *box, uint32_t *out_count)
 	for (;;) {
 		struct proc *busy = NULL;
 
-		// Looked for anew after each wait: the list has changed.
+		// The list changes during each wait: search again.
 		list_each (at, &box->procs->all) {
 			struct proc *proc = link_of(at, struct proc, link);
 

@@ -60,10 +60,10 @@ static struct link *procs_adopt_place_of(struct link *all, int64_t ms, bool by_e
 		if ((by_end ? proc->ended_ms : proc->started_ms) <= ms)
 			break;
 	}
-	return at->next; // it goes before this one
+	return at->next; // insert before this one
 }
 
-// An older one of that id goes. False: it is this one that goes.
+// Unlists an older record of that id. False: this one is the older.
 static bool procs_adopt_make_way(struct procs *procs, const struct tape_label *label, bool held)
 {
 	struct proc *other = map_get(procs->by_id, label->id);
@@ -129,7 +129,7 @@ static fallible recover_running(struct box *box, struct proc *proc, struct adopt
 	return OK;
 }
 
-// Nobody saw its end.
+// Ends a process whose end was not seen.
 static void recover_lost(struct proc *proc)
 {
 	struct tape_ending ending = {
@@ -140,7 +140,7 @@ static void recover_lost(struct proc *proc)
 	};
 
 	tape_end(proc->tape);
-	err_free(tape_seal(proc->tape, &ending)); // else another daemon finds the same
+	err_free(tape_seal(proc->tape, &ending)); // on failure the next daemon finds the same
 	recover_ended(proc, &ending);
 }
 
@@ -156,7 +156,7 @@ static void unlink_run(void *arg)
 	unlinkat(unlinking->dir, unlinking->name, 0);
 }
 
-// The tape of that number; NULL: there is none, or it never was written to, and is gone.
+// Opens the tape; NULL: none, or never written, and removed.
 static fallible procs_adopt_find_tape(struct box *box, const char *name, struct tape **out,
 				      struct tape_label *out_label)
 {
@@ -172,22 +172,22 @@ static fallible procs_adopt_find_tape(struct box *box, const char *name, struct 
 	return OK;
 }
 
-// The label is written at once. A try that failed before may still have been at its own file of
-// that name: then that is the tape. A disk that takes no label leaves a tape that keeps nothing.
+// The label is written at once. An earlier failed adoption may have created this file: then that is
+// the tape. If the disk takes no label, the tape keeps nothing.
 static fallible procs_adopt_new_tape(struct box *box, const char *name, const struct adoptee *held,
 				     struct tape **out_tape, struct tape_label *out)
 {
-	const struct exec_label *tag = &held->tag;
+	const struct exec_label *exec_label = &held->label;
 	auto_tape tape = tape_new_named(box->loop, box->tapes_dir, name);
 
 	*out = (struct tape_label){
-		.id = tag->id,
-		.session = tag->session,
-		.command = tag->command,
-		.started_ms = tag->started_ms,
-		.cap = tag->cap,
-		.wall_ms = tag->wall_ms,
-		.auto_cleanup = tag->flags & EXEC_LABEL_AUTO,
+		.id = exec_label->id,
+		.session = exec_label->session,
+		.command = exec_label->command,
+		.started_ms = exec_label->started_ms,
+		.cap = exec_label->cap,
+		.wall_ms = exec_label->wall_ms,
+		.auto_cleanup = exec_label->flags & EXEC_LABEL_AUTO,
 		.pid = (uint32_t)held->talk.held.pid,
 		.conn = held->talk.conn,
 	};
@@ -203,7 +203,7 @@ static fallible procs_adopt_new_tape(struct box *box, const char *name, const st
 	return OK;
 }
 
-// The record of an ended process, which pid 1 still holds, gives way to a later one of its id.
+// The record of an ended process that pid 1 still holds is replaced by a later one of its id.
 static void proc_let_way(struct proc *proc)
 {
 	struct exec *exec = take_ptr(proc->exec);
@@ -213,9 +213,9 @@ static void proc_let_way(struct proc *proc)
 	exec_unref(exec);
 }
 
-// One that pid 1 holds is not to be believed. An id is free as soon as its process has ended, so
-// pid 1 may hold two of one id: the later one stands, and the other has ended. *out_goes: it is
-// this one.
+// Checks an entry of pid 1, which is hostile. An id is free as soon as its process has ended, so
+// pid 1 may hold two of one id: the later one stands, and the other must have ended. *out_goes:
+// this entry is the other.
 static fallible procs_adopt_check(const struct procs *procs, const struct adoptee *held,
 				  const struct tape_label *label, bool *out_goes)
 {
@@ -229,12 +229,12 @@ static fallible procs_adopt_check(const struct procs *procs, const struct adopte
 		proc_let_way(other);
 		is_twice = false;
 	}
-	if (held->tag.file > FILES_MAX || (is_twice && !*out_goes))
+	if (held->label.file > FILES_MAX || (is_twice && !*out_goes))
 		return err_new(BAD_PEER, "bad_label", "pid 1 holds a process twice");
 	return OK;
 }
 
-// On an error the file stays as it is.
+// On an error the file stays.
 static fallible leave(struct tape *tape, struct err *err)
 {
 	if (err)
@@ -257,7 +257,7 @@ static fallible procs_adopt_give_up(struct proc *proc, struct err *err)
 	return err;
 }
 
-// One tape, or one that pid 1 holds and that has none yet.
+// Recovers one tape, or one process that pid 1 holds and that has no tape yet.
 static fallible procs_adopt_recover(struct adoption *adoption, uint32_t number,
 				    struct adoptee *held)
 {
@@ -276,14 +276,14 @@ static fallible procs_adopt_recover(struct adoption *adoption, uint32_t number,
 	if (!tape)
 		TRY(procs_adopt_new_tape(box, name, held, &tape, &label));
 	if (held && tape_has_ended(tape)) {
-		held->tag.kind =
-			EXEC_LABEL_EXEC; // its end is on record: it is only to be forgotten
+		held->label.kind =
+			EXEC_LABEL_EXEC; // its end is on record: pid 1 only has to forget it
 		held = NULL;
 	}
 	if (held)
 		TRY(leave(tape, procs_adopt_check(procs, held, &label, &goes)));
 	if (goes)
-		held->tag.kind = EXEC_LABEL_EXEC; // it is only to be forgotten
+		held->label.kind = EXEC_LABEL_EXEC; // pid 1 only has to forget it
 	if (goes || !procs_adopt_make_way(procs, &label, held))
 		return OK;
 	tape_bound(tape, box_tape_budget(box));
@@ -304,16 +304,16 @@ static fallible procs_adopt_recover(struct adoption *adoption, uint32_t number,
 	return OK;
 }
 
-// Also the numbers of files that go: they are removed in the background.
+// Includes files that are being removed in the background.
 static uint32_t highest_file(const struct adoption *adoption)
 {
 	uint32_t highest = adoption_highest(adoption, 0);
 
 	list_each (at, &adoption->helds) {
-		const struct exec_label *tag = &link_of(at, struct adoptee, link)->tag;
+		const struct exec_label *exec_label = &link_of(at, struct adoptee, link)->label;
 
-		if (tag->kind == EXEC_LABEL_PROCESS && tag->file > highest)
-			highest = tag->file;
+		if (exec_label->kind == EXEC_LABEL_PROCESS && exec_label->file > highest)
+			highest = exec_label->file;
 	}
 	return highest;
 }
@@ -337,14 +337,14 @@ fallible procs_adopt(struct adoption *adoption)
 	while (at != &adoption->helds) {
 		struct adoptee *held = link_of(at, struct adoptee, link);
 
-		at = at->next; // a process that is taken leaves the list
-		if (held->tag.kind == EXEC_LABEL_PROCESS)
-			TRY(procs_adopt_recover(adoption, held->tag.file, held));
+		at = at->next; // a taken entry leaves the list
+		if (held->label.kind == EXEC_LABEL_PROCESS)
+			TRY(procs_adopt_recover(adoption, held->label.file, held));
 	}
 	return OK;
 }
 
-void procs_forsake(struct box *box)
+void procs_abandon(struct box *box)
 {
 	if (!box->procs)
 		return;

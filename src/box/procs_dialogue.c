@@ -14,7 +14,7 @@ int proc_dialogue(struct proc *proc)
 	int fd = proc->last_words - 1;
 
 	if (proc->exec)
-		fd = proc->exec->flags & TALK_EXEC_DIALOGUE ? proc->exec->seat[2] : -1;
+		fd = proc->exec->flags & TALK_EXEC_DIALOGUE ? proc->exec->stdio[2] : -1;
 	return fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 3);
 }
 

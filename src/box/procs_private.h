@@ -1,4 +1,4 @@
-// The records of one box's processes, for the two files that make them.
+// The records of one box's processes, shared by the procs files.
 #pragma once
 
 #include "base/map.h"
@@ -6,7 +6,7 @@
 #include "box/procs.h"
 #include "box/tape_files.h"
 
-#define PROC_LABEL_COMMAND 3000 // bytes of a command that go with its tag
+#define PROC_LABEL_COMMAND 3000 // bytes of a command line that fit in its exec label
 
 struct procs {
 	struct box *box;
@@ -19,7 +19,7 @@ struct procs {
 };
 
 struct proc {
-	struct procs *procs; // NULL: nobody finds it any more
+	struct procs *procs; // NULL: unlisted
 	struct link link, ended_link;
 	int refs;
 	char *id, *command, *session, *error;
@@ -33,14 +33,14 @@ struct proc {
 	bool stopping, forced, orphaned; // orphaned: its session was deleted
 	struct exec_result result;
 	struct exec *exec; // while it runs
-	int last_words;	   // 1 + its dialogue, after its end; 0: none
+	int last_words;	   // 1 + fd of its dialogue, after its end; 0: none
 	struct tape *tape;
 	struct timer label;
 	struct loop *loop;
 	struct condition changed;
 };
 
-struct procs *procs_of(struct box *box); // made when there are none
+struct procs *procs_of(struct box *box); // created on first use
 fallible proc_check_id(struct str id);
 void proc_unlist(struct proc *proc);
 void proc_on_end(void *arg); // for exec_on_end()

@@ -31,7 +31,7 @@ static void set_env(struct session *session, struct str name, const char *value)
 	}
 	if (at != SIZE_MAX) {
 		free(session->env[at]);
-		if (at < session->own) { // the last of its own takes its place
+		if (at < session->own) { // the last own variable takes its place
 			session->env[at] = session->env[--session->own];
 			at = session->own;
 		}
@@ -45,7 +45,7 @@ static void set_env(struct session *session, struct str name, const char *value)
 	session->env[count + 1] = NULL;
 }
 
-// Until its shell is up.
+// Waits until the shell is up.
 static fallible box_session_await_ready(struct session *session)
 {
 	if (!session_is_alive(session))
@@ -76,7 +76,7 @@ fallible session_create(struct box *box, struct str id, const struct session_spe
 		return err_hint(err_new(CONFLICT, "session_exists", "Session '%s' already exists",
 					session->id),
 				"use it, or delete it first");
-	session_dress(session, spec);
+	session_configure(session, spec);
 	buf_clear(&session->changes);
 	err = box_session_await_ready(session);
 	if (err) {
@@ -104,7 +104,7 @@ fallible session_delete(struct session *session, bool now)
 	}
 	run_queue(run);
 	err = run_await(run, CLOCK_NEVER);
-	// One whose shell could not even start was not in the line any more.
+	// A session whose shell could not start was not in the queue any more.
 	if (!err && session->listed)
 		session_unlist(session);
 	state_file_erase(session);
@@ -173,7 +173,7 @@ static void foresee_task(void *arg)
 {
 	struct session *session = arg;
 
-	err_free(renew_state(session)); // whoever needs it learns why
+	err_free(renew_state(session)); // the next caller gets the error
 	session_unref(session);
 }
 
@@ -242,7 +242,7 @@ static const char *box_session_get_env(const struct session *session, struct str
 	return NULL;
 }
 
-// Variables that pid 1 adds to an environment: our own environment does not have their values.
+// Variables that pid 1 adds: the session's environment does not have their values.
 static bool is_of_user(struct str name)
 {
 	return str_is(name, "HOME") || str_is(name, "USER");

@@ -19,11 +19,11 @@ static fallible session_adopt_find_tape(struct session *session)
 	auto_err err = tape_open(box->loop, box->tapes_dir, name, &tape, &label);
 
 	if (err && (err_kind(err) == ERR_NOT_FOUND || err_kind(err) == ERR_INVALID))
-		return OK; // it has said nothing yet
+		return OK; // no output yet
 	if (err)
 		return take_ptr(err);
 	tape_bound(tape, box_tape_budget(box));
-	tape_leave(session->tape); // there is none of its name but ours
+	tape_leave(session->tape); // the file of that name is the adopted one
 	tape_unref(session->tape);
 	session->tape = tape;
 	return OK;
@@ -39,7 +39,8 @@ static void session_adopt_go_on(struct session *session)
 	session->turns++;
 	secret_random(&mark, sizeof(mark));
 	shell_greet_again(&run->words, session->start_cwd, mark);
-	// What is at work may be without end, and there is nobody left who would stop it.
+	// The running command may never end, and its client is gone: the session's time limit
+	// applies.
 	run->timeout_ms = session->timeout_ms;
 	run_queue(run);
 	session_run_drop(run);
@@ -47,9 +48,9 @@ static void session_adopt_go_on(struct session *session)
 
 static fallible take_shell(struct session *session, struct adoptee *held)
 {
-	bool half = held->tag.flags & EXEC_LABEL_HALF;
+	bool half = held->label.flags & EXEC_LABEL_HALF;
 	bool talks = held->talk.held.flags & TALK_EXEC_DIALOGUE;
-	uint32_t sender = held->tag.sender;
+	uint32_t sender = held->label.sender;
 	struct exec *exec = NULL;
 	struct bash *shell = NULL;
 
@@ -77,12 +78,12 @@ static fallible session_adopt_one(struct adoption *adoption, uint32_t number)
 	TRY(err);
 	old = state_file ? session_find(box, state_file->id) : NULL;
 	if (!state_file ||
-	    old) { // the later one of two stands: it was made after the other was deleted
+	    old) { // the later of two stands: it was created after the other was deleted
 		box_remove_file(box, 's', number);
 		state_file_free(state_file);
 		return OK;
 	}
-	box->cards = number - 1; // it gets its own number
+	box->state_files = number - 1; // it keeps its number
 	err = session_take(box, state_file->id, &state_file->spec, &session);
 	if (!err) {
 		buf_str(&session->changes, state_file->changes);
@@ -94,7 +95,7 @@ static fallible session_adopt_one(struct adoption *adoption, uint32_t number)
 	return err;
 }
 
-// The highest number of a file of that letter that is below `under`; 0: there is none.
+// The highest file number of that letter below `under`; 0: none.
 static uint32_t next_below(const struct adoption *adoption, char letter, uint32_t under)
 {
 	uint32_t best = 0, number;
@@ -128,6 +129,6 @@ fallible sessions_adopt(struct adoption *adoption)
 	while ((at = next_below(adoption, 'o', at)))
 		if (!has_state_file(adoption, at))
 			box_remove_file(box, 'o', at);
-	box->cards = last > last_tape ? last : last_tape;
+	box->state_files = last > last_tape ? last : last_tape;
 	return OK;
 }

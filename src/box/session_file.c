@@ -9,7 +9,7 @@
 #include "codec/pack.h"
 
 #define MAGIC "COVECARD"
-#define VERSION 2 // 1 did not say which of the environment is the session's own
+#define VERSION 2 // version 1 has no `own` count
 #define STATE_FILE_MAX (8u << 20)
 #define ENV_MAX 8192
 #define TEXT_EXTRA 8
@@ -55,7 +55,7 @@ void state_file_erase(struct session *session)
 		state_file_erase_file(session->box, 's', session->state_file);
 }
 
-// Deleted while it was being written.
+// Removes a file of a session that was deleted during the write.
 static void state_file_remove_stale(struct session *session)
 {
 	if (!session->listed)

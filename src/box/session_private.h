@@ -1,50 +1,51 @@
-// The state of a session, for the files of this room that make and drive it.
+// The state of a session, shared by the session files.
 #pragma once
 
 #include "box/bash.h"
 #include "box/session.h"
 
-#define SESSION_ORPHANS_MAX 8 // shells that have ended and whose pipes somebody holds
+#define SESSION_ORPHANS_MAX 8 // ended shells whose pipes a process still holds
 
 struct sessions {
 	struct map *by_id;
-	struct link all; // in order of their making
+	struct link all; // in order of creation
 	bool over;	 // the box has ended
-	size_t kept;	 // bytes of states that are kept until their session changes
+	size_t kept;	 // bytes of cached states
 };
 
 struct session {
 	struct box *box;  // held
 	struct link link; // sessions->all
-	int refs;	  // the table, the callers, the runs, the tasks
+	int refs;	  // the table, callers, runs, tasks
 	bool listed;
-	bool starting; // a task sees to it
+	bool starting; // a task starts its shell
 	char *id;
-	char **env;   // NULL-ended; what a shell starts with
-	uint32_t own; // of them, the first ones: no change of the box's takes them
+	char **env;   // NULL-ended; of new shells
+	uint32_t own; // the first ones: changes of the box's environment do not affect them
 	char *start_cwd;
 	uint64_t timeout_ms, output_cap;
 	uint32_t cpu_milli;
-	uint32_t state_file; // its number (card.c); 0: another daemon will not know of it
+	uint32_t state_file; // its number (session_file.c); 0: the next daemon will not know the
+			     // session
 	bool state_file_stale, state_file_busy;
-	struct bash *shell; // NULL: none lives
+	struct bash *shell; // NULL: none
 	struct link orphans;
 	uint32_t orphan_count;
-	bool ready; // the shell has answered the greeting
-	bool fresh; // it has run nothing since
+	bool ready; // the shell answered the greeting
+	bool fresh; // it has run nothing since its start
 	char *cwd;
 	uint32_t job; // the last background job
 	struct tape *tape;
-	struct buf changes; // of the environment, before the next command
-	uint64_t turns;	    // counts what may have changed its state
-	struct buf prelude; // of the turn when it was dumped; empty: it was too large to be kept
+	struct buf changes; // of the environment, sent before the next command
+	uint64_t turns;	    // counts events that may have changed its state
+	struct buf prelude; // as of turn `dumped`; empty: too large to be cached
 	uint64_t dumped;
-	struct buf state; // the same, as it is told for a prewarmed shell
+	struct buf state; // the same, for a prewarmed shell, as of turn `stated`
 	uint64_t stated;
-	bool state_large;	 // it was too large for that
-	int64_t asked_at;	 // for it, last; loop time
-	struct timer foresee;	 // asks again after a command
-	struct session_run *run; // at work
+	bool state_large;	 // too large for that
+	int64_t asked_at;	 // loop time of the last request for it
+	struct timer foresee;	 // renews it after a command
+	struct session_run *run; // running
 	struct link queue;
 	uint32_t waiting;
 	struct err *failure;	  // of the last start
@@ -65,19 +66,19 @@ struct session_run {
 	struct link link;	 // session->queue
 	int refs;		 // the holder, the session
 	enum run_kind kind;
-	bool held; // by whoever asked for it
+	bool held; // by its caller
 	bool done;
-	struct buf words; // all but the last line
+	struct buf words; // all lines but the last
 	bool has_cwd;
 	struct tape *tape;
 	uint64_t timeout_ms, cpu_ms;
 	struct timer timer;
 	bool stopping; // a task ends it
-	bool told_end; // the shell has told its end
+	bool told_end; // the shell reported its end
 	enum ending cause;
 	int64_t begun_us;
 	uint64_t begun_boot_ms, oom_kills;
-	uint32_t job;  // the last background job before it
+	uint32_t job;  // last background job before it
 	uint64_t turn; // of the session
 	struct session_result result;
 	struct err *failure;
@@ -86,39 +87,39 @@ struct session_run {
 
 void session_ref(struct session *session);
 char **session_copy_env(const char *const *env);
-void session_start(struct session *session); // its shell, unless it has one
-// Starts the next in line, and a shell for it if need be.
+void session_start(struct session *session); // starts its shell, unless it has one
+// Starts the next queued run, and a shell for it if need be.
 void session_pump(struct session *session);
-// The shell that a start task has made, or why it made none (taken over).
+// The shell of a start task, or its error (taken over).
 void session_attach(struct session *session, struct bash *shell);
 void session_not_started(struct session *session, struct err *err);
-// Everything in line ends: with `err` (copied), or as destroyed when it is NULL.
+// Ends all queued runs: with `err` (copied), or as destroyed if NULL.
 void session_fail_all(struct session *session, const struct err *err);
-// The same of the one at work: its shell will not tell its end any more.
+// The same, and the running one: its shell will not report its end any more.
 void session_abandon(struct session *session, const struct err *err);
 // In session_table.c.
 void session_unlist(struct session *session);
-void session_dress(struct session *session, const struct session_spec *spec); // anew
-// `text` is of the session. False: it is too large, and is not kept.
+void session_configure(struct session *session,
+		       const struct session_spec *spec); // replaces its parameters
+// Caches `fresh` in `text`, a buffer of the session. False: too large, and not kept.
 bool session_keep_text(struct session *session, struct buf *text, struct str fresh);
 void state_file_remove(struct session *session);
 
 struct session_run *run_new(struct session *session, enum run_kind kind);
-void run_queue(struct session_run *run); // a share of the session's
+void run_queue(struct session_run *run); // the queue takes a reference
 fallible run_await(struct session_run *run, int64_t deadline);
-// Whoever holds the lock goes on without it.
+// Breaks a lock: its holder continues without it.
 void run_break_lock(struct session *session);
 
-// In session_file.c: what a shell of a session is started with, on disk, so that another daemon can
-// go on with it. Writes it and waits until it is there. A disk that fails is logged: the session
-// then ends with the daemon.
+// In session_file.c: the state file. Writes it and waits until it is there. A failing disk is
+// logged: the session then ends with the daemon.
 void state_file_write(struct session *session);
-// The same, in the background: the last one counts.
+// The same, in the background; the last state counts.
 void state_file_touch(struct session *session);
-void state_file_erase(struct session *session); // the same, and waits until it is gone
+void state_file_erase(struct session *session); // removes it and waits for that
 
-// What the card of that number says, on the heap, its texts inside. NULL: it is no card of ours.
-// Waits for the disk.
+// Reads a state file, on the heap, its texts inside. NULL: not a state file of ours. Waits for the
+// disk.
 struct state_file {
 	struct str id;
 	struct session_spec spec;

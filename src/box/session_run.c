@@ -18,17 +18,17 @@
 #include "box/procs.h"
 #include "box/session_private.h"
 
-#define WORDS_MAX (16 << 20) // a body of 1 MiB, with every byte a quote, and the lines around it
+#define WORDS_MAX (16 << 20) // 1 MiB of quotes, escaped, and the lines around it
 #define INT_MS 150	     // until SIGTERM
-#define INT_TIMES 3	     // in that time
+#define INT_TIMES 3	     // within INT_MS
 #define TERM_MS 350	     // until SIGKILL
-#define KILL_MS 500	     // until the shell is given up
+#define KILL_MS 500	     // until the shell is killed
 #define AGAIN_MS 100	     // from one SIGKILL to the next
-#define ENDED_MS 50	     // for what got a SIGTERM after the shell had come back
-#define SWEEP_MS 2000	     // for one look at all processes
-#define GONE_MS 12000	     // until a killed shell is reported
-#define FORESEE_MS 10000     // a session whose state was asked for will be asked again
-#define FORESEE_AFTER_MS 1   // from the end of its last command
+#define ENDED_MS 50	     // for processes that got SIGTERM after the shell returned
+#define SWEEP_MS 2000	     // for one sweep of all processes
+#define GONE_MS 12000	     // for the report of a killed shell
+#define FORESEE_MS 10000     // a session whose state was requested is renewed for so long
+#define FORESEE_AFTER_MS 1   // after the end of a command
 
 static const char *const shell_argv[] = {"bash", "--norc", "--noediting", "-i", NULL};
 
@@ -58,15 +58,16 @@ static void run_let_go(struct session_run *run)
 
 static void run_finish(struct session_run *run);
 
-// The end of a command by force. An interactive bash drops its line at SIGINT and goes on, with all
-// its state, once what it waits for has ended. So the interrupt goes to the whole group first; what
-// the command has started and did not heed it is ended by SIGTERM and then SIGKILL, whatever group
-// or session it fled to; and at last, for a shell that is busy itself, come more interrupts. A
-// shell that has not come back by then is killed with everything in its leaf, and replaced.
+// Forced end of a command. An interactive bash drops its line at SIGINT and continues with all its
+// state once its child has ended. So SIGINT goes to the process group first; processes of the
+// command that ignore it get SIGTERM, then SIGKILL, in whatever group or session they are; a shell
+// that is busy itself gets more SIGINTs. A shell that does not return is killed with its cgroup and
+// replaced.
 //
-// Background jobs of earlier commands ignore the interrupt, as bash starts them, and are older than
-// the command: they live on.
-// How many were signalled; none if nobody could look.
+// Background jobs of earlier commands ignore SIGINT, as bash starts them, and are older than the
+// command: they live on.
+//
+// Returns how many were signalled; 0 if the sweep failed.
 static uint32_t session_stop_sweep(const struct session_run *run, int signal)
 {
 	struct session *session = run->session;
@@ -102,7 +103,7 @@ static void session_stop_interrupt(struct session_run *run)
 
 	if (!shell || run->told_end)
 		return;
-	// One that comes between two short children is lost on a shell that waits for the next.
+	// A SIGINT between two short children is lost on a shell that waits for the next.
 	for (int i = 0; i < INT_TIMES && !run->told_end && run->session->shell == shell; i++) {
 		exec_signal(shell->exec, SIGINT);
 		session_stop_await_end(run, INT_MS / INT_TIMES);
@@ -113,7 +114,7 @@ static void session_stop_interrupt(struct session_run *run)
 	session_stop_await_end(run, TERM_MS);
 	if (left || !run->told_end)
 		session_stop_sweep(run, SIGKILL);
-	// On a busy host the shell may start the rest of its line after we looked.
+	// On a busy host the shell may start the rest of its line after the sweep.
 	give_up = loop_now(run->session->box->loop) + KILL_MS;
 	while (!run->told_end && run->session->shell == shell) {
 		exec_signal_alone(shell->exec, SIGINT);
@@ -148,7 +149,7 @@ static void run_stop(struct session_run *run, enum ending cause)
 	run->stopping = true;
 	run->cause = cause;
 	loop_drop_timer(run->session->box->loop, &run->timer);
-	// The run holds its session, and the session the run, until run_finish().
+	// The run and its session hold each other until run_finish().
 	task_start(run->session->box->loop, "session.stop", session_stop_task, run);
 }
 
@@ -172,7 +173,7 @@ struct session_run *run_new(struct session *session, enum run_kind kind)
 	condition_init(&run->condition);
 	if (kind >= RUN_LOCK)
 		return run;
-	// Its state is told whole, or not at all.
+	// The state must be complete.
 	if (kind == RUN_ASIDE && cap < 2 * SESSION_PRELUDE_MAX)
 		cap = 2 * SESSION_PRELUDE_MAX;
 	run->tape = tape_new(session->box->loop, session->box->tapes_dir, cap);
@@ -190,7 +191,7 @@ void run_queue(struct session_run *run)
 	session_pump(session);
 }
 
-// Out of the line or from work: whoever waits for it learns of it.
+// Ends a queued or running run and wakes its waiters.
 static void settle_run(struct session_run *run)
 {
 	loop_drop_timer(run->session->box->loop, &run->timer);
@@ -207,7 +208,7 @@ static void unqueue(struct session_run *run)
 	run->session->waiting--;
 }
 
-// Its shell is lost, and nothing of its background jobs is left.
+// Kills the shell with its background jobs and waits until it is gone.
 static void delete_task(void *arg)
 {
 	struct session_run *run = arg;
@@ -216,7 +217,8 @@ static void delete_task(void *arg)
 	if (run->session->shell)
 		bash_kill_wait(run->session->shell);
 	while (run->session->shell && !run->told_end)
-		err_free(condition_wait(&run->condition, CLOCK_NEVER)); // shielded: it only rings
+		err_free(condition_wait(&run->condition,
+					CLOCK_NEVER)); // shielded: cannot be cancelled
 	run_finish(run);
 }
 
@@ -279,8 +281,8 @@ static void box_session_run_take_result(struct session_run *run)
 	result->has_jobs = run->session->job != run->job;
 }
 
-// A command has ended: the state of a session that processes are started from is asked for before
-// the next one needs it.
+// After a command: renews the state of a session that processes are started from, before the next
+// one needs it.
 static void run_foresee(struct session *session)
 {
 	struct loop *loop = session->box->loop;
@@ -302,7 +304,7 @@ static void run_finish(struct session_run *run)
 	session_unref(session);
 }
 
-// The shell is at rest again, and the output of the run is on its tape.
+// The shell is idle again, and the output of the run is on its tape.
 static void box_session_run_on_ended(struct bash *shell)
 {
 	struct session *session = shell->owner;
@@ -344,7 +346,7 @@ static void on_closed(struct bash *shell)
 	free(orphan);
 }
 
-// Its background jobs hold its pipes: what they write is still read.
+// Background jobs hold the pipes of the ended shell: their output is still read.
 static void detach(struct session *session, struct bash *shell)
 {
 	struct orphan *orphan;
@@ -377,7 +379,7 @@ static void end_with_shell(struct session_run *run, const struct exec_result *re
 	run->result.exit_code = result->exit_code;
 	run->result.ending = result->ending;
 	run->result.restarted = run->stopping;
-	run->result.has_jobs = true; // perhaps: it did not come to telling
+	run->result.has_jobs = true; // unknown: the shell could not report them
 	if (!box_is_alive(session->box)) {
 		err_free(run->failure);
 		run->failure = exec_message_box_lost();
@@ -452,14 +454,15 @@ static fallible box_session_run_explain(struct err *err)
 static void box_session_run_start_task(void *arg)
 {
 	struct session *session = arg;
-	char **env = session_copy_env((const char *const *)session->env); // it may be changed
-	struct exec_label tag = {
+	char **env = session_copy_env(
+		(const char *const *)session->env); // session->env may change while we wait
+	struct exec_label label = {
 		.kind = EXEC_LABEL_SESSION,
 		.file = session->state_file,
 		.id = str_of(session->id),
 	};
 	struct exec_spec spec = {
-		.tag = &tag,
+		.label = &label,
 		.argv = shell_argv,
 		.env = (const char *const *)env,
 		.cwd = "/",
@@ -491,14 +494,14 @@ static void box_session_run_start_task(void *arg)
 void session_start(struct session *session)
 {
 	if (session->shell || session->starting)
-		return; // it is coming up
+		return; // already starting
 	session->starting = true;
 	err_free(take_ptr(session->failure));
 	session_ref(session);
 	task_start(session->box->loop, "session.start", box_session_run_start_task, session);
 }
 
-// A delete and a lock are served by any session; all else needs a shell that is up.
+// A delete and a lock need no shell; all else needs one that is up.
 void session_pump(struct session *session)
 {
 	while (!session->run && !link_empty(&session->queue)) {
@@ -522,7 +525,7 @@ void session_pump(struct session *session)
 			return;
 		}
 		if (session->shell && session->shell->done)
-			return; // it is going
+			return; // it is ending
 		if (session->shell && session->ready) {
 			unqueue(run);
 			box_session_run_begin(session, run);

@@ -9,8 +9,8 @@
 #include "protocol/shell.h"
 
 #define CHANGES_MAX (4 << 20)
-#define KEPT_MAX (256 * 1024) // bytes of a state that is kept until its session changes
-#define KEPT_SUM (16u << 20)  // of all states of a box
+#define KEPT_MAX (256 * 1024) // bytes of a cached state
+#define KEPT_SUM (16u << 20)  // of all cached states of a box
 
 char **session_copy_env(const char *const *env)
 {
@@ -52,7 +52,7 @@ static void free_session(struct deferred *deferred)
 	loop_drop_timer(session->box->loop, &session->foresee);
 	bash_drop(session->shell);
 	close_orphans(session);
-	if (session->box->forsaken)
+	if (session->box->abandoned)
 		tape_leave(session->tape);
 	tape_end(session->tape);
 	tape_unref(session->tape);
@@ -68,14 +68,14 @@ static void free_session(struct deferred *deferred)
 	free(session);
 }
 
-// Freed at the end of the turn: callbacks of its shell may be up the stack.
+// Freed at the end of the loop turn: callbacks of its shell may be on the stack.
 void session_unref(struct session *session)
 {
 	if (--session->refs == 0)
 		loop_defer(session->box->loop, &session->free_later);
 }
 
-// Of one that is listed.
+// Of a listed session.
 static void forget_text(struct session *session, struct buf *text)
 {
 	session->box->sessions->kept -= text->len;
@@ -99,7 +99,7 @@ bool session_keep_text(struct session *session, struct buf *text, struct str fre
 
 void state_file_remove(struct session *session)
 {
-	if (session->state_file && !session->state_file_busy && !session->box->forsaken)
+	if (session->state_file && !session->state_file_busy && !session->box->abandoned)
 		box_remove_file(session->box, 's', session->state_file);
 }
 
@@ -132,7 +132,7 @@ static struct sessions *table_of(struct box *box)
 	return box->sessions;
 }
 
-void session_dress(struct session *session, const struct session_spec *spec)
+void session_configure(struct session *session, const struct session_spec *spec)
 {
 	mem_free_list(session->env);
 	free(session->start_cwd);
@@ -188,7 +188,7 @@ static fallible box_session_make_room(struct sessions *table)
 	return OK;
 }
 
-// What is written between the commands. It outlives the daemon where the session does.
+// The tape for output between commands. It outlives the daemon if the session does.
 static struct tape *box_session_make_tape(struct session *session)
 {
 	struct box *box = session->box;
@@ -228,8 +228,8 @@ static fallible box_session_make(struct box *box, struct str id, const struct se
 	link_init(&session->queue);
 	link_init(&session->orphans);
 	condition_init(&session->changed);
-	session_dress(session, spec);
-	session->state_file = box->features & TALK_CAN_RETURN ? ++box->cards : 0;
+	session_configure(session, spec);
+	session->state_file = box->features & TALK_CAN_RETURN ? ++box->state_files : 0;
 	session->tape = box_session_make_tape(session);
 	tape_bound(session->tape, box_tape_budget(box));
 	map_put(table->by_id, id, session);

@@ -32,7 +32,7 @@
 #include "protocol/order.h"
 
 #define LOOK_MS 50
-#define CALM_LOOKS 20 // without any use; then the watch sleeps
+#define CALM_LOOKS 20 // idle checks before the watchdog sleeps
 #define LOOP_US 1000000
 #define WORKER_US 3000000
 #define DISK_US 30000000
@@ -40,40 +40,41 @@
 #define WATCH_STACK (256 * 1024)
 
 struct slot {
-	pthread_mutex_t lock; // held for a moment, never over the call
+	pthread_mutex_t lock; // held briefly, never during the call
 	int depth;
-	int64_t struck_us; // 0: not yet
+	int64_t killed_us; // when its box was last killed; 0: not yet
 	int32_t thread;
-	struct blocked_call *hold;
+	struct blocked_call *call;
 };
 
 static struct {
 	bool started;
 	struct slot slots[HOLDS]; // the first is the loop's
-	struct blocked_calls *holds;
+	struct blocked_calls *calls;
 	atomic_int taken;
 	atomic_uint uses;
 	atomic_bool awake;
 	sem_t wake;
-	int stat; // of the loop's thread; -1: none
+	int stat; // /proc/self/stat, for the loop's thread; -1: none
 	pthread_mutex_t lock;
 	int warden; // -1: none
-	struct stall_at struck;
-	atomic_bool untold; // that it was: the loop says so, whose log is heard
+	struct stall_at killed;
+	atomic_bool
+		unlogged; // the kill is not logged yet: the loop does that, since it owns the log
 } stall = {.stat = -1, .lock = PTHREAD_MUTEX_INITIALIZER, .warden = -1};
 
 static _Thread_local struct slot *own;
 
-fallible stall_prepare(int holds)
+fallible stall_prepare(int page_fd)
 {
-	auto_fd page = holds ? holds : -1;
+	auto_fd page = page_fd ? page_fd : -1;
 
 	stall.stat = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
-	stall.holds = mmap(NULL, sizeof(*stall.holds), PROT_READ | PROT_WRITE,
+	stall.calls = mmap(NULL, sizeof(*stall.calls), PROT_READ | PROT_WRITE,
 			   page < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED, page, 0);
-	if (stall.holds == MAP_FAILED)
-		return err_sys(errno, "show who holds us up");
-	memset(stall.holds, 0, sizeof(*stall.holds)); // a daemon before us is gone
+	if (stall.calls == MAP_FAILED)
+		return err_sys(errno, "show who page_fd us up");
+	memset(stall.calls, 0, sizeof(*stall.calls)); // entries of the previous daemon are void
 	return OK;
 }
 
@@ -95,7 +96,7 @@ static struct slot *own_slot(void)
 	if (number >= HOLDS)
 		return NULL;
 	own = &stall.slots[number];
-	own->hold = &stall.holds->calls[number];
+	own->call = &stall.calls->calls[number];
 	own->thread = gettid();
 	return own;
 }
@@ -115,10 +116,10 @@ void stall_enter(const struct stall_at *at, enum stall_kind kind)
 		return;
 	pthread_mutex_lock(&slot->lock);
 	if (slot->depth++ == 0) {
-		slot->struck_us = 0;
-		slot->hold->late_us = clock_us() + patience_us(slot, kind);
-		slot->hold->at = *at;
-		slot->hold->thread = slot->thread;
+		slot->killed_us = 0;
+		slot->call->late_us = clock_us() + patience_us(slot, kind);
+		slot->call->at = *at;
+		slot->call->thread = slot->thread;
 	}
 	pthread_mutex_unlock(&slot->lock);
 	atomic_fetch_add(&stall.uses, 1);
@@ -131,8 +132,8 @@ static void stall_tell(void)
 	struct stall_at at;
 
 	pthread_mutex_lock(&stall.lock);
-	at = stall.struck;
-	atomic_store(&stall.untold, false);
+	at = stall.killed;
+	atomic_store(&stall.unlogged, false);
 	pthread_mutex_unlock(&stall.lock);
 	log_event(LOG_WARN, "security", "event", "box_blocks_daemon", "severity", "high", "sandbox",
 		  at.box, NULL);
@@ -146,9 +147,9 @@ void stall_leave(void)
 		return;
 	pthread_mutex_lock(&slot->lock);
 	if (--slot->depth == 0)
-		slot->hold->thread = 0;
+		slot->call->thread = 0;
 	pthread_mutex_unlock(&slot->lock);
-	if (slot == &stall.slots[0] && atomic_load(&stall.untold))
+	if (slot == &stall.slots[0] && atomic_load(&stall.unlogged))
 		stall_tell();
 }
 
@@ -156,8 +157,8 @@ int stall_open(const struct stall_at *at)
 {
 	int free = 0;
 
-	for (int i = 0; stall.holds && i < BLOCKED_CALLS_LAST; i++) {
-		struct blocked_call_last *last = &stall.holds->last[i];
+	for (int i = 0; stall.calls && i < BLOCKED_CALLS_LAST; i++) {
+		struct blocked_call_last *last = &stall.calls->last[i];
 
 		if (!last->count) {
 			free = free ? free : i + 1;
@@ -168,19 +169,19 @@ int stall_open(const struct stall_at *at)
 	}
 	if (!free)
 		return 0;
-	stall.holds->last[free - 1].at = *at;
-	stall.holds->last[free - 1].count = 1;
+	stall.calls->last[free - 1].at = *at;
+	stall.calls->last[free - 1].count = 1;
 	return free;
 }
 
 void stall_close(int *place)
 {
 	if (*place)
-		stall.holds->last[*place - 1].count--;
+		stall.calls->last[*place - 1].count--;
 	*place = 0;
 }
 
-// "42 (cove) D …": the loop's thread is the first of the process. Its name is ours.
+// "42 (cove) D …": /proc/self/stat is of the first thread, which runs the loop; its name is ours.
 static bool loop_sleeps(void)
 {
 	char text[128];
@@ -202,17 +203,18 @@ static void stall_kill(const struct stall_at *at)
 	len = order_encode(&order, room, sizeof(room));
 	pthread_mutex_lock(&stall.lock);
 	if (stall.warden >= 0 && len)
-		(void)fd_send(stall.warden, room, len, NULL, 0, MSG_DONTWAIT); // else next time
-	stall.struck = *at;
-	atomic_store(&stall.untold, true);
+		(void)fd_send(stall.warden, room, len, NULL, 0,
+			      MSG_DONTWAIT); // else at the next check
+	stall.killed = *at;
+	atomic_store(&stall.unlogged, true);
 	pthread_mutex_unlock(&stall.lock);
 }
 
 static bool is_late(const struct slot *slot, int64_t now)
 {
-	if (!slot->hold->thread || now < slot->hold->late_us)
+	if (!slot->call->thread || now < slot->call->late_us)
 		return false;
-	return !slot->struck_us || now - slot->struck_us >= AGAIN_US;
+	return !slot->killed_us || now - slot->killed_us >= AGAIN_US;
 }
 
 static void stall_look(struct slot *slot)
@@ -223,8 +225,8 @@ static void stall_look(struct slot *slot)
 	pthread_mutex_lock(&slot->lock);
 	late = is_late(slot, clock_us()) && (slot != &stall.slots[0] || loop_sleeps());
 	if (late) {
-		at = slot->hold->at;
-		slot->struck_us = clock_us();
+		at = slot->call->at;
+		slot->killed_us = clock_us();
 	}
 	pthread_mutex_unlock(&slot->lock);
 	if (late)
@@ -236,12 +238,12 @@ static bool stall_is_used(struct slot *slot)
 	bool used;
 
 	pthread_mutex_lock(&slot->lock);
-	used = slot->hold->thread != 0;
+	used = slot->call->thread != 0;
 	pthread_mutex_unlock(&slot->lock);
 	return used;
 }
 
-// Looks until no call has stalled for a while.
+// Checks until no blockable call was made for a while.
 static void stall_look_on(void)
 {
 	unsigned before = atomic_load(&stall.uses);
@@ -262,7 +264,7 @@ static void stall_look_on(void)
 		before = now;
 	}
 	atomic_store(&stall.awake, false);
-	// Whoever came between the last look and this has not woken us.
+	// A call between the last check and this store has not woken us.
 	if (atomic_load(&stall.uses) != before && !atomic_exchange(&stall.awake, true))
 		sem_post(&stall.wake);
 }
@@ -289,16 +291,16 @@ fallible stall_start(void)
 		pthread_mutex_init(&stall.slots[i].lock, NULL);
 	sem_init(&stall.wake, 0, 0);
 	stall.started = true;
-	own_slot(); // ours is the first
+	own_slot(); // the loop's slot is the first
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, WATCH_STACK);
-	sigfillset(&all); // signals are the loop's
+	sigfillset(&all); // the loop handles signals
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	failed = pthread_create(&thread, &attr, stall_watch, NULL);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&attr);
 	if (failed)
-		return err_sys(failed, "start the watch");
+		return err_sys(failed, "start the watchdog thread");
 	pthread_detach(thread);
 	return OK;
 }

@@ -19,7 +19,7 @@
 #include "os/fd.h"
 
 #define EACH_MS 1000
-#define AGAIN_MS 50 // after a full socket
+#define AGAIN_MS 50 // retry after a full socket
 
 static void tell_synced(struct box *box)
 {
@@ -33,12 +33,13 @@ static void tell_synced(struct box *box)
 		loop_set_timer(box->loop, &box->sync.timer, loop_now(box->loop) + AGAIN_MS);
 }
 
-// True unless it is no listener. Asking one for what nobody announced would wait.
+// Lets one caller continue. False: `listener` is no seccomp listener. poll() first: NOTIF_RECV
+// would wait if no caller did.
 static bool let_one_go_on(int listener)
 {
 	union {
 		struct seccomp_notif notif;
-		char room[256]; // as large as any kernel's
+		char room[256]; // larger than any kernel's struct
 	} waiting;
 	struct seccomp_notif_resp answer = {.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE};
 	struct pollfd ready = {.fd = listener, .events = POLLIN};
@@ -49,7 +50,7 @@ static bool let_one_go_on(int listener)
 	memset(&waiting, 0, sizeof(waiting));
 	if (poll(&ready, 1, 0) != 1 || !(ready.revents & POLLIN) ||
 	    ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &waiting))
-		return true; // it was ended meanwhile
+		return true; // the caller was killed meanwhile
 	answer.id = waiting.notif.id;
 	(void)ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &answer);
 	return true;
@@ -64,7 +65,7 @@ static void serve_sync(struct box *box)
 	if (listens)
 		tell_synced(box);
 	else
-		box_break(box, "pid 1 passes something else for a listener");
+		box_break(box, "pid 1 sent an fd that is no seccomp listener");
 }
 
 static void sync_due(struct timer *timer)
@@ -80,7 +81,7 @@ static void sync_due(struct timer *timer)
 void box_sync_heard(struct box *box, int *fds, int count)
 {
 	box->sync.timer.due = sync_due;
-	if (count == FD_LOST) { // there was no descriptor left here: it is asked for again
+	if (count == FD_LOST) { // no fd was left in this process: ask again later
 		box->sync.owes = true;
 		loop_set_timer(box->loop, &box->sync.timer, loop_now(box->loop) + EACH_MS);
 		return;
@@ -88,7 +89,7 @@ void box_sync_heard(struct box *box, int *fds, int count)
 	if (count != 1 || box->sync.listener >= 0 || box->sync.owes ||
 	    !(box->features & TALK_CAN_SYNC)) {
 		closer_drop_all(fds, count);
-		box_break(box, "pid 1 speaks of sync out of turn");
+		box_break(box, "pid 1 sent SYNC out of turn");
 		return;
 	}
 	box->sync.listener = fds[0];
@@ -98,7 +99,7 @@ void box_sync_heard(struct box *box, int *fds, int count)
 		loop_set_timer(box->loop, &box->sync.timer, box->sync.next);
 }
 
-// What the box does runs on without an EXEC of ours, which would say that we hear SYNC.
+// No EXEC of ours has told this pid 1 that SYNC is handled.
 void box_sync_adopted(struct box *box)
 {
 	box->sync.timer.due = sync_due;

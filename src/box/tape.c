@@ -69,96 +69,96 @@ void tape_ref(struct tape *tape)
 	tape->refs++;
 }
 
-struct goodbye {
+struct tape_removal {
 	struct link link;
 	int dir, file;
-	char *name; // to remove; NULL: none
+	char *name; // file to remove; NULL: none
 };
 
-// What is to be closed and removed, by one task for all: in a row of short commands each costs
+// Files to close and remove, in batches by one task, so that each of many short commands costs
 // little.
 static struct {
 	struct link queue;
 	bool busy;
 	uint64_t asked, done;
 	struct condition condition;
-} goodbyes;
+} removals;
 
-static void goodbye_run(void *arg)
+static void tape_removal_run(void *arg)
 {
 	list_each (at, (struct link *)arg) {
-		struct goodbye *goodbye = link_of(at, struct goodbye, link);
+		struct tape_removal *removal = link_of(at, struct tape_removal, link);
 
-		if (goodbye->name)
-			unlinkat(goodbye->dir, goodbye->name, 0);
-		if (goodbye->file >= 0)
-			close(goodbye->file);
+		if (removal->name)
+			unlinkat(removal->dir, removal->name, 0);
+		if (removal->file >= 0)
+			close(removal->file);
 	}
 }
 
-static void goodbye_task(void *arg)
+static void tape_removal_task(void *arg)
 {
 	(void)arg;
-	while (!link_empty(&goodbyes.queue)) {
+	while (!link_empty(&removals.queue)) {
 		struct link batch = LINK_INIT(batch);
 
-		while (!link_empty(&goodbyes.queue)) {
-			struct link *first = goodbyes.queue.next;
+		while (!link_empty(&removals.queue)) {
+			struct link *first = removals.queue.next;
 
 			link_drop(first);
 			link_add(&batch, first);
 		}
-		offload_run(goodbye_run, &batch);
+		offload_run(tape_removal_run, &batch);
 		list_each (at, &batch) {
-			struct goodbye *goodbye = link_of(at, struct goodbye, link);
+			struct tape_removal *removal = link_of(at, struct tape_removal, link);
 
-			free(goodbye->name);
-			free(goodbye);
-			goodbyes.done++;
+			free(removal->name);
+			free(removal);
+			removals.done++;
 		}
-		condition_signal(&goodbyes.condition);
+		condition_signal(&removals.condition);
 	}
-	goodbyes.busy = false;
+	removals.busy = false;
 }
 
-void tape_await_goodbyes(void)
+void tape_await_removals(void)
 {
-	uint64_t asked = goodbyes.asked;
+	uint64_t asked = removals.asked;
 
-	while (goodbyes.busy && goodbyes.done < asked) {
-		auto_err err = condition_wait(&goodbyes.condition, CLOCK_NEVER);
+	while (removals.busy && removals.done < asked) {
+		auto_err err = condition_wait(&removals.condition, CLOCK_NEVER);
 
 		if (err)
 			return; // cancelled
 	}
 }
 
-// The last close of a file frees its blocks: not on the loop.
-static void send_goodbye(struct tape *tape, char *name)
+// The last close of a file frees its blocks, which takes time: not on the loop.
+static void tape_remove_file(struct tape *tape, char *name)
 {
-	struct goodbye *goodbye;
+	struct tape_removal *removal;
 
 	if (tape->file < 0 && !name)
 		return;
-	goodbye = mem_new_of(struct goodbye);
-	goodbye->dir = tape->dir;
-	goodbye->file = take_fd(&tape->file);
-	goodbye->name = name;
-	if (!goodbyes.busy) {
-		link_init(&goodbyes.queue);
-		condition_init(&goodbyes.condition);
-		task_start(tape->loop, "tape.close", goodbye_task, NULL);
+	removal = mem_new_of(struct tape_removal);
+	removal->dir = tape->dir;
+	removal->file = take_fd(&tape->file);
+	removal->name = name;
+	if (!removals.busy) {
+		link_init(&removals.queue);
+		condition_init(&removals.condition);
+		task_start(tape->loop, "tape.close", tape_removal_task, NULL);
 	}
-	goodbyes.busy = true;
-	goodbyes.asked++;
-	link_add(&goodbyes.queue, &goodbye->link);
+	removals.busy = true;
+	removals.asked++;
+	link_add(&removals.queue, &removal->link);
 }
 
-void tape_rest(struct tape *tape)
+void tape_close_idle(struct tape *tape)
 {
 	if (!tape->name || !tape->closed || tape->refs > 1 || tape->writing)
 		return;
-	send_goodbye(tape, NULL);
+	tape_remove_file(tape, NULL);
 	free(take_ptr(tape->memory));
 	tape->memory_len = tape->memory_room = 0;
 	tape->sealed = true;
@@ -181,12 +181,12 @@ void tape_unref(struct tape *tape)
 	if (!tape)
 		return;
 	if (--tape->refs > 0) {
-		tape_rest(tape);
+		tape_close_idle(tape);
 		return;
 	}
 	if (tape->left || !tape->made)
 		free(take_ptr(tape->name));
-	send_goodbye(tape, tape->name);
+	tape_remove_file(tape, tape->name);
 	tape_unbind(tape);
 	tape_chunks_free(tape);
 	tape_window_free(tape);
@@ -265,7 +265,7 @@ void tape_log(struct tape *tape, enum tape_stream stream, size_t len)
 {
 	const struct mark *last = tape->mark_count ? &tape->marks[tape->mark_count - 1] : NULL;
 
-	if (tape->name) // else it is plain, or being read
+	if (tape->name) // plain tapes, and tapes that are being opened, have no times
 		tape_note_time(tape);
 	if (tape->end.place - (last ? last->place : 0) >= MARK_EVERY) {
 		tape->marks = mem_grow(tape->marks, tape->mark_count + 1, sizeof(struct mark));
@@ -297,7 +297,7 @@ bool tape_extend(struct tape *tape, enum tape_stream stream, const char *bytes, 
 	    (enum tape_stream)frame.kind != stream || frame.len + len > TAPE_FRAME_MAX)
 		return false;
 	if (tape->hint.place > tape->last)
-		tape->hint = (struct mark){0}; // it stands where no frame begins any more
+		tape->hint = (struct mark){0}; // no frame begins there any more
 	grow_memory(tape, tape->memory_len + len);
 	head = (uint8_t *)tape->memory + tape->last;
 	frame_put(head, frame.kind, frame.len + len, tape->end.offset - frame.len);

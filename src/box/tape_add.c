@@ -41,7 +41,7 @@ fallible tape_break(struct tape *tape, int errnum)
 	return err_sys(errnum, "write a tape");
 }
 
-// One frame, or with len 0 the label alone, to the end of the file.
+// Appends one frame, or with len 0 only the label, to the file.
 static fallible tape_put(struct tape *tape, enum frame_kind kind, const char *bytes, size_t len)
 {
 	struct spill spill = {
@@ -55,7 +55,7 @@ static fallible tape_put(struct tape *tape, enum frame_kind kind, const char *by
 		.bytes = bytes,
 		.len = len,
 		.offset = tape->end.offset,
-		// The last record, and nobody but the tape's owner and the caller is there.
+		// The end record, and no reader holds the tape.
 		.shut = kind == FRAME_END && len && tape->refs <= 2,
 	};
 	struct err *err;
@@ -63,19 +63,19 @@ static fallible tape_put(struct tape *tape, enum frame_kind kind, const char *by
 	if (tape->labelled)
 		spill.at += tape->label_len;
 	if (spill.shut)
-		tape->file = -1; // whoever wants to read meanwhile opens it again
+		tape->file = -1; // a reader opens it again
 	offload_run(spill_run, &spill);
 	tape->made = tape->made || spill.file >= 0;
 	if (!spill.shut)
 		tape->file = spill.file;
 	if (!spill.errnum) {
-		// A label may have come while the file was being made.
+		// The label may have been written while the file was being created.
 		tape->labelled = tape->labelled || spill.label.len > 0;
 		tape->stalled = tape->stalled && !len;
 		return OK;
 	}
 	err = tape_break(tape, spill.errnum);
-	// A label or an ending is never passed over.
+	// A label or an end record is never skipped.
 	return err || kind != FRAME_END ? err : err_sys(spill.errnum, "write a tape");
 }
 
@@ -100,8 +100,8 @@ static fallible tape_add_file(struct tape *tape, enum tape_stream stream, const 
 	return OK;
 }
 
-// What is not kept for want of room: marked, and for readers that are there. Kept bytes of the tape
-// go on behind it.
+// Bytes that are not kept for lack of room: marks the stream and passes them to attached readers.
+// Later bytes may be kept again.
 static void pass_unkept(struct tape *tape, enum tape_stream stream, const char *bytes, size_t len)
 {
 	if (!len)
@@ -111,7 +111,7 @@ static void pass_unkept(struct tape *tape, enum tape_stream stream, const char *
 	tape_pass(tape, stream, bytes, len);
 }
 
-// Past the cap: for readers that are there, else for nobody.
+// Bytes past the cap: to attached readers, else dropped.
 static void pass_over(struct tape *tape, enum tape_stream stream, const char *bytes, size_t len)
 {
 	if (link_empty(&tape->readers))
@@ -181,10 +181,10 @@ fallible tape_add(struct tape *tape, enum tape_stream stream, const void *bytes,
 	}
 	if (keep < len) {
 		tape->truncated[stream] = true;
-		// The cut must not make text of it look like something else.
+		// The cut must not split a UTF-8 character.
 		if (!utf8->broken)
 			keep = text_utf8_whole((struct str){bytes, keep});
-		tape->cap = tape->kept + keep; // and nothing behind the cut
+		tape->cap = tape->kept + keep; // nothing is kept after the cut
 	}
 	TRY(add_kept(tape, stream, bytes, keep, in_memory));
 	if (keep < len)
@@ -246,6 +246,6 @@ fallible tape_seal(struct tape *tape, const struct tape_ending *ending)
 		tape->closed = true;
 	}
 	tape_disk_give(tape);
-	tape_rest(tape);
+	tape_close_idle(tape);
 	return err;
 }

@@ -8,7 +8,7 @@
 #include "base/weak.h"
 #include "box/tape_private.h"
 
-#define BLOCK 4096 // of the file system: the least that a file takes
+#define BLOCK 4096 // of the file system: the smallest file
 #define WINDOWS_MAX (256ull << 20)
 
 static uint64_t all_windows; // bytes of the windows of all tapes
@@ -16,7 +16,7 @@ static uint64_t all_windows; // bytes of the windows of all tapes
 struct tape_budget {
 	int refs;
 	uint64_t max, used;
-	uint64_t windows;	  // bytes past what is kept
+	uint64_t windows;	  // bytes of windows
 	uint64_t floor;		  // bytes that count in no quota
 	struct tape_quota *quota; // NULL: none
 	bool (*more)(void *arg);

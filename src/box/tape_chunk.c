@@ -14,9 +14,9 @@
 #include "types/timers.h"
 
 #define CHUNKS_MAX (8ull << 20)	    // of a tape
-#define CHUNKS_LEAST (256ull << 10) // of each, when all together have CHUNKS_ALL
+#define CHUNKS_LEAST (256ull << 10) // of each tape, once all together have CHUNKS_ALL
 #define CHUNKS_ALL (64ull << 20)
-#define STALL_MS 200 // until a tape without room looks for some again
+#define STALL_MS 200 // until a tape without room tries again
 
 static uint64_t all_chunks; // bytes of all tapes
 
@@ -28,7 +28,7 @@ static void chunk_free(struct tape *tape, struct tape_chunk *chunk)
 	free(chunk);
 }
 
-// Chunks that every reader has had.
+// Frees chunks that every reader has read.
 void tape_chunks_trim(struct tape *tape)
 {
 	uint64_t least = tape->chunks_end;
@@ -106,7 +106,7 @@ bool tape_is_stalled(const struct tape *tape)
 	return tape->stalled && loop_now(tape->loop) < tape->retry_at;
 }
 
-// A plain tape is read once, and has no holes: it ends here.
+// A plain tape has no holes: it ends here.
 void tape_stall(struct tape *tape, const char *reason)
 {
 	if (!tape->stalled)
@@ -117,7 +117,7 @@ void tape_stall(struct tape *tape, const char *reason)
 		tape->cap = tape->kept;
 }
 
-// Its own reader may be slow without being stuck.
+// A consumer may be slow without being stuck.
 static bool reader_is_stuck(struct tape_reader *reader, int64_t now)
 {
 	uint64_t taken = reader->taken ? reader->taken(reader->arg) : 0;
@@ -166,7 +166,7 @@ void tape_pass(struct tape *tape, enum tape_stream stream, const char *bytes, si
 		auto_err err = condition_wait(&tape->drained, loop_now(tape->loop) + TAPE_LOOK_MS);
 
 		if (err && err_kind(err) != ERR_TIMEOUT)
-			return; // cancelled: nobody is waited for
+			return; // cancelled: wait for no reader
 		tape_detach_slow(tape);
 	}
 	if (!len || link_empty(&tape->readers))

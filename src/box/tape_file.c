@@ -94,7 +94,7 @@ char *label_encode(const struct tape_label *label, size_t *out_len)
 	return bytes;
 }
 
-// The length that the label's first bytes tell; 0: this is no label of ours.
+// The length in the label's header; 0: not a label of ours.
 static size_t label_length(const char *bytes)
 {
 	struct unpack in;
@@ -126,7 +126,7 @@ bool label_decode(const char *bytes, size_t len, struct tape_label *out)
 	label.id = unpack_text(&in, TAPE_TEXT_MAX);
 	label.session = unpack_text(&in, TAPE_TEXT_MAX);
 	label.command = unpack_text(&in, TAPE_TEXT_MAX);
-	if (in.left) // labels of the first days end here
+	if (in.left) // the first labels end here
 		label.wall_ms = unpack_u64(&in);
 	if (!(flags & LABEL_SESSION))
 		label.session = (struct str){0};
@@ -136,7 +136,7 @@ bool label_decode(const char *bytes, size_t len, struct tape_label *out)
 	return true;
 }
 
-// A file that somebody made and was killed before he wrote to it is as good as a new one.
+// Creates the file. An empty one, whose creator was killed before the first write, is used as new.
 static int tape_file_make_file(int dir, const char *name)
 {
 	int fd = openat(dir, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -197,8 +197,8 @@ bool spill_write(int file, struct iovec *parts, int count, uint64_t at, size_t *
 	return true;
 }
 
-// The file system is asked every LOOK_US, and when half of what it had left may be written by now:
-// most writes ask nobody.
+// True if the disk is nearly full. The file system is asked every LOOK_US, and when half of its
+// free space may be used up; most writes ask nothing.
 bool tape_disk_is_short(int dir, int file, size_t len)
 {
 	static _Atomic int64_t looked_us = -LOOK_US, room;
@@ -236,7 +236,7 @@ void spill_run(void *arg)
 			return;
 		}
 	}
-	// Output is the sandbox's, the disk is everybody's: it is not filled to the brim.
+	// Output of one box must not fill the disk that all boxes share.
 	if (spill->len && spill->kind != FRAME_END &&
 	    tape_disk_is_short(spill->dir, spill->file, spill->len)) {
 		spill->errnum = ENOSPC;
@@ -252,7 +252,7 @@ void spill_run(void *arg)
 	errno = 0;
 	if (!spill_write(spill->file, parts, count, spill->at, &spill->written)) {
 		spill->errnum = errno ? errno : EIO;
-		// Half a record is none; if this fails too, whoever opens the file finds out.
+		// Remove a partial record; if this fails too, the next open cuts it.
 		if (ftruncate(spill->file, (off_t)spill->at))
 			spill->errnum = errno;
 	}
@@ -265,7 +265,7 @@ void spill_run(void *arg)
 		close(spill->file);
 }
 
-// A window on a file, so that small frames cost no call each.
+// A read buffer, so that small frames cost no call each.
 struct window {
 	int file;
 	uint64_t at;
@@ -328,7 +328,7 @@ static bool tape_file_copy(struct fetch *fetch, struct window *window, uint64_t 
 	return false;
 }
 
-// What of this frame belongs to the run. False: the run ends before or in it.
+// Copies the part of this frame that belongs to the run. False: the run ends before or in it.
 static bool tape_file_take(struct fetch *fetch, struct window *window, const struct frame *frame)
 {
 	uint64_t want = fetch->offset + fetch->len;
@@ -412,7 +412,7 @@ static bool scan_ending(struct scan *scan, struct window *window, const struct f
 	return false;
 }
 
-// The frames go on behind a gap.
+// Frames continue after a gap.
 static bool scan_gap(struct scan *scan, struct window *window, const struct frame *frame,
 		     uint64_t size, uint64_t *offset)
 {
@@ -437,7 +437,7 @@ static bool scan_gap(struct scan *scan, struct window *window, const struct fram
 	return true;
 }
 
-// The last frame is as long as what came of it.
+// Shortens the last frame to the bytes that are there.
 static bool scan_short(struct scan *scan, struct frame *frame, uint64_t at, uint64_t size)
 {
 	uint8_t head[TAPE_FRAME_HEAD];
@@ -452,7 +452,7 @@ static bool scan_short(struct scan *scan, struct frame *frame, uint64_t at, uint
 	return false;
 }
 
-// What could not be read says nothing of the tape: it is not cut for that.
+// A read error says nothing of the tape: it is not cut for that.
 static bool scan_failed(struct scan *scan, const struct window *window)
 {
 	if (window->errnum && window->errnum != ENODATA)
@@ -460,7 +460,7 @@ static bool scan_failed(struct scan *scan, const struct window *window)
 	return scan->errnum;
 }
 
-// One frame. False: there is no whole one any more.
+// Scans one frame. False: no complete one follows.
 static bool scan_frame(struct scan *scan, struct window *window, uint64_t size, uint64_t *offset)
 {
 	uint64_t at = scan->label_len + scan->place;

@@ -12,10 +12,10 @@
 #include "box/exec_private.h"
 #include "box/tape_private.h"
 
-#define SETTLE_MS 1000 // then it is looked at again
-#define SEAL_MS 20     // from an end to its record on disk
-#define AGAIN_MS 1000  // the same, when it could not be written
-#define SPARE_MS 10000 // a file that nobody takes is closed
+#define SETTLE_MS 1000 // between checks
+#define SEAL_MS 20     // from an end to its record
+#define AGAIN_MS 1000  // retry of a failed record
+#define SPARE_MS 10000 // an unused prepared file is closed
 
 struct seal {
 	struct link link;
@@ -38,11 +38,11 @@ static void drop_seal(struct seal *seal)
 struct batch {
 	struct link seals;
 	struct tape_files *tapes;
-	struct box *box; // held, and with it the tape files
+	struct box *box; // held, and with it `tapes`
 };
 
-// The record of an end that the disk did not take is written later: pid 1 holds the process until
-// then, and the next daemon hears of its end once more.
+// Retries a failed end record later: until then pid 1 holds the process and would repeat its end to
+// the next daemon.
 static void seal_again(struct tape_files *tapes, struct seal *seal)
 {
 	struct loop *loop = tapes->box->loop;
@@ -104,7 +104,7 @@ void tape_files_settle(struct tape_files *tapes)
 		auto_err err = condition_wait(&tapes->sealed, loop_now(loop) + SETTLE_MS);
 
 		if (err && err_kind(err) != ERR_TIMEOUT)
-			return; // whoever asked has gone
+			return; // cancelled
 	}
 }
 
@@ -142,7 +142,7 @@ static void on_spare(struct timer *timer)
 
 struct preparation {
 	struct tape_files *tapes;
-	struct box *box; // held, and with it the tape files
+	struct box *box; // held, and with it `tapes`
 };
 
 static void prepare_task(void *arg)
@@ -153,7 +153,7 @@ static void prepare_task(void *arg)
 
 	task_shield(true);
 	if (!tape_prepare(tapes->spare))
-		tape_unref(take_ptr(tapes->spare)); // the next one has another name
+		tape_unref(take_ptr(tapes->spare)); // the next one gets another name
 	tapes->preparing = false;
 	loop_set_timer(loop, &tapes->spare_timer, loop_now(loop) + SPARE_MS);
 	box_unref(preparation->box);

@@ -11,10 +11,11 @@ void tape_attach(struct tape_reader *reader, struct tape *tape, uint64_t offset)
 		.offset = offset,
 		.passed = tape->chunks_end,
 		.moved_ms = loop_now(tape->loop),
-		// Output that went by memory alone has no offset: whether it was missed is unknown.
+		// Bytes that passed through chunks have no offset: whether this reader missed any
+		// is unknown.
 		.cut = tape->unkept > 0,
 	};
-	tape->absent.until = 0; // the one that came back, most likely
+	tape->absent.until = 0; // most likely the absent reader
 	link_add(&tape->readers, &reader->link);
 }
 
@@ -71,7 +72,7 @@ static void reader_skip(struct tape_reader *reader, uint64_t offset)
 	reader->offset = offset;
 }
 
-// From the log, where there is something.
+// Reads from the log, which has bytes at this offset.
 static fallible reader_fetch(struct tape_reader *reader, enum tape_stream *out_stream, void *room,
 			     size_t size, size_t *out_len)
 {

@@ -27,14 +27,14 @@
 
 struct draw {
 	int dir, file, pipe;
-	const struct stall_at *whose; // pipe it is
+	const struct stall_at *whose; // owner of the pipe
 	const char *name;
 	bool made;
-	struct str label; // comes first; may be empty
-	uint64_t at;	  // in the file: where the label or else the head goes
+	struct str label; // written first; may be empty
+	uint64_t at;	  // position of the label or else the header
 	enum frame_kind kind;
 	uint64_t offset;
-	size_t len; // meant to come; then: that came
+	size_t len; // expected; then: moved
 	char *room;
 	int errnum;
 };
@@ -99,14 +99,15 @@ static void draw_run(void *arg)
 	draw->len = 0;
 	if (draw->file < 0)
 		draw->file = spill_open(draw->dir, draw->name, draw->made);
-	// Output is the sandbox's, the disk is everybody's: it is not filled to the brim.
+	// Output of one box must not fill the disk that all boxes share.
 	errno = draw->file < 0 ? errno : ENOSPC;
 	if (draw->file < 0 || tape_disk_is_short(draw->dir, draw->file, meant) ||
 	    !tape_pipe_put_head(draw, draw->at, meant, draw->label)) {
 		draw->errnum = errno ? errno : EIO;
 		return;
 	}
-	// A lock that somebody in the box keeps is met here, where nothing else can take long.
+	// A pipe lock held by a process of the box blocks this call first, where nothing else can
+	// take long (STALL_LOCK).
 	(void)pipe_held(draw->whose, draw->pipe);
 	kill_point("daemon.tape_head", NULL);
 	draw->len = meant;
@@ -114,7 +115,7 @@ static void draw_run(void *arg)
 	draw->len = tape_pipe_move(draw, head + TAPE_FRAME_HEAD);
 	stall_leave();
 	kill_point("daemon.tape_moved", NULL);
-	// If the correction fails, whoever opens the file finds the same by its length.
+	// If the correction fails, the next open finds the same by the file's length.
 	if (draw->len == 0
 		    ? ftruncate(draw->file, (off_t)head) != 0
 		    : draw->len < meant && !tape_pipe_put_head(draw, head, draw->len, STR("")))
@@ -143,7 +144,8 @@ static void note_run(void *arg)
 	tape_sync_touch();
 }
 
-// Nothing behind what is kept will ever be; of a tape that is stalled, something will be missing.
+// Records the cut in the label: nothing more is kept after this; of a stalled tape, bytes will be
+// missing.
 static void note_cut(struct tape *tape, enum tape_stream stream)
 {
 	struct note note = {.dir = tape->dir, .file = tape->file, .name = tape->name};
@@ -166,7 +168,7 @@ static void note_cut(struct tape *tape, enum tape_stream stream)
 	pack_u64(&pack, tape->cap);
 	offload_run(note_run, &note);
 	tape->file = note.file;
-	tape->cut = true; // a disk that takes not even this has no say about the rest
+	tape->cut = true; // on failure too: a broken disk must not stop the rest
 	if (!note.done)
 		return;
 	memcpy(tape->label + LABEL_CAP_AT, note.cap, sizeof(note.cap));
@@ -180,7 +182,7 @@ void tape_mark_cut(struct tape *tape)
 	tape_disk_give(tape);
 }
 
-// The cut must not make text look like something else: a character that was cut off goes.
+// The cut must not split a UTF-8 character: returns the length without a partial one.
 static size_t tape_pipe_trim(struct tape *tape, struct draw *draw)
 {
 	struct str drawn = {draw->room, draw->len};
@@ -224,7 +226,7 @@ static void log_drawn(struct tape *tape, enum tape_stream stream, const struct d
 	condition_signal(&tape->more);
 }
 
-// Readers that follow get the whole frame, and the kept part ends inside of it.
+// Readers that follow get the whole frame; the kept part ends inside it.
 static void log_cut(struct tape *tape, enum tape_stream stream, const struct draw *draw,
 		    size_t whole)
 {
@@ -274,7 +276,7 @@ bool tape_is_named(const struct tape *tape)
 	return tape->name != NULL;
 }
 
-// Past the cap, for those who follow.
+// Output past the cap, for readers that follow.
 static fallible draw_window(struct tape *tape, enum tape_stream stream, struct draw *draw,
 			    size_t max, size_t *out_len)
 {

@@ -1,7 +1,7 @@
-// The inside of a tape: its log, and the jobs that go to worker threads.
+// The state of a tape, its log, and the jobs for worker threads.
 //
-// The log is a row of frames: eight bytes that say stream, length and the low half of the offset,
-// then the bytes. A place is a distance from the start of the log.
+// The log is a sequence of frames: a header of eight bytes (stream, length, low half of the
+// offset), then the bytes. A place is a distance from the start of the log.
 #pragma once
 
 #include <sys/uio.h>
@@ -15,7 +15,7 @@ enum frame_kind {
 	FRAME_STDOUT = TAPE_STDOUT,
 	FRAME_STDERR = TAPE_STDERR,
 	FRAME_END,
-	FRAME_GAP, // behind the kept part: where the window begins
+	FRAME_GAP, // after the kept part: where the window begins
 	FRAME_KINDS
 };
 
@@ -26,11 +26,11 @@ struct frame {
 };
 
 void frame_put(uint8_t at[TAPE_FRAME_HEAD], enum frame_kind kind, size_t len, uint64_t offset);
-bool frame_get(const uint8_t at[TAPE_FRAME_HEAD], struct frame *out); // false: this is no frame
+bool frame_get(const uint8_t at[TAPE_FRAME_HEAD], struct frame *out); // false: no frame
 
 struct tape_utf8 {
 	bool broken;
-	char carry[4]; // the beginning of a character whose rest has not come
+	char carry[4]; // an incomplete character
 	size_t carried;
 };
 
@@ -39,19 +39,19 @@ struct tape {
 	struct loop *loop;
 	int dir;
 	int refs;
-	uint64_t cap, kept; // kept: in the log, or on its way there
+	uint64_t cap, kept; // kept: in the log, or being written to it
 	char *name;	    // NULL: plain
 	char *label;	    // the bytes before the log
 	size_t label_len;
-	bool made;     // there is a file of that name
-	bool labelled; // and the label is in it
-	bool left;     // the file is not ours to remove
+	bool made;     // the file exists
+	bool labelled; // the label is in it
+	bool left;     // the file must not be removed with it
 	char *memory;
 	size_t memory_len, memory_room;
 	size_t last; // place of the last frame in memory
 	bool sealed; // memory takes no more
 	int file;
-	uint64_t file_from; // the place at which the file begins
+	uint64_t file_from; // place of the first byte in the file
 	struct mark end;    // of the log
 	struct mark *marks;
 	size_t mark_count;
@@ -59,7 +59,7 @@ struct tape {
 	struct tape_time *times; // of tape_times.c
 	size_t time_count;
 	uint64_t spilled; // taken from the budget
-	bool writing;	  // somebody is at the disk
+	bool writing;	  // a disk operation is under way
 	bool ended, broken, closed;
 	bool cut; // the label says that it is truncated
 	struct tape_ending ending;
@@ -67,15 +67,15 @@ struct tape {
 	bool truncated[TAPE_STREAMS];
 	struct tape_utf8 utf8[TAPE_STREAMS];
 	struct condition more, wrote;
-	bool stalled;			  // there was no room: what comes is not kept
-	int64_t retry_at;		  // loop time: then it is tried again
+	bool stalled;			  // there was no room: bytes are not kept
+	int64_t retry_at;		  // loop time of the next try
 	struct link readers, chunks;	  // of tape_live.c
-	uint64_t chunks_end, chunk_bytes; // bytes that came to readers by memory; those still there
-	uint64_t unkept;		  // bytes that found no room
+	uint64_t chunks_end, chunk_bytes; // bytes sent to readers through chunks; those still there
+	uint64_t unkept;		  // bytes that were not kept for lack of room
 	struct condition drained;
 	struct tape_window *window;	// of tape_window.c; NULL: none
-	bool no_window;			// the file system takes none
-	uint64_t dropped[TAPE_STREAMS]; // past the cap, behind the end of the log
+	bool no_window;			// the file system does not support holes
+	uint64_t dropped[TAPE_STREAMS]; // past the cap, after the end of the log
 	struct {
 		uint64_t place;
 		int64_t until; // loop time
@@ -85,37 +85,37 @@ struct tape {
 
 #define ENDING_MAX 96
 
-// What `len` bytes take in a log.
+// Size of `len` bytes in a log.
 static inline size_t tape_framed(size_t len)
 {
 	return len + (len / TAPE_FRAME_MAX + 1) * TAPE_FRAME_HEAD;
 }
 
-// What is shared by those who write (tape_add.c, tape_pipe.c).
-size_t tape_keeps(const struct tape *tape, size_t len); // how much of it is under the cap
+// Shared by the writers (tape_add.c, tape_pipe.c).
+size_t tape_keeps(const struct tape *tape, size_t len); // how much of `len` is under the cap
 size_t tape_afford(struct tape *tape, size_t len);	// how much the budget has room for
 void tape_pay(struct tape *tape, size_t len);
-void tape_unpay(struct tape *tape, size_t len); // they were not written
-void tape_unbind(struct tape *tape);		// the tape goes
+void tape_unpay(struct tape *tape, size_t len); // bytes that were not written
+void tape_unbind(struct tape *tape);		// the tape is freed
 bool tape_fits_memory(const struct tape *tape, size_t len);
 void tape_remember(struct tape *tape, enum tape_stream stream, const char *bytes, size_t len);
-// The last frame of a plain tape takes more. False: it is of the other stream, or full.
+// Extends the last frame of a plain tape. False: other stream, or full.
 bool tape_extend(struct tape *tape, enum tape_stream stream, const char *bytes, size_t len);
-// Closes the file, if it has one share and no more is to come: a reader opens it again.
-void tape_rest(struct tape *tape);
-void tape_disk_take(struct tape *tape); // one at a time is at the disk; waits
+// Closes the file of a complete tape with one reference: a reader opens it again.
+void tape_close_idle(struct tape *tape);
+void tape_disk_take(struct tape *tape); // one disk operation at a time; waits
 void tape_disk_give(struct tape *tape);
-// The disk fails: nothing more is kept; or it has no room, then nothing for a moment.
+// Disk error: nothing more is kept. No room: nothing for a moment.
 fallible tape_break(struct tape *tape, int errnum);
 void tape_stall(struct tape *tape, const char *reason);
 bool tape_is_stalled(const struct tape *tape);
-bool tape_disk_is_short(int dir, int file, size_t len); // for `len` more; on a worker thread
+bool tape_disk_is_short(int dir, int file, size_t len); // for `len` more bytes; on a worker thread
 
 // In tape_chunk.c: bytes that are not kept, for attached readers. Waits for the slowest.
 struct tape_chunk {
 	struct link link;
-	uint64_t at;	// offset of the kept byte behind which it came
-	uint64_t begin; // unkept bytes before it
+	uint64_t at;	// offset of the log at its arrival
+	uint64_t begin; // chunk bytes before it
 	enum tape_stream stream;
 	size_t len;
 	char bytes[];
@@ -123,45 +123,45 @@ struct tape_chunk {
 struct tape_chunk *tape_chunk_next(const struct tape_reader *reader); // NULL: none
 size_t tape_chunk_read(struct tape_reader *reader, const struct tape_chunk *chunk, void *room,
 		       size_t size);
-void tape_chunks_trim(struct tape *tape); // frees what every reader has had
+void tape_chunks_trim(struct tape *tape); // frees what every reader has read
 void tape_reader_leave(struct tape_reader *reader);
 void tape_pass(struct tape *tape, enum tape_stream stream, const char *bytes, size_t len);
 bool tape_pass_fits(const struct tape *tape, size_t len); // tape_pass() will not wait
 void tape_chunks_free(struct tape *tape);
 bool tape_is_followed(const struct tape *tape); // by a reader, or one that may come back
 void tape_detach_slow(struct tape *tape);
-#define TAPE_LOOK_MS 1000 // between two looks at readers that are waited for
+#define TAPE_LOOK_MS 1000 // between checks of readers that are waited for
 
-// In tape_budget.c: the window of the tape takes `now` bytes.
+// In tape_budget.c: the window of the tape uses `now` bytes.
 void tape_budget_count(struct tape *tape, uint64_t now);
-bool tape_windows_are_many(void); // all of them together are as large as they may be
-bool tape_budget_lacks_quota(const struct tape_budget *budget); // nothing is left of it
+bool tape_windows_are_many(void);				// their sum is at its maximum
+bool tape_budget_lacks_quota(const struct tape_budget *budget); // the quota is used up
 // In tape_window.c: the part of the log past the cap.
 #define GAP_PAYLOAD 24
 struct tape_window {
-	struct mark gap;    // where the kept part ends, and the record of the gap begins
+	struct mark gap;    // end of the kept part, and begin of the gap record
 	size_t gap_len;	    // of the record
-	struct mark start;  // the first frame that is there
+	struct mark start;  // the first frame
 	uint64_t punched;   // up to this place
-	uint64_t counted;   // bytes, in the sum of all windows
-	struct mark *steps; // frames to begin at, from `start` on
+	uint64_t counted;   // its bytes in the sum of all windows
+	struct mark *steps; // frames at which the window may begin
 	size_t step_count;
 };
-bool tape_window_takes(const struct tape *tape); // the next bytes go there
-// Waits for the slowest reader. False: nobody follows any more.
+bool tape_window_takes(const struct tape *tape); // the next bytes go to the window
+// Waits for the slowest reader. False: no reader follows any more.
 bool tape_window_await(struct tape *tape);
-// For whoever has the disk, before a frame is put at the end of the log. An errno.
+// Called with the disk taken, before a frame is appended. Returns an errno.
 int tape_window_make_room(struct tape *tape);
 void tape_window_log(struct tape *tape, enum tape_stream stream, size_t len);
-// Where a reader is: a frame, or the end; 0: there is no window.
+// Place of a reader: a frame, or the end; 0: no window.
 uint64_t tape_window_place(const struct tape *tape, const struct tape_reader *reader);
 struct mark tape_window_find(const struct tape *tape, uint64_t offset);
-// Of a tape that is opened: what the record says.
+// Restores the window from the gap record of an opened tape.
 void tape_window_found(struct tape *tape, const struct mark *gap, size_t gap_len,
 		       const struct mark *start);
-void tape_window_linger(struct tape *tape); // the tape has ended: the window goes in a while
+void tape_window_linger(struct tape *tape); // the tape has ended: frees the window after a while
 void tape_window_free(struct tape *tape);   // in tape.c
-// In tape_read.c: a run of bytes from a frame on, up to the place `end`. Waits for the disk.
+// In tape_read.c: reads a run of bytes from a frame on, up to the place `end`. Waits for the disk.
 fallible tape_fetch(struct tape *tape, struct mark *at, uint64_t end, uint64_t offset,
 		    enum tape_stream *out_stream, void *room, size_t size, size_t *out_len);
 static inline uint64_t tape_all_dropped(const struct tape *tape)
@@ -171,23 +171,23 @@ static inline uint64_t tape_all_dropped(const struct tape *tape)
 void tape_tell_cut(const struct tape *tape, const char *reason);
 
 void tape_check_utf8(struct tape_utf8 *utf8, const char *bytes, size_t len);
-void tape_note_time(struct tape *tape); // the next byte comes now
-// A frame has come to the end of the log.
+void tape_note_time(struct tape *tape); // records the time of the next byte
+// Accounts for a frame that was appended.
 void tape_log(struct tape *tape, enum tape_stream stream, size_t len);
 
-// Bytes to the end of a file, on a worker thread.
+// Appends bytes to a file, on a worker thread.
 struct spill {
 	int dir;
-	const char *name; // NULL: the file has none
-	bool made;	  // there is one
-	int file;	  // -1: it is opened
-	struct str label; // comes first; may be empty
-	uint64_t at;	  // in the file
+	const char *name; // NULL: unnamed
+	bool made;	  // the file exists
+	int file;	  // -1: opens it
+	struct str label; // written first; may be empty
+	uint64_t at;	  // position in the file
 	enum frame_kind kind;
 	const char *bytes;
 	size_t len; // at most TAPE_FRAME_MAX; 0: no frame
 	uint64_t offset;
-	bool shut; // close it then
+	bool shut; // close it afterwards
 	size_t written;
 	int errnum;
 };
@@ -195,34 +195,34 @@ void spill_run(void *arg);			      // a struct spill
 int spill_open(int dir, const char *name, bool made); // on a worker thread; -1: errno
 bool spill_write(int file, struct iovec *parts, int count, uint64_t at, size_t *written);
 
-// A run of bytes of one stream, from memory or, on a worker thread, from a file.
+// Reads a run of bytes of one stream, from memory or, on a worker thread, from a file.
 struct fetch {
-	const char *memory; // the log's beginning; NULL: the file
+	const char *memory; // begin of the log; NULL: read the file
 	int dir;
-	const char *name; // to open when `file` is -1
+	const char *name; // opened when `file` is -1
 	int file;
 	uint64_t shift; // from a place to a position in the file
-	uint64_t end;	// of what can be read there: a place
-	struct mark at; // a frame at or before the offset; moved on
+	uint64_t end;	// place after the last readable byte
+	struct mark at; // a frame at or before the offset; advanced
 	uint64_t offset;
 	char *room;
 	size_t size;
 	enum tape_stream stream;
-	size_t len; // what was found; 0: nothing up to `end`
+	size_t len; // bytes found; 0: none up to `end`
 	int errnum;
 };
 void fetch_run(void *arg); // a struct fetch
 
-// A file of an earlier life, on a worker thread: every frame is walked, and `each` told.
+// Scans a file of a previous daemon on a worker thread: `each` is called for every frame.
 struct scan {
 	int dir;
 	const char *name;
 	int file;
 	char *label; // the caller's; NUL-ended texts inside
 	size_t label_len;
-	uint64_t place; // behind the last whole frame
+	uint64_t place; // after the last complete frame
 	void (*each)(void *arg, enum tape_stream stream, const char *bytes, size_t len);
-	// The record of the gap, `len` bytes behind its head.
+	// The gap record, `len` bytes after its header.
 	void (*gap)(void *arg, size_t len, const struct mark *start);
 	void *arg;
 	bool ended, bad;
@@ -232,9 +232,9 @@ struct scan {
 };
 void scan_run(void *arg); // a struct scan
 
-// The label as bytes: what stands at the start of the file, texts cut to TAPE_TEXT_MAX.
+// Encodes the label, the start of the file; texts are cut to TAPE_TEXT_MAX.
 char *label_encode(const struct tape_label *label, size_t *out_len);
-#define LABEL_CAP_AT 24	  // where the cap stands in it
+#define LABEL_CAP_AT 24	  // position of the cap
 #define LABEL_PID_AT 32	  // pid and conn
 #define LABEL_FLAGS_AT 40 // a byte
 enum label_flags { LABEL_SESSION = 1, LABEL_AUTO = 2, LABEL_CUT_OUT = 4, LABEL_CUT_ERR = 8 };

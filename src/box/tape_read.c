@@ -31,7 +31,7 @@ static struct mark mark_before(const struct tape *tape, uint64_t offset)
 	return found;
 }
 
-// From memory first, as far as it reaches.
+// Reads from memory as far as it reaches, then from the file.
 static void tape_read_look_up(struct tape *tape, struct fetch *fetch)
 {
 	bool was_shut = tape->file < 0;
@@ -56,7 +56,7 @@ static void tape_read_look_up(struct tape *tape, struct fetch *fetch)
 	if (tape->file < 0)
 		tape->file = fetch->file;
 	else
-		close(fetch->file); // another reader was faster; it shares the file's inode
+		close(fetch->file); // another reader opened it meanwhile
 }
 
 fallible tape_fetch(struct tape *tape, struct mark *at, uint64_t end, uint64_t offset,
@@ -175,7 +175,7 @@ static bool read_ending(struct tape *tape, const struct scan *scan)
 	return unpack_end(&in);
 }
 
-// Counts the bytes that are neither kept nor in the window, by the record of the end.
+// Computes from the end record the bytes that are neither kept nor in the window.
 static void settle_dropped(struct tape *tape)
 {
 	uint64_t out = tape->end.stdout_bytes, err = tape->end.offset - out;
@@ -203,7 +203,7 @@ fallible tape_open(struct loop *loop, int dir, const char *name, struct tape **o
 			    .gap = found_gap,
 			    .arg = tape};
 
-	tape->left = true; // until it is known to be one
+	tape->left = true; // until it is known to be a tape
 	tape->sealed = true;
 	offload_run(scan_run, &scan);
 	tape->file = scan.file;
@@ -220,7 +220,7 @@ fallible tape_open(struct loop *loop, int dir, const char *name, struct tape **o
 	tape->name = mem_str(name);
 	tape->made = tape->labelled = true;
 	if (tape->window && tape->kept > label.cap)
-		tape->kept = label.cap; // but for part of a character
+		tape->kept = label.cap; // without a partial character
 	tape->cap = label.cap > tape->kept ? label.cap : tape->kept;
 	if (!scan.ended) {
 		uint8_t flags = (uint8_t)tape->label[LABEL_FLAGS_AT];

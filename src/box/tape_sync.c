@@ -15,7 +15,7 @@
 
 #include "base/log.h"
 
-#define SYNC_STACK (256 * 1024) // as much as the sanitizers want
+#define SYNC_STACK (256 * 1024) // as much as the sanitizers need
 
 static struct {
 	_Atomic bool started, dirty;
@@ -35,7 +35,7 @@ static void *tape_sync_run(void *arg)
 		while (sem_wait(&tapes.wake))
 			continue;
 		clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, NULL);
-		atomic_store(&tapes.dirty, false); // what is written from here on wakes us again
+		atomic_store(&tapes.dirty, false); // later writes wake the thread again
 		failed = syncfs(tapes.dir) ? errno : 0;
 		if (failed && failed != told)
 			log_event(LOG_ERROR, "tape.sync_failed", "error", strerror(failed), NULL);
@@ -63,7 +63,7 @@ fallible tape_sync_start(int dir)
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, SYNC_STACK);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	sigfillset(&all); // signals are the loop's
+	sigfillset(&all); // the loop handles signals
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	failed = pthread_create(&thread, &attr, tape_sync_run, NULL);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -25,8 +25,8 @@
 
 #define WINDOW_MAX (8ull << 20)
 #define WINDOW_LEAST                                                                               \
-	(1ull << 20)	    // of each, when all together have their most, or the quota is used up
-#define STEP (128ull << 10) // between two frames that can be the first
+	(1ull << 20) // of each, once all together are at their maximum or the quota is used up
+#define STEP (128ull << 10) // between frames at which the window may begin
 #define STEPS_MAX 128
 #define PAGE 4096
 
@@ -56,7 +56,7 @@ uint64_t tape_window_place(const struct tape *tape, const struct tape_reader *re
 	return tape_window_find(tape, reader->offset).place;
 }
 
-// The place that must stay, for the slowest reader.
+// The place of the slowest reader, from which frames must stay.
 static uint64_t window_ref(const struct tape *tape)
 {
 	uint64_t start = tape->window->start.place, least = tape->end.place;
@@ -84,7 +84,7 @@ bool tape_window_await(struct tape *tape)
 		auto_err err = condition_wait(&tape->drained, loop_now(tape->loop) + TAPE_LOOK_MS);
 
 		if (err && err_kind(err) != ERR_TIMEOUT)
-			return false; // cancelled: nobody is waited for
+			return false; // cancelled: wait for no reader
 		tape_detach_slow(tape);
 	}
 	return tape_window_takes(tape);
@@ -93,12 +93,12 @@ bool tape_window_await(struct tape *tape)
 struct gap {
 	int dir, file;
 	const char *name;
-	uint64_t at; // of the record, in the file
-	size_t len;  // of what stands behind its head
-	bool made;   // the record is there
+	uint64_t at; // position of the record
+	size_t len;  // of its payload
+	bool made;   // the record exists
 	uint32_t offset;
 	struct mark start;
-	uint64_t from, to; // the hole, in the file
+	uint64_t from, to; // the hole
 	bool holeless;
 	int errnum;
 };
@@ -142,7 +142,7 @@ static void gap_run(void *arg)
 					  (off_t)gap->from, (off_t)(gap->to - gap->from)) != 0;
 }
 
-// Writes where the window begins, and frees what lies before it.
+// Writes the begin of the window, and frees what lies before it.
 static int window_publish(struct tape *tape, bool made)
 {
 	struct tape_window *window = tape->window;
@@ -179,7 +179,7 @@ static struct tape_window *window_new(const struct mark *gap, size_t gap_len)
 	return window;
 }
 
-// The window is empty, and begins at the end of the log.
+// Empties the window: it begins at the end of the log.
 static void window_restart(struct tape *tape)
 {
 	tape->end.offset += tape_all_dropped(tape);
@@ -218,7 +218,7 @@ static bool window_trim(struct tape *tape)
 
 	if (tape->end.place - window->start.place <= most)
 		return false;
-	most -= most / 8; // not a hole for every frame
+	most -= most / 8; // so that not every frame punches a hole
 	while (gone + 1 < window->step_count && window->steps[gone + 1].place <= hold &&
 	       tape->end.place - window->steps[gone].place > most)
 		gone++;
@@ -275,7 +275,7 @@ void tape_window_found(struct tape *tape, const struct mark *gap, size_t gap_len
 	tape->window->punched = start->place;
 	tape->seen[TAPE_STDOUT] += out;
 	tape->seen[TAPE_STDERR] += start->offset - gap->offset - out;
-	// The kept part ends with a whole character: the window has the rest of the last one.
+	// The kept part ends with a complete character: the window has the rest of the last one.
 	for (int i = 0; i < TAPE_STREAMS; i++)
 		tape->utf8[i].carried = 0;
 }
@@ -294,7 +294,7 @@ static void linger_task(void *arg)
 	if (!tape_is_followed(tape) && tape->window->start.place < tape->end.place) {
 		tape->window->start = tape->end;
 		tape->window->step_count = 0;
-		(void)window_publish(tape, true); // else it stays as long as the rest
+		(void)window_publish(tape, true); // on failure it stays as long as the tape
 	}
 	tape_disk_give(tape);
 	tape->lingers = false;

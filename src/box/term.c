@@ -23,17 +23,17 @@
 #include "loop/closer.h"
 #include "os/fd.h"
 
-#define LAST_READS 64 // of what lies in the master at the end
+#define LAST_READS 64 // reads of the master at the end
 #define CHUNK 65536
 #define RING_FIRST 4096
-#define DIPS_MAX 8     // pieces in the spool
-#define FULL 32768     // bytes in it
-#define DRAIN_MS 20    // from the first of them to the disk
-#define ROUNDS_MAX 256 // for one drain: a pid 1 that fills it again must not keep us
+#define DIPS_MAX 8     // splices into the spool before it is drained
+#define FULL 32768     // bytes in the spool before it is drained
+#define DRAIN_MS 20    // from the first splice to the drain
+#define ROUNDS_MAX 256 // per drain: pid 1 may refill the spool
 
-static char scratch[CHUNK]; // one thread turns the loop; nothing in it lives between two calls
+static char scratch[CHUNK]; // only the loop's thread is here; no content survives a call
 
-// All that it had written is read: it has ended.
+// Reads the last output and ends the terminal.
 static void term_finish(struct term *term);
 
 static void term_ref(struct term *term)
@@ -42,15 +42,15 @@ static void term_ref(struct term *term)
 }
 
 // -------------------------------------------------------------------------------------- the screen
-// The master of the pty is read in a callback: bytes go to a ring of the last 256 KiB, which those
-// who are attached read, and to a tape. Nobody but the disk can slow that down. When the tape has
-// to wait for the disk a task takes over, and meanwhile the watch rests.
+// The master of the pty is read in a callback: bytes go to a ring of the last 256 KiB, which
+// attached clients read, and to a tape. Only the disk can slow that down: when the tape has to wait
+// for it a task takes over, and the master is not watched meanwhile.
 //
-// What is typed is written at once, or queued when the program does not read; the queue is bounded.
+// Typed input is written at once, or queued while the program does not read; the queue is bounded.
 //
-// pid 1 has a copy of the master and could clear O_NONBLOCK. The kernel has no call for ttys that
-// ignores that flag, so it is looked at before every call, and only a master that is ready is read.
-// One that clears it between the two, and takes what was there, is found out by box/stall.
+// pid 1 has a copy of the master and could clear O_NONBLOCK. No call on a tty ignores that flag, so
+// it is checked before every call, and only a master that is ready is read. A pid 1 that clears it
+// in between, and takes the bytes, is caught by box/stall.
 
 static void term_close_master(struct term *term)
 {
@@ -104,27 +104,26 @@ static void term_watch(struct term *term)
 	else
 		loop_unwatch(term->loop, &term->master);
 	if (err)
-		term_close_master(term); // no more watches on this host: better than a silent one
+		term_close_master(term); // no more watches on this host: better closed than silent
 }
 
 // ---------------------------------------------------------------------------------------- the disk
-// A tty forgets what was read from it, and unlike a pipe it cannot be moved to a file; a daemon
-// that is killed with bytes in its memory would have lost them. So pid 1 has made a pipe for each
-// terminal, the spool, and keeps both ends as well:
+// Bytes read from a tty are gone from it, and a tty cannot be spliced to a file: a killed daemon
+// would lose the bytes in its memory. So pid 1 has made a pipe for each terminal, the pty spool,
+// and keeps both ends too:
 //
-//	tty --splice--> spool --tee--> ring: whoever is attached sees it at once
-//	                   `---splice--> tape, in the background, a little later (tape_pipe.c)
+//	tty --splice--> spool --tee--> ring: attached clients see it at once
+//	                  `---splice--> tape, in the background, a little later (tape_pipe.c)
 //
-// Each arrow is one system call that ends with every byte on one side or the other. What is in the
-// spool outlives the daemon, as what is on the tape does; the next one finds the screen in the two
-// of them together.
+// Each arrow is one system call after which every byte is on one side or the other. Bytes in the
+// spool and on the tape outlive the daemon; the next one rebuilds the screen from both.
 //
-// A spool holds 16 pieces, however small, so it is emptied after some, or some milliseconds. While
-// a worker moves bytes from it to the disk it may hold the pipe's lock: then the terminal is not
-// read, for that would wait for the disk too.
+// A pipe holds 16 buffers, however small, so the spool is drained after a few splices or
+// milliseconds. A worker that moves bytes to the disk may hold the pipe's lock: the terminal is not
+// read meanwhile, since that would wait for the disk.
 //
-// The spool is hostile ground, as the terminal is: pid 1 may write to it or read from it. We count
-// what we find there.
+// The spool is hostile, as the terminal is: pid 1 may write to it or read from it. Only bytes that
+// are found there count.
 
 static void spool_close(struct term *term)
 {
@@ -133,7 +132,7 @@ static void spool_close(struct term *term)
 	fd_drop(&term->spool[1]);
 }
 
-// Waits for the disk. Nothing else touches the spool meanwhile.
+// Waits for the disk. Nothing else uses the spool meanwhile.
 void spool_drain(struct term *term)
 {
 	char *room = mem_grow(NULL, 1, CHUNK);
@@ -183,7 +182,8 @@ static void spool_on_timer(struct timer *timer)
 	term_watch(term);
 }
 
-// What was not shown yet of what lies in the spool. Returns how much, in scratch from *at on.
+// Copies the bytes of the spool that are not in the ring yet to scratch, from *at on; returns how
+// many.
 static size_t spool_look(struct term *term, size_t *at)
 {
 	ssize_t n = pipe_peek(&term->box->at, term->spool[0], scratch, CHUNK);
@@ -262,7 +262,7 @@ static bool is_safe(int fd)
 	return flags >= 0 && (flags & O_NONBLOCK || fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0);
 }
 
-// Some output. False: there is none now, or never will be.
+// Reads some output. False: none now, or closed.
 static bool term_move(struct term *term)
 {
 	ssize_t n = -1;
@@ -277,7 +277,7 @@ static bool term_move(struct term *term)
 		return true;
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return false;
-	if (n <= 0) { // EIO: nobody has the other side open
+	if (n <= 0) { // EIO: no process has the slave open
 		term_close_master(term);
 		condition_signal(&term->room);
 		return false;
@@ -421,7 +421,7 @@ static void term_finish(struct term *term)
 		continue;
 	spool_begin_drain(term);
 	if (term->spilling)
-		return; // and again when the disk has it
+		return; // called again after the drain
 	term->phase = TERM_ENDED;
 	term_close_master(term);
 	tape_end(term->tape);
@@ -437,8 +437,8 @@ static void box_term_on_end(void *arg)
 {
 	struct term *term = arg;
 
-	err_free(exec_wait(term->exec, 0, &term->result)); // it does not wait any more
-	term->box_gone = !box_is_alive(term->box) || term->box->destroying;
+	err_free(exec_wait(term->exec, 0, &term->result)); // does not wait
+	term->box_gone = !box_is_alive(term->box) || term->box->stopping;
 	term->phase = TERM_LAST_BYTES;
 	if (!term->spilling)
 		term_finish(term);
@@ -465,7 +465,7 @@ void terms_end(struct box *box)
 
 void terms_free(struct box *box)
 {
-	free(box->terms); // a terminal holds its box: none is left
+	free(box->terms); // terminals hold the box: none is left
 }
 
 static struct term *box_term_find(struct box *box, struct str id)
@@ -490,7 +490,7 @@ struct term *term_find(struct box *box, struct str id)
 	return term;
 }
 
-// The oldest one that has ended makes room.
+// Evicts the oldest ended terminals if need be.
 static bool box_term_has_room(struct terms *retention)
 {
 	list_each (at, &retention->all) {
@@ -537,7 +537,7 @@ struct term *term_make(struct box *box, const struct term_spec *spec, uint64_t c
 	return term;
 }
 
-// A named one where another daemon may come to read it.
+// A named tape if the next daemon can adopt the terminal.
 void term_make_tape(struct term *term)
 {
 	struct box *box = term->box;
@@ -561,7 +561,7 @@ void term_make_tape(struct term *term)
 
 void term_list(struct term *term)
 {
-	term_ref(term); // the list's share
+	term_ref(term); // the list's reference
 	term->listed = true;
 	link_add(&term->box->terms->all, &term->link);
 	term->box->terms->count++;
@@ -573,12 +573,12 @@ void term_run(struct term *term)
 	condition_signal(&term->more);
 	term_ref(term);
 	exec_on_end(term->exec, box_term_on_end, term);
-	term_watch(term); // it may be over by now
+	term_watch(term); // it may have ended already
 }
 
 static fallible box_term_start(struct term *term, const struct exec_spec *spec)
 {
-	struct exec_label tag = {
+	struct exec_label label = {
 		.kind = EXEC_LABEL_TERM,
 		.flags = term->is_command ? EXEC_LABEL_COMMAND : 0,
 		.file = term->file,
@@ -590,7 +590,7 @@ static fallible box_term_start(struct term *term, const struct exec_spec *spec)
 	struct exec_spec spec_of = *spec;
 	struct err *err;
 
-	spec_of.tag = &tag;
+	spec_of.label = &label;
 	err = exec_start(term->box, &spec_of, &term->exec);
 	if (err) {
 		term->phase = TERM_FAILED;

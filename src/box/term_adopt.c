@@ -99,23 +99,23 @@ static fallible term_adopt_take_up(struct term *term, struct adoptee *held)
 static fallible term_adopt_one(struct adoption *adoption, struct adoptee *held)
 {
 	struct box *box = adoption->box;
-	struct exec_label tag = held->tag;
+	struct exec_label exec_label = held->label;
 	struct term_spec spec = {
-		.id = tag.id,
-		.is_command = tag.flags & EXEC_LABEL_COMMAND,
-		.shown = tag.command,
+		.id = exec_label.id,
+		.is_command = exec_label.flags & EXEC_LABEL_COMMAND,
+		.shown = exec_label.command,
 	};
-	auto_term term = term_find(box, tag.id);
+	auto_term term = term_find(box, exec_label.id);
 	struct err *err;
 
-	if (term || tag.file < 1 || tag.file > FILES_MAX ||
+	if (term || exec_label.file < 1 || exec_label.file > FILES_MAX ||
 	    !(held->talk.held.flags & TALK_EXEC_PTY))
-		return err_new(BAD_PEER, "bad_label", "pid 1 holds a strange terminal");
-	term = term_make(box, &spec, tag.cap);
-	term->file = tag.file;
-	if (box->term_tapes < tag.file)
-		box->term_tapes = tag.file;
-	term->started_ms = tag.started_ms;
+		return err_new(BAD_PEER, "bad_label", "pid 1 holds an invalid terminal");
+	term = term_make(box, &spec, exec_label.cap);
+	term->file = exec_label.file;
+	if (box->term_tapes < exec_label.file)
+		box->term_tapes = exec_label.file;
+	term->started_ms = exec_label.started_ms;
 	err = term_adopt_take_up(term, held);
 	if (err) {
 		if (term->tape)
@@ -145,13 +145,13 @@ fallible terms_adopt(struct adoption *adoption)
 		struct adoptee *held = link_of(at, struct adoptee, link);
 
 		at = at->next;
-		if (held->tag.kind == EXEC_LABEL_TERM)
+		if (held->label.kind == EXEC_LABEL_TERM)
 			TRY(term_adopt_one(adoption, held));
 	}
 	return OK;
 }
 
-void terms_forsake(struct box *box)
+void terms_abandon(struct box *box)
 {
 	if (!box->terms)
 		return;

@@ -1,4 +1,4 @@
-// The state of a terminal, for term.c and for term_adopt.c, which takes it up again.
+// The state of a terminal, for term.c and term_adopt.c.
 #pragma once
 
 #include "base/buf.h"
@@ -33,12 +33,12 @@ struct term {
 	size_t ring_size;
 	uint64_t written;
 	struct tape *tape;
-	uint32_t file; // the tape's number; 0: it has no name
+	uint32_t file; // number of its tape; 0: unnamed
 	uint64_t cap;
 	bool spilling;
-	int spool[2]; // -1: it has none
+	int spool[2]; // pty spool; -1: none
 	size_t in_spool;
-	int dips; // pieces in it, at most
+	int dips; // splices into it, at most
 	struct timer drain;
 	struct condition more; // also: it runs, it has ended
 	// in
@@ -49,7 +49,7 @@ struct term {
 struct term *term_make(struct box *box, const struct term_spec *spec, uint64_t cap);
 void term_make_tape(struct term *term);
 void term_list(struct term *term);
-void term_run(struct term *term); // its exec, master and spool are there
-void term_show(struct term *term, const char *bytes, size_t len); // to the ring
+void term_run(struct term *term); // its exec, master and spool are set
+void term_show(struct term *term, const char *bytes, size_t len); // appends to the ring
 void term_open_ring(struct term *term, uint64_t from, uint64_t to);
 void spool_drain(struct term *term);

@@ -153,7 +153,7 @@ static void prewarmed_adjust(struct box *box, const struct shell_state *there)
 		return;
 	shell_rehearsal(&script, there->place, buf_view(&change));
 	if (buf_ok(&change) && buf_ok(&script))
-		prewarmed_rehearse(box, buf_view(&script));
+		prewarmed_prepare(box, buf_view(&script));
 }
 
 // Writes the command, preceded by the changes to the prewarmed shell's state. On failure the

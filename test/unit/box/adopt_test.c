@@ -8,11 +8,11 @@
 
 TEST(opens, "a house opens, and its boxes outlive their daemon")
 {
-	keeper_holds_on = true;
+	fake_warden_holds_on = true;
 	signal(SIGPIPE, SIG_IGN);
 	snprintf(tapes_path, sizeof(tapes_path), "/tmp/cove-adopt-%d", getpid());
 	CHECK(mkdir(tapes_path, 0700) == 0);
-	keeper_open(&house.actor);
+	fake_warden_open(&house.actor);
 }
 
 static void first_process(int said)
@@ -135,15 +135,15 @@ static void first_condemned(int said)
 }
 
 ADOPT_TEST(condemned, first_condemned, 50,
-	   "a leaf that was to be killed is killed at once, and serves nobody after that")
+	   "a cgroup that was to be killed is killed at once, and serves nobody after that")
 {
 	auto_proc doomed = NULL;
 
-	keeper_kill->spent = ~0ull;
-	keeper_kill->asked = 0;
+	fake_warden_kill->spent = ~0ull;
+	fake_warden_kill->asked = 0;
 	CHECK_OK(adopt());
-	keeper_kill->spent = 0;
-	CHECK(keeper_kill->asked == 1);
+	fake_warden_kill->spent = 0;
+	CHECK(fake_warden_kill->asked == 1);
 	doomed = find("doomed");
 	CHECK(doomed != NULL);
 	CHECK_OK(proc_wait(doomed, in(5000)));
@@ -156,7 +156,7 @@ ADOPT_TEST(condemned, first_condemned, 50,
 		CHECK(proc_look(proc).exit_code == 7);
 		proc_unref(proc);
 	}
-	CHECK(keeper_kill->asked == 1);
+	CHECK(fake_warden_kill->asked == 1);
 	end_box();
 }
 
@@ -374,7 +374,7 @@ ADOPT_TEST(no_files, first_many, 50,
 	for (int room = 0; room < 64; room++) {
 		struct rlimit old;
 
-		keeper_fill(&old, room);
+		fake_warden_fill(&old, room);
 		err = adopt();
 		setrlimit(RLIMIT_NOFILE, &old);
 		if (!err)
@@ -453,7 +453,7 @@ static void be_liar(int listener, int rule)
 		TELL(held, ends[0], ends[0]);
 		TELL(held, ends[0], ends[0]);
 		break;
-	case 3: // two in one leaf
+	case 3: // two in one cgroup
 		TELL(held, ends[0], ends[0]);
 		held.conn++;
 		TELL(held, ends[0], ends[0]);
@@ -514,7 +514,7 @@ static void liars_body(void)
 		snprintf(order.name, sizeof(order.name), "evil-0");
 		memcpy(order.box, box_id, sizeof(order.box));
 		CHECK_OK(box_build(house.loop, house.ask, &order, house.tapes, &first));
-		snprintf(slot_listens, sizeof(slot_listens), "%s/%s", keeper_sockets, box_id);
+		snprintf(slot_listens, sizeof(slot_listens), "%s/%s", fake_warden_sockets, box_id);
 		listener = slot_listener();
 		pid = fork();
 		if (pid == 0) {
@@ -545,9 +545,9 @@ TEST(liars, "a pid 1 that lies about what it holds is not taken up, and harms no
 	close_loop();
 }
 
-TEST(closes, "it closes: no task is left, no folder of a box that was destroyed")
+TEST(closes, "it closes: no task is left, no folder of a destroyed box")
 {
 	CHECK(task_count() == 0);
-	keeper_close(&house.actor);
+	fake_warden_close(&house.actor);
 	CHECK(rmdir(tapes_path) == 0);
 }

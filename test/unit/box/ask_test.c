@@ -1,7 +1,7 @@
 // Orders over a real socket to another process.
 #include "box/ask.h"
 
-#include "unit/box/keeper.h"
+#include "unit/box/fake_warden.h"
 
 static int losses;
 
@@ -25,7 +25,7 @@ TEST(opens, "a daemon without a warden refuses orders, and does not wait")
 	CHECK(ask_host(house.ask) == NULL);
 }
 
-HOUSE_TEST(links, "it links, greets, and knows what the host can do")
+BOX_TEST(links, "it links, greets, and knows what the host can do")
 {
 	ask_on_loss(house.ask, on_loss, NULL);
 	CHECK_OK(ask_wait_linked(house.ask, in(5000)));
@@ -33,7 +33,7 @@ HOUSE_TEST(links, "it links, greets, and knows what the host can do")
 	CHECK_STR(ask_host(house.ask)->cgroup, "hybrid");
 }
 
-HOUSE_TEST(refusal, "a refusal becomes the error that it describes")
+BOX_TEST(refusal, "a refusal becomes the error that it describes")
 {
 	struct order order = {.kind = ORDER_BUILD, .name = "absent", .host = "x"};
 	auto_err err = OK;
@@ -60,7 +60,7 @@ static void one_order(void *arg)
 	free(mine);
 }
 
-HOUSE_TEST(many, "many orders may be under way at once")
+BOX_TEST(many, "many orders may be under way at once")
 {
 	answered = 0;
 	for (int i = 0; i < 200; i++)
@@ -70,7 +70,7 @@ HOUSE_TEST(many, "many orders may be under way at once")
 	CHECK(answered == 200);
 }
 
-HOUSE_TEST(told, "an order without an answer is told, and is in nobody's way")
+BOX_TEST(told, "an order without an answer is told, and is in nobody's way")
 {
 	struct order build = {.kind = ORDER_BUILD, .name = "absent", .host = "x", .ahead = true};
 	struct order quick = {.kind = ORDER_LIST};
@@ -83,7 +83,7 @@ HOUSE_TEST(told, "an order without an answer is told, and is in nobody's way")
 	CHECK(answer.id == quick.id && quick.id == build.id + 1);
 }
 
-HOUSE_TEST(late, "an answer that comes too late is dropped, and disturbs nobody")
+BOX_TEST(late, "an answer that comes too late is dropped, and disturbs nobody")
 {
 	struct order slow = {.kind = ORDER_FREEZE, .name = "x"}, quick = {.kind = ORDER_LIST};
 
@@ -92,7 +92,7 @@ HOUSE_TEST(late, "an answer that comes too late is dropped, and disturbs nobody"
 	CHECK(answer.id == quick.id && answer.to == ORDER_LIST);
 }
 
-HOUSE_TEST(import, "an import gives a pipe, then waits for its end")
+BOX_TEST(import, "an import gives a pipe, then waits for its end")
 {
 	struct ask_import *import = NULL;
 	int pipe = -1;
@@ -104,7 +104,7 @@ HOUSE_TEST(import, "an import gives a pipe, then waits for its end")
 	CHECK(answer.bytes == 5);
 }
 
-HOUSE_TEST(full, "a daemon without free fds loses that one answer, and not the warden")
+BOX_TEST(full, "a daemon without free fds loses that one answer, and not the warden")
 {
 	struct order order = {.kind = ORDER_BUILD, .name = "mute", .host = "x"};
 	struct order destroy = {.kind = ORDER_DESTROY}, quick = {.kind = ORDER_LIST};
@@ -115,7 +115,7 @@ HOUSE_TEST(full, "a daemon without free fds loses that one answer, and not the w
 		auto_err err = OK;
 
 		id_box(order.box);
-		keeper_fill(&old, more);
+		fake_warden_fill(&old, more);
 		err = ask_order(house.ask, &order, &answer, fds, in(5000));
 		setrlimit(RLIMIT_NOFILE, &old);
 		CHECK(err && err_kind(err) == ERR_EXHAUSTED);
@@ -127,7 +127,7 @@ HOUSE_TEST(full, "a daemon without free fds loses that one answer, and not the w
 	CHECK_OK(ask_order(house.ask, &quick, &answer, fds, in(1000)));
 }
 
-HOUSE_TEST(loss, "when the warden dies orders fail at once, the loss is told, the link comes back")
+BOX_TEST(loss, "when the warden dies orders fail at once, the loss is told, the link comes back")
 {
 	struct order deadly = {.kind = ORDER_FORGET, .name = "x"}, quick = {.kind = ORDER_LIST};
 	struct order slow = {.kind = ORDER_FREEZE, .name = "x"};
@@ -150,7 +150,7 @@ HOUSE_TEST(loss, "when the warden dies orders fail at once, the loss is told, th
 	CHECK_OK(ask_order(house.ask, &quick, &answer, fds, in(1000)));
 }
 
-HOUSE_TEST(refused, "an order that meets a dead warden first makes others wait for the next link")
+BOX_TEST(refused, "an order that meets a dead warden first makes others wait for the next link")
 {
 	struct order quick = {.kind = ORDER_LIST};
 

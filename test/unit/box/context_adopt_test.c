@@ -9,14 +9,14 @@ TEST(opens, "a house opens, and its boxes outlive their daemon")
 {
 	char path[64];
 
-	keeper_holds_on = true;
+	fake_warden_holds_on = true;
 	signal(SIGPIPE, SIG_IGN);
 	snprintf(tapes_path, sizeof(tapes_path), "/tmp/cove-adopt-%d", getpid());
 	snprintf(path, sizeof(path), "/tmp/cove-ids-%d", getpid());
 	CHECK(mkdir(tapes_path, 0700) == 0);
 	life_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	CHECK(life_fd >= 0 && unlink(path) == 0);
-	keeper_open(&house.actor);
+	fake_warden_open(&house.actor);
 }
 
 static fallible make(int number, struct context **out)
@@ -330,9 +330,9 @@ ADOPT_TEST(taken, first_taken, 200,
 	end_box();
 }
 
-TEST(closes, "it closes: no task is left, no folder of a box that was destroyed")
+TEST(closes, "it closes: no task is left, no folder of a destroyed box")
 {
 	CHECK(task_count() == 0);
-	keeper_close(&house.actor);
+	fake_warden_close(&house.actor);
 	CHECK(rmdir(tapes_path) == 0);
 }

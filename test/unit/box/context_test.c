@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "box/context_private.h"
 #include "box/freeze.h"
-#include "unit/box/keeper.h"
+#include "unit/box/fake_warden.h"
 
 static struct box *box;
 static struct context *py;
@@ -123,7 +123,7 @@ TEST(opens, "a house opens")
 	CHECK(house_open());
 }
 
-HOUSE_TEST(words, "languages have their names")
+BOX_TEST(words, "languages have their names")
 {
 	enum context_language language = CONTEXT_PYTHON;
 
@@ -133,7 +133,7 @@ HOUSE_TEST(words, "languages have their names")
 	CHECK(!context_language(STR("cobol"), &language));
 }
 
-HOUSE_TEST(keeps, "a context keeps its state, and has its directory and environment")
+BOX_TEST(keeps, "a context keeps its state, and has its directory and environment")
 {
 	struct order order = {.kind = ORDER_BUILD, .host = "box", .limits = LIMITS_DEFAULT};
 
@@ -152,7 +152,7 @@ HOUSE_TEST(keeps, "a context keeps its state, and has its directory and environm
 	CHECK(strlen(context_view(py).id) == CONTEXT_ID);
 }
 
-HOUSE_TEST(errors, "an error is an event and a status")
+BOX_TEST(errors, "an error is an event and a status")
 {
 	CHECK(gives("1/0", "<{\"type\":\"error\",\"ename\":\"ZeroDivisionError\""));
 	CHECK(result.status == 1);
@@ -160,7 +160,7 @@ HOUSE_TEST(errors, "an error is an event and a status")
 	CHECK(!strncmp(out, "raw\n<", 5) && !strcmp(err_out, "bad\n"));
 }
 
-HOUSE_TEST(line, "cells run one after another; one that nobody waits for is passed over")
+BOX_TEST(line, "cells run one after another; one that nobody waits for is passed over")
 {
 	auto_context_run first = NULL;
 	auto_context_run second = NULL;
@@ -176,7 +176,7 @@ HOUSE_TEST(line, "cells run one after another; one that nobody waits for is pass
 	CHECK(!box_is_busy(box)); // an interpreter that waits keeps no box awake
 }
 
-HOUSE_TEST(side_by_side, "contexts run side by side")
+BOX_TEST(side_by_side, "contexts run side by side")
 {
 	auto_context other = NULL;
 	auto_context_run slow = NULL;
@@ -194,7 +194,7 @@ HOUSE_TEST(side_by_side, "contexts run side by side")
 	CHECK(context_find(box, str_of(other->id)) == NULL);
 }
 
-HOUSE_TEST(late, "a cell that is late is interrupted; one that does not heed is killed")
+BOX_TEST(late, "a cell that is late is interrupted; one that does not heed is killed")
 {
 	CHECK_OK(run_for(py, "while True: pass", 100));
 	CHECK(result.end == CONTEXT_DONE && result.timed_out && result.status == 1);
@@ -209,7 +209,7 @@ HOUSE_TEST(late, "a cell that is late is interrupted; one that does not heed is 
 	CHECK(result.count == 1);
 }
 
-HOUSE_TEST(deaths, "a process that dies ends its cell, with what it wrote before")
+BOX_TEST(deaths, "a process that dies ends its cell, with what it wrote before")
 {
 	CHECK_OK(run_for(py, "import os; print('last'); os._exit(7)", 0));
 	CHECK(result.end == CONTEXT_DIED && result.exec.exit_code == 7 && !strcmp(out, "last\n"));
@@ -219,9 +219,9 @@ HOUSE_TEST(deaths, "a process that dies ends its cell, with what it wrote before
 	CHECK_OK(context_restart(py));
 }
 
-HOUSE_TEST(memory, "memory that runs out ends the context, not the box")
+BOX_TEST(memory, "memory that runs out ends the context, not the box")
 {
-	if (access(KEEPER_MEMORY "/memory.limit_in_bytes", F_OK) < 0)
+	if (access(FAKE_WARDEN_MEMORY "/memory.limit_in_bytes", F_OK) < 0)
 		return; // then a box of this house has no limit
 	CHECK_OK(run_for(py, "b = b'x' * (400 << 20)", 0));
 	CHECK(result.end == CONTEXT_DIED && result.exec.ending == ENDING_OOM);
@@ -229,7 +229,7 @@ HOUSE_TEST(memory, "memory that runs out ends the context, not the box")
 	CHECK(gives("1", "<{\"type\":\"result\",\"text\":\"1\""));
 }
 
-HOUSE_TEST(flood, "output past the cap is dropped, and the cell ends all the same")
+BOX_TEST(flood, "output past the cap is dropped, and the cell ends all the same")
 {
 	CHECK_OK(run_for(py, "for i in range(20000): print('y' * 100)", 0));
 	CHECK(result.end == CONTEXT_DONE && result.status == 0);
@@ -238,7 +238,7 @@ HOUSE_TEST(flood, "output past the cap is dropped, and the cell ends all the sam
 	CHECK(gives("1", "<{\"type\":\"result\",\"text\":\"1\""));
 }
 
-HOUSE_TEST(restarted, "a restart under a cell ends it, and those that wait are run")
+BOX_TEST(restarted, "a restart under a cell ends it, and those that wait are run")
 {
 	auto_context_run slow = NULL;
 	auto_context_run next = NULL;
@@ -252,7 +252,7 @@ HOUSE_TEST(restarted, "a restart under a cell ends it, and those that wait are r
 	CHECK(!strncmp(out, "next\n", 5));
 }
 
-HOUSE_TEST(limits, "code and line are bounded")
+BOX_TEST(limits, "code and line are bounded")
 {
 	static char code[CONTEXT_CODE_MAX + 1];
 	auto_context_run run = NULL;
@@ -264,7 +264,7 @@ HOUSE_TEST(limits, "code and line are bounded")
 	CHECK(result.end == CONTEXT_DONE && result.status == 0);
 }
 
-HOUSE_TEST(cwd, "a directory that is not there is an error of the start")
+BOX_TEST(cwd, "a directory that is not there is an error of the start")
 {
 	struct context_spec spec = {.env = env, .cwd = "/nowhere", .output_cap = 1 << 18};
 	static const char *const no_path[] = {"PATH=/nowhere", NULL};
@@ -276,7 +276,7 @@ HOUSE_TEST(cwd, "a directory that is not there is an error of the start")
 	CHECK_ERR(context_create(box, &spec, &none), NOT_OFFERED);
 }
 
-HOUSE_TEST(node, "JavaScript and TypeScript")
+BOX_TEST(node, "JavaScript and TypeScript")
 {
 	auto_context js = NULL;
 	auto_context ts = NULL;
@@ -293,7 +293,7 @@ HOUSE_TEST(node, "JavaScript and TypeScript")
 	context_delete(ts);
 }
 
-HOUSE_TEST(destroyed, "a box that ends takes its contexts along, and their waiters learn of it")
+BOX_TEST(destroyed, "a box that ends takes its contexts along, and their waiters learn of it")
 {
 	struct context_run *first, *second;
 

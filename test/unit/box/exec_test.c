@@ -5,7 +5,7 @@
 
 #include "base/mem.h"
 #include "box/private.h"
-#include "unit/box/keeper.h"
+#include "unit/box/fake_warden.h"
 
 static struct box *box;
 static struct exec_result result;
@@ -118,7 +118,7 @@ TEST(opens, "a house opens")
 	CHECK(house_open());
 }
 
-HOUSE_TEST(builds, "a box is built, and a command in it tells what it did")
+BOX_TEST(builds, "a box is built, and a command in it tells what it did")
 {
 	CHECK_OK(ask_wait_linked(house.ask, in(5000)));
 	CHECK_OK(build("real", &box));
@@ -133,7 +133,7 @@ HOUSE_TEST(builds, "a box is built, and a command in it tells what it did")
 	CHECK(result.exit_code == 128 + SIGUSR1);
 }
 
-HOUSE_TEST(refusals, "what cannot start has a kind, a reason and leaves nothing behind")
+BOX_TEST(refusals, "what cannot start has a kind, a reason and leaves nothing behind")
 {
 	struct exec_spec spec = spec_of("true");
 	const char *argv[] = {"no-such-command", NULL};
@@ -155,7 +155,7 @@ HOUSE_TEST(refusals, "what cannot start has a kind, a reason and leaves nothing 
 	CHECK_OK(sh("true"));
 }
 
-HOUSE_TEST(input, "stdin takes more than a pipe holds, and a command that does not read it")
+BOX_TEST(input, "stdin takes more than a pipe holds, and a command that does not read it")
 {
 	struct exec_spec spec = spec_of("wc -c");
 	static char bytes[600000];
@@ -174,7 +174,7 @@ HOUSE_TEST(input, "stdin takes more than a pipe holds, and a command that does n
 	CHECK_STR(out, "end\n");
 }
 
-HOUSE_TEST(floods, "a flood goes to disk up to the cap; the rest is counted and dropped")
+BOX_TEST(floods, "a flood goes to disk up to the cap; the rest is counted and dropped")
 {
 	struct exec_spec spec = spec_of("head -c 700000 /dev/zero | tr '\\0' a");
 	struct exec *exec = NULL;
@@ -189,21 +189,21 @@ HOUSE_TEST(floods, "a flood goes to disk up to the cap; the rest is counted and 
 	exec_unref(exec);
 }
 
-HOUSE_TEST(background, "a background job that holds the pipes delays nothing")
+BOX_TEST(background, "a background job that holds the pipes delays nothing")
 {
 	int64_t before = clock_ms();
 
 	CHECK_OK(sh("(sleep 1; echo late) & echo now"));
 	CHECK_STR(out, "now\n");
 	CHECK(clock_ms() - before < 800);
-	CHECK_OK(sh("echo next")); // in another leaf: the first is not empty
+	CHECK_OK(sh("echo next")); // in another cgroup: the first is not empty
 	CHECK_STR(out, "next\n");
 	CHECK_OK(task_sleep_until(in(1300)));
 	CHECK_OK(sh("echo again"));
 	CHECK_STR(out, "again\n");
 }
 
-HOUSE_TEST(wall, "the wall limit asks first, then kills the whole tree")
+BOX_TEST(wall, "the wall limit asks first, then kills the whole tree")
 {
 	struct exec_spec spec = spec_of("sleep 60");
 	int64_t before = clock_ms();
@@ -221,7 +221,7 @@ HOUSE_TEST(wall, "the wall limit asks first, then kills the whole tree")
 	CHECK(is_gone("sleep 7[0]"));
 }
 
-HOUSE_TEST(wall_survivors, "what survives a polite end by the wall limit is killed as well")
+BOX_TEST(wall_survivors, "what survives a polite end by the wall limit is killed as well")
 {
 	struct exec_spec spec = spec_of(
 		"setsid sh -c 'trap \"\" TERM; exec sleep 777' >/dev/null 2>&1 & exec sleep 100");
@@ -232,7 +232,7 @@ HOUSE_TEST(wall_survivors, "what survives a polite end by the wall limit is kill
 	CHECK(is_gone("sleep 77[7]"));
 }
 
-HOUSE_TEST(cpu, "the CPU limit holds for the tree, and is met within 50 ms")
+BOX_TEST(cpu, "the CPU limit holds for the tree, and is met within 50 ms")
 {
 	struct exec_spec spec = spec_of("for i in 1 2; do while :; do :; done & done; wait");
 
@@ -241,11 +241,11 @@ HOUSE_TEST(cpu, "the CPU limit holds for the tree, and is met within 50 ms")
 	printf("# %lu ms of 300\n", (unsigned long)result.cpu_ms);
 	CHECK(result.ending == ENDING_CPU_LIMIT && result.exit_code == 137);
 	CHECK(result.cpu_ms >= 299 && result.cpu_ms < 350);
-	CHECK_OK(sh("true")); // a spent leaf does not serve again
+	CHECK_OK(sh("true")); // a spent cgroup does not serve again
 	CHECK(result.ending == ENDING_EXITED && result.exit_code == 0);
 }
 
-HOUSE_TEST(left_behind, "what a limited exec leaves behind is still limited")
+BOX_TEST(left_behind, "what a limited exec leaves behind is still limited")
 {
 	struct exec_spec spec = spec_of(
 		"setsid sh -c 'while :; do :; done' >/dev/null 2>&1 & echo $!");
@@ -256,12 +256,12 @@ HOUSE_TEST(left_behind, "what a limited exec leaves behind is still limited")
 	CHECK(is_gone("while :; do :[;] done"));
 }
 
-HOUSE_TEST(unlimited, "a limit does not pass to the next command in the same leaf")
+BOX_TEST(unlimited, "a limit does not pass to the next command in the same cgroup")
 {
 	struct exec_spec spec = spec_of("sleep 0.3 >/dev/null 2>&1 &");
 	struct box *first = box;
 
-	CHECK_OK(build("real", &box)); // with one leaf, which both get
+	CHECK_OK(build("real", &box)); // with one cgroup, which both get
 	spec.cpu_ms = 100;
 	CHECK_OK(run(&spec));
 	CHECK_OK(task_sleep_until(in(500)));
@@ -274,9 +274,9 @@ HOUSE_TEST(unlimited, "a limit does not pass to the next command in the same lea
 	box = first;
 }
 
-HOUSE_TEST(oom, "death by the kernel's OOM killer is told as such")
+BOX_TEST(oom, "death by the kernel's OOM killer is told as such")
 {
-	if (access(KEEPER_MEMORY "/memory.limit_in_bytes", F_OK) < 0) {
+	if (access(FAKE_WARDEN_MEMORY "/memory.limit_in_bytes", F_OK) < 0) {
 		printf("# skip: no v1 memory controller\n");
 		return;
 	}
@@ -292,7 +292,7 @@ static void kill_soon(void *arg)
 	exec_kill(arg);
 }
 
-HOUSE_TEST(killed, "an exec that the API kills ends as killed, with its tree")
+BOX_TEST(killed, "an exec that the API kills ends as killed, with its tree")
 {
 	struct exec_spec spec = spec_of("setsid sleep 71 & sleep 72");
 	struct exec *exec = NULL;
@@ -330,26 +330,27 @@ static void one_exec(void *arg)
 
 static bool await_kills(int count)
 {
-	for (int64_t until = in(20000); keeper_kill->asked < count && loop_now(house.loop) < until;)
+	for (int64_t until = in(20000);
+	     fake_warden_kill->asked < count && loop_now(house.loop) < until;)
 		err_free(task_sleep_until(in(1)));
-	return keeper_kill->asked >= count;
+	return fake_warden_kill->asked >= count;
 }
 
-HOUSE_TEST(unasked_kill, "a kill that could not be asked is asked again, and its box lives")
+BOX_TEST(unasked_kill, "a kill that could not be asked is asked again, and its box lives")
 {
 	struct exec_spec spec = spec_of("sleep 1234 & echo up; sleep 1234");
 	struct exec *exec = NULL;
 	int links = (int)ask_links(house.ask);
 
-	keeper_kill->mode = KEEPER_HANGS_UP;
-	keeper_kill->asked = 0;
+	fake_warden_kill->mode = FAKE_WARDEN_HANGS_UP;
+	fake_warden_kill->asked = 0;
 	CHECK_OK(exec_start(box, &spec, &exec));
 	exec_kill(exec);
 	CHECK(await_kills(3) && (int)ask_links(house.ask) > links);
 	CHECK(box_is_alive(box));
 	// Longer than pid 1 may take to report an end: nothing has ended, and nothing is told.
 	CHECK_ERR(exec_wait(exec, in(6000), &result), TIMEOUT);
-	keeper_kill->mode = KEEPER_KILLS;
+	fake_warden_kill->mode = FAKE_WARDEN_KILLS;
 	CHECK_OK(exec_wait(exec, in(20000), &result));
 	CHECK(result.ending == ENDING_KILLED_BY_API && result.signal == SIGKILL);
 	exec_unref(exec);
@@ -357,8 +358,8 @@ HOUSE_TEST(unasked_kill, "a kill that could not be asked is asked again, and its
 	CHECK(box_is_alive(box));
 }
 
-HOUSE_TEST(unasked_cgroup,
-	   "while a kill is without an answer no new leaf is ordered, which could get its number")
+BOX_TEST(unasked_cgroup,
+	 "while a kill is without an answer no new cgroup is ordered, which could get its number")
 {
 	struct exec_spec spec = spec_of("sleep 1236");
 	struct exec *execs[BOX_CGROUPS_MAX], *killed = NULL;
@@ -367,18 +368,18 @@ HOUSE_TEST(unasked_cgroup,
 	CHECK_OK(exec_start(box, &spec, &killed));
 	while (!link_empty(&box->clean) || !link_empty(&box->doubt))
 		CHECK_OK(exec_start(box, &spec, &execs[count++]));
-	keeper_kill->mode = KEEPER_HANGS_UP;
-	keeper_kill->asked = 0;
-	keeper_kill->overtaken = false;
+	fake_warden_kill->mode = FAKE_WARDEN_HANGS_UP;
+	fake_warden_kill->asked = 0;
+	fake_warden_kill->overtaken = false;
 	exec_kill(killed);
 	CHECK(await_kills(2));
 	finished = 0;
 	task_start(house.loop, "one", one_exec, NULL);
 	CHECK(await_kills(5) && finished == 0);
-	keeper_kill->mode = KEEPER_KILLS;
+	fake_warden_kill->mode = FAKE_WARDEN_KILLS;
 	for (int64_t until = in(20000); !finished && loop_now(house.loop) < until;)
 		CHECK_OK(task_sleep_until(in(1)));
-	CHECK(finished == 1 && !keeper_kill->overtaken);
+	CHECK(finished == 1 && !fake_warden_kill->overtaken);
 	execs[count++] = killed;
 	while (count > 0) {
 		exec_kill(execs[--count]);
@@ -387,7 +388,7 @@ HOUSE_TEST(unasked_cgroup,
 	}
 }
 
-HOUSE_TEST(unkillable, "a leaf that the kernel does not end condemns its box")
+BOX_TEST(unkillable, "a cgroup that the kernel does not end condemns its box")
 {
 	struct exec_spec spec = spec_of("sleep 1235");
 	struct exec *exec = NULL;
@@ -395,10 +396,10 @@ HOUSE_TEST(unkillable, "a leaf that the kernel does not end condemns its box")
 
 	CHECK_OK(build("real", &box));
 	CHECK_OK(exec_start(box, &spec, &exec));
-	keeper_kill->mode = KEEPER_REFUSES;
+	fake_warden_kill->mode = FAKE_WARDEN_REFUSES;
 	exec_kill(exec);
 	CHECK_OK(exec_wait(exec, in(20000), &result));
-	keeper_kill->mode = KEEPER_KILLS;
+	fake_warden_kill->mode = FAKE_WARDEN_KILLS;
 	CHECK(!box_is_alive(box));
 	exec_unref(exec);
 	CHECK_OK(box_destroy(box, in(20000)));
@@ -406,7 +407,7 @@ HOUSE_TEST(unkillable, "a leaf that the kernel does not end condemns its box")
 	box = kept;
 }
 
-HOUSE_TEST(parallel, "a hundred at once all end well, each in a leaf of its own")
+BOX_TEST(parallel, "a hundred at once all end well, each in a cgroup of its own")
 {
 	finished = 0;
 	for (int i = 0; i < 100; i++)
@@ -426,7 +427,7 @@ static void spawn_bare(void)
 		waitpid(pid, NULL, 0);
 }
 
-HOUSE_TEST(lean, "an exec costs little more than a bare spawn")
+BOX_TEST(lean, "an exec costs little more than a bare spawn")
 {
 	enum { ROUNDS = 300 };
 	int64_t ours = INT64_MAX, bare = INT64_MAX;
@@ -464,7 +465,7 @@ static void settle(void)
 	}
 }
 
-HOUSE_TEST(no_files, "without free fds a command does not start, and the box lives on")
+BOX_TEST(no_files, "without free fds a command does not start, and the box lives on")
 {
 	struct exec_spec spec = spec_of("sleep 778");
 
@@ -474,7 +475,7 @@ HOUSE_TEST(no_files, "without free fds a command does not start, and the box liv
 		auto_err err = OK;
 
 		settle();
-		keeper_fill(&old, more);
+		fake_warden_fill(&old, more);
 		err = exec_start(box, &spec, &exec);
 		setrlimit(RLIMIT_NOFILE, &old);
 		if (!err)
@@ -498,7 +499,7 @@ static void on_lost(struct box *which, void *arg)
 	lost_boxes++;
 }
 
-HOUSE_TEST(destroyed, "destroying ends running execs as killed, and tells nobody of a loss")
+BOX_TEST(destroyed, "stopping ends running execs as killed, and tells nobody of a loss")
 {
 	struct exec_spec spec = spec_of("echo begun; sleep 60");
 	struct exec *exec = NULL;
@@ -517,7 +518,7 @@ HOUSE_TEST(destroyed, "destroying ends running execs as killed, and tells nobody
 	exec_unref(exec);
 }
 
-HOUSE_TEST(evil, "a pid 1 that breaks a rule loses its box, and nothing else")
+BOX_TEST(evil, "a pid 1 that breaks a rule loses its box, and nothing else")
 {
 	for (int rule = 0; rule <= 8; rule++) {
 		struct exec_spec spec = spec_of("true");
@@ -543,7 +544,7 @@ HOUSE_TEST(evil, "a pid 1 that breaks a rule loses its box, and nothing else")
 	}
 }
 
-HOUSE_TEST(silent, "a pid 1 that reports no end holds up no result")
+BOX_TEST(silent, "a pid 1 that reports no end holds up no result")
 {
 	struct exec_spec spec = spec_of("true");
 	struct exec *exec = NULL;
@@ -558,7 +559,7 @@ HOUSE_TEST(silent, "a pid 1 that reports no end holds up no result")
 	box_free(box);
 }
 
-HOUSE_TEST(late_report, "a pid 1 that reports an end late keeps its box")
+BOX_TEST(late_report, "a pid 1 that reports an end late keeps its box")
 {
 	struct exec_spec spec = spec_of("true");
 	struct exec *exec = NULL;
@@ -575,7 +576,7 @@ HOUSE_TEST(late_report, "a pid 1 that reports an end late keeps its box")
 	box_free(box);
 }
 
-HOUSE_TEST(always_busy, "a pid 1 that calls every leaf busy holds nobody up")
+BOX_TEST(always_busy, "a pid 1 that calls every cgroup busy holds nobody up")
 {
 	struct exec_spec spec = spec_of("true");
 	struct exec *exec = NULL;
@@ -587,7 +588,7 @@ HOUSE_TEST(always_busy, "a pid 1 that calls every leaf busy holds nobody up")
 	box_free(box);
 }
 
-HOUSE_TEST(absent, "a box that is refused leaves nothing behind")
+BOX_TEST(absent, "a box that is refused leaves nothing behind")
 {
 	CHECK_ERR(build("absent", &box), NOT_FOUND);
 }

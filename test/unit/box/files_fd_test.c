@@ -1,4 +1,4 @@
-// What a hand may pass as a file: a hand that was taken over may pass anything.
+// What a file worker may pass as a file: a file worker that was taken over may pass anything.
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/eventfd.h>

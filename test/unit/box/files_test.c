@@ -1,9 +1,10 @@
-// Files of a real box, through hands of the real pid 1; and hands that die or are many.
+// Files of a real box, through file workers of the real pid 1; and file workers that die or are
+// many.
 #include "box/files.h"
 
 #include "box/exec.h"
 #include "box/file_worker.h"
-#include "unit/box/keeper.h"
+#include "unit/box/fake_warden.h"
 
 static struct box *box;
 static struct files files;
@@ -47,7 +48,7 @@ TEST(opens, "a house opens")
 	CHECK(house_open());
 }
 
-HOUSE_TEST(builds, "a box is built")
+BOX_TEST(builds, "a box is built")
 {
 	struct order order = {.kind = ORDER_BUILD, .host = "box", .limits = LIMITS_DEFAULT};
 
@@ -61,7 +62,7 @@ HOUSE_TEST(builds, "a box is built")
 	files = (struct files){.box = box, .user = "", .base = dir};
 }
 
-HOUSE_TEST(small, "a small file goes there and back, and one hand served it all")
+BOX_TEST(small, "a small file goes there and back, and one file worker served it all")
 {
 	auto_buf out = BUF_INIT(1 << 20);
 	struct fileop_stat stat;
@@ -82,13 +83,13 @@ HOUSE_TEST(small, "a small file goes there and back, and one hand served it all"
 	CHECK(box_workers(box) == 1);
 }
 
-HOUSE_TEST(scores, "when memory ends, a hand goes before pid 1 does")
+BOX_TEST(scores, "when memory ends, a file worker goes before pid 1 does")
 {
 	CHECK_OK(sh("[ $(cat /proc/$(pgrep -x cove-files)/oom_score_adj) = 500 ] && "
 		    "[ $(cat /proc/1/oom_score_adj) -lt 500 ]"));
 }
 
-HOUSE_TEST(users, "a hand has the rights of its user and no more")
+BOX_TEST(users, "a file worker has the rights of its user and no more")
 {
 	struct files nobody = *soon();
 	auto_buf out = BUF_INIT(1 << 20);
@@ -109,7 +110,7 @@ HOUSE_TEST(users, "a hand has the rights of its user and no more")
 	CHECK_OK(sh("[ \"$(cat safe/open/hard)\" = secret ]"));
 }
 
-HOUSE_TEST(uploads, "an upload is a file, and takes its place when it is committed")
+BOX_TEST(uploads, "an upload is a file, and takes its place when it is committed")
 {
 	struct files_upload *upload = NULL;
 	auto_buf out = BUF_INIT(1 << 20);
@@ -133,7 +134,7 @@ HOUSE_TEST(uploads, "an upload is a file, and takes its place when it is committ
 	CHECK_ERR(files_open(soon(), "/proc/version", &fd, &stat), FORBIDDEN);
 }
 
-HOUSE_TEST(walks, "trees are listed, packed and unpacked")
+BOX_TEST(walks, "trees are listed, packed and unpacked")
 {
 	struct files_walk *walk = NULL, *other = NULL;
 	struct files_total total;
@@ -171,7 +172,7 @@ HOUSE_TEST(walks, "trees are listed, packed and unpacked")
 	CHECK_ERR(files_remove(soon(), "t", false), INVALID);
 }
 
-HOUSE_TEST(watches, "a watch tells of changes, waits without harm, and ends when it is dropped")
+BOX_TEST(watches, "a watch tells of changes, waits without harm, and ends when it is dropped")
 {
 	struct files_walk *walk = NULL;
 	struct fileop_event event;
@@ -186,7 +187,7 @@ HOUSE_TEST(watches, "a watch tells of changes, waits without harm, and ends when
 	files_drop(walk);
 }
 
-HOUSE_TEST(dies, "a hand that is killed fails its request only; at rest it is not missed")
+BOX_TEST(dies, "a file worker that is killed fails its request only; at rest it is not missed")
 {
 	struct files_walk *walk = NULL;
 	struct fileop_event event;
@@ -219,7 +220,7 @@ static void many_task(void *arg)
 	running--;
 }
 
-HOUSE_TEST(many, "64 callers share a few hands")
+BOX_TEST(many, "64 callers share a few file workers")
 {
 	soon();
 	running = 64;
@@ -227,11 +228,11 @@ HOUSE_TEST(many, "64 callers share a few hands")
 		task_start(house.loop, "many", many_task, NULL);
 	while (running > 0)
 		CHECK_OK(task_sleep_until(in(2)));
-	printf("# %u hands\n", box_workers(box));
+	printf("# %u file workers\n", box_workers(box));
 	CHECK(failures == 0 && box_workers(box) <= 8);
 }
 
-HOUSE_TEST(bound, "nobody takes all hands for long")
+BOX_TEST(bound, "nobody takes all file workers for long")
 {
 	struct files_walk *walks[BOX_WORKERS_ENDLESS];
 	struct fileop_stat stat;
@@ -263,7 +264,7 @@ static void list_task(void *arg)
 	running--;
 }
 
-HOUSE_TEST(lists, "64 who list at once wait for each other, and all are served")
+BOX_TEST(lists, "64 who list at once wait for each other, and all are served")
 {
 	soon();
 	failures = 0;
@@ -275,7 +276,7 @@ HOUSE_TEST(lists, "64 who list at once wait for each other, and all are served")
 	CHECK(failures == 0 && box_workers(box) <= BOX_WORKERS_MAX);
 }
 
-HOUSE_TEST(fast, "a small read is one message each way")
+BOX_TEST(fast, "a small read is one message each way")
 {
 	auto_buf out = BUF_INIT(1 << 20);
 	static char kib[1024];
@@ -301,7 +302,7 @@ HOUSE_TEST(fast, "a small read is one message each way")
 	files.base = dir;
 }
 
-HOUSE_TEST(ports, "a port in the box is seen and dialled")
+BOX_TEST(ports, "a port in the box is seen and dialled")
 {
 	struct fileop_port seen[64];
 	size_t count = 0;
@@ -312,7 +313,7 @@ HOUSE_TEST(ports, "a port in the box is seen and dialled")
 	CHECK(fd == -1);
 }
 
-HOUSE_TEST(ends, "a box that ends takes its hands with it")
+BOX_TEST(ends, "a box that ends takes its file workers with it")
 {
 	struct files_walk *walk = NULL;
 	struct fileop_event event;

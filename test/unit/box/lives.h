@@ -13,7 +13,7 @@
 #include "box/tape.h"
 #include "box/term.h"
 #include "protocol/exec_label.h"
-#include "unit/box/keeper.h"
+#include "unit/box/fake_warden.h"
 
 static struct box *box;
 static char box_id[ID_BOX_LEN + 1];
@@ -83,7 +83,7 @@ __attribute__((unused)) static fallible adopt(void)
 {
 	struct box_return from = {
 		.id = box_id,
-		.sockets = keeper_sockets,
+		.sockets = fake_warden_sockets,
 		.tapes_dir = house.tapes,
 	};
 
@@ -104,7 +104,7 @@ __attribute__((unused)) static bool open_loop(void)
 	return house.tapes >= 0;
 }
 
-// The box was destroyed, and nobody holds it any more.
+// The box is destroyed and has no holder any more.
 __attribute__((unused)) static void await_gone(void)
 {
 	int64_t deadline = in(5000);
@@ -137,7 +137,7 @@ __attribute__((constructor)) static void life_begin(void)
 	if (!text)
 		return;
 	if (sscanf(text, "%d %d %td %52s %63s %95s %63s", &said, &life_fd, &body, box_id,
-		   tapes_path, house.actor.path, keeper_sockets) != 7)
+		   tapes_path, house.actor.path, fake_warden_sockets) != 7)
 		_exit(1);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	fcntl(said, F_SETFD, FD_CLOEXEC);
@@ -157,7 +157,7 @@ static _Noreturn void life_exec(void (*body)(int said), int said)
 
 	snprintf(text, sizeof(text), "%d %d %td %s %s %s %s", said, life_fd,
 		 (char *)body - (char *)life_task, box_id, tapes_path, house.actor.path,
-		 keeper_sockets);
+		 fake_warden_sockets);
 	fcntl(said, F_SETFD, 0);
 	if (life_fd >= 0)
 		fcntl(life_fd, F_SETFD, 0);

@@ -1,8 +1,9 @@
-// The way out of a box, by way of a real pid 1 and a keeper that makes real sockets in its network.
+// The way out of a box, by way of a real pid 1 and a fake warden that makes real sockets in its
+// network.
 #include "box/net.h"
 
 #include "box/files.h"
-#include "unit/box/keeper.h"
+#include "unit/box/fake_warden.h"
 
 static struct box *box;
 
@@ -17,7 +18,7 @@ TEST(opens, "a house opens, in a network of its own")
 	CHECK(house_open());
 }
 
-HOUSE_TEST(builds, "a box without a network has no way out")
+BOX_TEST(builds, "a box without a network has no way out")
 {
 	struct order order = {.kind = ORDER_BUILD, .host = "box", .limits = LIMITS_DEFAULT};
 	struct box_net net;
@@ -39,7 +40,7 @@ static ino_t network_of(int sock)
 	return st.st_ino;
 }
 
-HOUSE_TEST(opened, "it is opened with a socket of the box's own, and taken once")
+BOX_TEST(opened, "it is opened with a socket of the box's own, and taken once")
 {
 	struct files files = {.box = box, .deadline = in(20000)};
 	struct fileop_port ports[64];
@@ -58,7 +59,7 @@ HOUSE_TEST(opened, "it is opened with a socket of the box's own, and taken once"
 		CHECK(ports[i].port != net_port(listener)); // the box did not open it
 }
 
-HOUSE_TEST(anew, "opened anew it has other sockets; closed it has none")
+BOX_TEST(anew, "opened anew it has other sockets; closed it has none")
 {
 	uint16_t port = box_net_port(box);
 	struct box_net net;
@@ -71,7 +72,7 @@ HOUSE_TEST(anew, "opened anew it has other sockets; closed it has none")
 	CHECK(box_net_port(box));
 }
 
-HOUSE_TEST(ends, "and it ends with its box")
+BOX_TEST(ends, "and it ends with its box")
 {
 	CHECK_OK(box_destroy(box, in(20000)));
 	CHECK_ERR(box_net_set(box, true, in(20000)), UNAVAILABLE);

@@ -4,7 +4,7 @@
 #include <dirent.h>
 
 #include "base/mem.h"
-#include "unit/box/keeper.h"
+#include "unit/box/fake_warden.h"
 
 static struct box *box;
 static char id_of_box[ID_BOX_LEN + 1];
@@ -107,7 +107,7 @@ TEST(opens, "a house opens")
 	CHECK(house_open());
 }
 
-HOUSE_TEST(runs, "a process has a record and a tape, before and after its end")
+BOX_TEST(runs, "a process has a record and a tape, before and after its end")
 {
 	struct order order = {.kind = ORDER_BUILD, .host = "box", .limits = LIMITS_DEFAULT};
 	auto_proc proc = NULL;
@@ -130,7 +130,7 @@ HOUSE_TEST(runs, "a process has a record and a tape, before and after its end")
 	CHECK(count_all() == 1);
 }
 
-HOUSE_TEST(statuses, "a status says what became of it")
+BOX_TEST(statuses, "a status says what became of it")
 {
 	static const struct {
 		const char *script;
@@ -156,7 +156,7 @@ HOUSE_TEST(statuses, "a status says what became of it")
 	}
 }
 
-HOUSE_TEST(ids, "an id is taken while its process runs, and free when it has ended")
+BOX_TEST(ids, "an id is taken while its process runs, and free when it has ended")
 {
 	auto_proc first = NULL;
 	auto_proc second = NULL;
@@ -178,7 +178,7 @@ HOUSE_TEST(ids, "an id is taken while its process runs, and free when it has end
 	CHECK(!procs_find(box, STR("nobody")));
 }
 
-HOUSE_TEST(stops, "a process is asked to end, then made to, with all it has started")
+BOX_TEST(stops, "a process is asked to end, then made to, with all it has started")
 {
 	auto_proc polite = NULL;
 	auto_proc stubborn = NULL;
@@ -199,7 +199,7 @@ HOUSE_TEST(stops, "a process is asked to end, then made to, with all it has star
 	CHECK(proc_look(stubborn).status == PROC_KILLED && proc_look(stubborn).exit_code == 137);
 }
 
-HOUSE_TEST(stdin_, "what is written to a process is read by it, until it is closed")
+BOX_TEST(stdin_, "what is written to a process is read by it, until it is closed")
 {
 	auto_proc proc = NULL;
 
@@ -214,7 +214,7 @@ HOUSE_TEST(stdin_, "what is written to a process is read by it, until it is clos
 	CHECK_ERR(proc_write(proc, STR("x"), in(1000)), NOT_FOUND);
 }
 
-HOUSE_TEST(errors, "what cannot start says why, and leaves a record of it")
+BOX_TEST(errors, "what cannot start says why, and leaves a record of it")
 {
 	struct proc *none = NULL;
 	auto_proc proc = NULL;
@@ -225,7 +225,7 @@ HOUSE_TEST(errors, "what cannot start says why, and leaves a record of it")
 	CHECK_OK(proc_wait(proc, 0));
 }
 
-HOUSE_TEST(cleans, "records are forgotten when they are told to be, and their files go")
+BOX_TEST(cleans, "records are forgotten when they are told to be, and their files go")
 {
 	auto_proc proc = NULL;
 	auto_proc running = NULL;
@@ -244,7 +244,7 @@ HOUSE_TEST(cleans, "records are forgotten when they are told to be, and their fi
 	CHECK(files() <= 2); // one is made ahead
 }
 
-HOUSE_TEST(sessions, "what runs in the name of a session ends with it, in error")
+BOX_TEST(sessions, "what runs in the name of a session ends with it, in error")
 {
 	auto_proc proc = NULL;
 
@@ -254,7 +254,7 @@ HOUSE_TEST(sessions, "what runs in the name of a session ends with it, in error"
 	CHECK(proc_look(proc).status == PROC_ERROR);
 }
 
-HOUSE_TEST(all, "all that run are ended at once")
+BOX_TEST(all, "all that run are ended at once")
 {
 	struct proc *procs[5];
 	uint32_t killed = 0;
@@ -271,7 +271,7 @@ HOUSE_TEST(all, "all that run are ended at once")
 	CHECK(killed == 0);
 }
 
-HOUSE_TEST(many, "of too many that have ended the oldest go")
+BOX_TEST(many, "of too many that have ended the oldest go")
 {
 	for (int i = 0; i < PROCS_ENDED_MAX + 20; i++) {
 		struct proc *proc = NULL;
@@ -283,7 +283,7 @@ HOUSE_TEST(many, "of too many that have ended the oldest go")
 	CHECK(count_all() == PROCS_ENDED_MAX);
 }
 
-HOUSE_TEST(outlives, "records can be read when the box has ended, and go with it")
+BOX_TEST(outlives, "records can be read when the box has ended, and go with it")
 {
 	auto_proc proc = NULL;
 

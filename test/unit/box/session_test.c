@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "box/session_private.h"
 #include "protocol/shell.h"
-#include "unit/box/keeper.h"
+#include "unit/box/fake_warden.h"
 
 static struct box *box;
 static struct session_result result;
@@ -127,7 +127,7 @@ TEST(opens, "a house opens")
 	CHECK(house_open());
 }
 
-HOUSE_TEST(keeps, "a session keeps directory, variables, functions, options and the last status")
+BOX_TEST(keeps, "a session keeps directory, variables, functions, options and the last status")
 {
 	struct order order = {.kind = ORDER_BUILD, .host = "box", .limits = LIMITS_DEFAULT};
 
@@ -147,7 +147,7 @@ HOUSE_TEST(keeps, "a session keeps directory, variables, functions, options and 
 	CHECK(gives("history; jobs", 0, "", ""));
 }
 
-HOUSE_TEST(streams, "stdout and stderr are apart, one newline goes, stdin is at its end")
+BOX_TEST(streams, "stdout and stderr are apart, one newline goes, stdin is at its end")
 {
 	CHECK(gives("echo o; echo e >&2", 0, "o", "e"));
 	CHECK(gives("printf 'a\\n\\n'; printf 'b\\n' >&2", 0, "a\n", "b"));
@@ -158,7 +158,7 @@ HOUSE_TEST(streams, "stdout and stderr are apart, one newline goes, stdin is at 
 	CHECK(gives("ls /proc/self/fd | tr '\\n' ' '", 0, "0 1 2 3 ", ""));
 }
 
-HOUSE_TEST(odd_lines, "syntax errors and unclosed quotes are answers; the next command is whole")
+BOX_TEST(odd_lines, "syntax errors and unclosed quotes are answers; the next command is whole")
 {
 	CHECK(gives("echo 'abc", 2, "", "bash: unexpected EOF while looking for matching `''"));
 	CHECK(gives("echo ok", 0, "ok", ""));
@@ -181,7 +181,7 @@ HOUSE_TEST(odd_lines, "syntax errors and unclosed quotes are answers; the next c
 	CHECK(gives("kill -TERM $$; echo alive", 0, "alive", ""));
 }
 
-HOUSE_TEST(per_command, "cwd and env of a command are its own; what was there comes back")
+BOX_TEST(per_command, "cwd and env of a command are its own; what was there comes back")
 {
 	struct env_map env_map = {0};
 	struct session_job job = {.command = STR("pwd; echo $A; sh -c 'echo \"$B\"'; cd /etc"),
@@ -209,8 +209,7 @@ HOUSE_TEST(per_command, "cwd and env of a command are its own; what was there co
 	env_map_done(&env_map);
 }
 
-HOUSE_TEST(endings,
-	   "whatever ends the shell is told with its status; the next command has a new one")
+BOX_TEST(endings, "whatever ends the shell is told with its status; the next command has a new one")
 {
 	CHECK(ends("v=1; echo o; echo e >&2; exit 3", 3, "o", "e"));
 	CHECK(gives("echo [$v]; pwd", 0, "[]\n/tmp", ""));
@@ -223,8 +222,7 @@ HOUSE_TEST(endings,
 	CHECK(gives("sleep 0.6; echo mine", 0, "mine", ""));
 }
 
-HOUSE_TEST(jobs,
-	   "background jobs delay nothing, and what they write later is not the next answer's")
+BOX_TEST(jobs, "background jobs delay nothing, and what they write later is not the next answer's")
 {
 	int64_t begun = clock_ms();
 	auto_session session = NULL;
@@ -251,7 +249,7 @@ HOUSE_TEST(jobs,
 	CHECK(gives("echo quiet", 0, "quiet", ""));
 }
 
-HOUSE_TEST(fifo, "foreground commands of a session run in order of arrival, sessions side by side")
+BOX_TEST(fifo, "foreground commands of a session run in order of arrival, sessions side by side")
 {
 	enum { COUNT = 8 };
 	struct session_spec spec = spec_at("/tmp");
@@ -292,7 +290,7 @@ HOUSE_TEST(fifo, "foreground commands of a session run in order of arrival, sess
 	CHECK(clock_ms() - begun < 2500);
 }
 
-HOUSE_TEST(dropped, "a command that nobody waits for runs on; one dropped in line does not run")
+BOX_TEST(dropped, "a command that nobody waits for runs on; one dropped in line does not run")
 {
 	struct session_spec spec = spec_at("/tmp");
 	struct session_job first = {.command = STR("sleep 0.2; mark=ran")};
@@ -330,7 +328,7 @@ static fallible count_sleepers(const char *which)
 	return run("count", script);
 }
 
-HOUSE_TEST(timeouts, "a time-out ends the command with what it started, and the session goes on")
+BOX_TEST(timeouts, "a time-out ends the command with what it started, and the session goes on")
 {
 	CHECK_OK(run("t", "state=kept; sleep 7771 & cd /usr"));
 	CHECK_OK(task_sleep_until(in(50))); // the kernel counts starts in hundredths of a second
@@ -354,7 +352,7 @@ HOUSE_TEST(timeouts, "a time-out ends the command with what it started, and the 
 	CHECK_STR(out, "0");
 }
 
-HOUSE_TEST(cpu, "a CPU limit ends the one command that used it up")
+BOX_TEST(cpu, "a CPU limit ends the one command that used it up")
 {
 	struct session_job job = {.command = STR("while :; do :; done"), .cpu_ms = 100};
 
@@ -369,7 +367,7 @@ HOUSE_TEST(cpu, "a CPU limit ends the one command that used it up")
 	CHECK_STR(out, "done");
 }
 
-HOUSE_TEST(floods, "a flood is cut at the cap, and the session goes on")
+BOX_TEST(floods, "a flood is cut at the cap, and the session goes on")
 {
 	CHECK_OK(run("a", "head -c 3000000 /dev/zero | tr '\\0' x; echo e >&2"));
 	CHECK(result.end == SESSION_DONE && result.exit_code == 0);
@@ -379,7 +377,7 @@ HOUSE_TEST(floods, "a flood is cut at the cap, and the session goes on")
 	CHECK(!result.stdout_truncated && strlen(out) == 300000);
 }
 
-HOUSE_TEST(large, "a large command is one command")
+BOX_TEST(large, "a large command is one command")
 {
 	size_t size = 1 << 20;
 	static const char start[] = "echo '$x`\"\\!' #";
@@ -392,7 +390,7 @@ HOUSE_TEST(large, "a large command is one command")
 	free(command);
 }
 
-HOUSE_TEST(liars, "a shell whose dialogue is broken is replaced, not believed")
+BOX_TEST(liars, "a shell whose dialogue is broken is replaced, not believed")
 {
 	auto_session session = NULL;
 
@@ -415,7 +413,7 @@ HOUSE_TEST(liars, "a shell whose dialogue is broken is replaced, not believed")
 	CHECK_OK(session_delete(session, false));
 }
 
-HOUSE_TEST(created, "a session is made once, and again when its shell has ended")
+BOX_TEST(created, "a session is made once, and again when its shell has ended")
 {
 	struct session_spec spec = spec_at("/no/such/place");
 	auto_session session = NULL;
@@ -432,7 +430,7 @@ HOUSE_TEST(created, "a session is made once, and again when its shell has ended"
 	CHECK_ERR(session_take(box, STR(SESSION_NONE), &spec, &other), INVALID);
 }
 
-HOUSE_TEST(deleted, "deleting waits for the command at work, and kills background jobs")
+BOX_TEST(deleted, "deleting waits for the command at work, and kills background jobs")
 {
 	struct session_spec spec = spec_at("/tmp");
 	struct session_job job = {.command = STR("sleep 0.3; echo whole")};
@@ -452,7 +450,7 @@ HOUSE_TEST(deleted, "deleting waits for the command at work, and kills backgroun
 	CHECK_STR(out, "0");
 }
 
-HOUSE_TEST(deleted_now, "deleting at once destroys what runs and what waits")
+BOX_TEST(deleted_now, "deleting at once destroys what runs and what waits")
 {
 	struct session_spec spec = spec_at("/tmp");
 	struct session_job job = {.command = STR("sleep 100")};
@@ -472,7 +470,7 @@ HOUSE_TEST(deleted_now, "deleting at once destroys what runs and what waits")
 	session_run_drop(second);
 }
 
-HOUSE_TEST(changes, "a change of the box's environment reaches live sessions and new shells")
+BOX_TEST(changes, "a change of the box's environment reaches live sessions and new shells")
 {
 	CHECK_OK(run("env", "false"));
 	session_set_env(box, STR("NEWS"), "it's new");
@@ -484,7 +482,7 @@ HOUSE_TEST(changes, "a change of the box's environment reaches live sessions and
 	CHECK_STR(out, "it's new []");
 }
 
-HOUSE_TEST(preludes, "a prelude brings another bash to where the session stands")
+BOX_TEST(preludes, "a prelude brings another bash to where the session stands")
 {
 	auto_session session = NULL;
 	struct session_spec spec = spec_at("/tmp");
@@ -518,7 +516,7 @@ HOUSE_TEST(preludes, "a prelude brings another bash to where the session stands"
 	CHECK_ERR(session_prelude(session, &prelude), TOO_LARGE);
 }
 
-HOUSE_TEST(quick, "a builtin takes well under a millisecond")
+BOX_TEST(quick, "a builtin takes well under a millisecond")
 {
 	enum { COUNT = 400 };
 	int64_t begun;
@@ -537,7 +535,7 @@ static void count_one(struct session *session, void *arg)
 	++*(int *)arg;
 }
 
-HOUSE_TEST(many, "sixty-four sessions work at once, and all can be deleted")
+BOX_TEST(many, "sixty-four sessions work at once, and all can be deleted")
 {
 	enum { COUNT = 64 };
 	struct session_spec spec = spec_at("/tmp");
@@ -572,7 +570,7 @@ HOUSE_TEST(many, "sixty-four sessions work at once, and all can be deleted")
 	}
 }
 
-HOUSE_TEST(destroyed, "a box that ends takes its sessions along, and their waiters learn of it")
+BOX_TEST(destroyed, "a box that ends takes its sessions along, and their waiters learn of it")
 {
 	struct session_spec spec = spec_at("/tmp");
 	struct session_job job = {.command = STR("sleep 100")};

@@ -1,4 +1,4 @@
-// A warden for tests: another process that speaks protocol/order and builds slots (real
+// A warden for tests: another process that speaks protocol/order and builds boxes (real
 // namespaces, real pid 1, real cgroups, but the host's files). What a box does is chosen by its
 // template's name:
 //
@@ -22,13 +22,13 @@
 #include "os/net.h"
 #include "protocol/order.h"
 #include "tap.h"
-#include "unit/box/keeper_kill.h"
+#include "unit/box/fake_warden_kill.h"
 #include "unit/init/testbox.h"
 
-#define KEEPER_BOXES 16
-#define KEEPER_MEMORY "/sys/fs/cgroup/memory"
+#define FAKE_WARDEN_BOXES 16
+#define FAKE_WARDEN_MEMORY "/sys/fs/cgroup/memory"
 
-struct keeper_box {
+struct fake_warden_box {
 	struct slot slot;
 	char memory[128]; // its memory cgroup, or ""
 	char id[ID_BOX_LEN + 1];
@@ -36,26 +36,26 @@ struct keeper_box {
 };
 
 // Boxes live on when the daemon's connection ends.
-static bool keeper_holds_on;
-static char keeper_sockets[64]; // where boxes listen
-static char keeper_old[96];	// an older pid 1
+static bool fake_warden_holds_on;
+static char fake_warden_sockets[64]; // where boxes listen
+static char fake_warden_old[96];     // an older pid 1
 
-struct keeper {
+struct fake_warden {
 	char dir[64], path[96];
 	int pid;
 };
 
-static struct keeper_box keeper_boxes[KEEPER_BOXES];
+static struct fake_warden_box fake_warden_boxes[FAKE_WARDEN_BOXES];
 
-static struct keeper_box *keeper_find(const char *id)
+static struct fake_warden_box *fake_warden_find(const char *id)
 {
-	for (int i = 0; i < KEEPER_BOXES; i++)
-		if (strcmp(keeper_boxes[i].id, id) == 0)
-			return &keeper_boxes[i];
+	for (int i = 0; i < FAKE_WARDEN_BOXES; i++)
+		if (strcmp(fake_warden_boxes[i].id, id) == 0)
+			return &fake_warden_boxes[i];
 	return NULL;
 }
 
-static void keeper_answer(int sock, const struct answer *answer, const int *fds, int count)
+static void fake_warden_answer(int sock, const struct answer *answer, const int *fds, int count)
 {
 	static char room[ORDER_SIZE_MAX];
 	size_t len = answer_encode(answer, room, sizeof(room));
@@ -63,17 +63,18 @@ static void keeper_answer(int sock, const struct answer *answer, const int *fds,
 	fd_send(sock, room, len, fds, count, 0);
 }
 
-static void keeper_refuse(int sock, struct answer *answer, enum err_kind kind, const char *reason)
+static void fake_warden_refuse(int sock, struct answer *answer, enum err_kind kind,
+			       const char *reason)
 {
 	answer->kind = ANSWER_REFUSED;
 	answer->error = kind;
 	snprintf(answer->reason, sizeof(answer->reason), "%s", reason);
 	snprintf(answer->message, sizeof(answer->message), "refused: %s", reason);
 	snprintf(answer->hint, sizeof(answer->hint), "a hint");
-	keeper_answer(sock, answer, NULL, 0);
+	fake_warden_answer(sock, answer, NULL, 0);
 }
 
-static int keeper_meter(const struct slot *slot, int exec_cgroup)
+static int fake_warden_meter(const struct slot *slot, int exec_cgroup)
 {
 	char path[512];
 
@@ -83,13 +84,14 @@ static int keeper_meter(const struct slot *slot, int exec_cgroup)
 }
 
 // 64 MiB where this host has a v1 memory controller. Returns the fd that counts OOM kills.
-static int keeper_memory(struct keeper_box *box)
+static int fake_warden_memory(struct fake_warden_box *box)
 {
 	char path[256], number[32];
 
-	if (access(KEEPER_MEMORY "/memory.limit_in_bytes", F_OK) < 0)
+	if (access(FAKE_WARDEN_MEMORY "/memory.limit_in_bytes", F_OK) < 0)
 		return open("/dev/null", O_RDONLY | O_CLOEXEC);
-	snprintf(box->memory, sizeof(box->memory), KEEPER_MEMORY "/cove-test-%d", box->slot.pid);
+	snprintf(box->memory, sizeof(box->memory), FAKE_WARDEN_MEMORY "/cove-test-%d",
+		 box->slot.pid);
 	mkdir(box->memory, 0755);
 	snprintf(path, sizeof(path), "%s/memory.limit_in_bytes", box->memory);
 	fd_put(AT_FDCWD, path, "67108864");
@@ -101,7 +103,7 @@ static int keeper_memory(struct keeper_box *box)
 }
 
 // No fd can be made from here on, or `more` of them; *old is to be set again.
-__attribute__((unused)) static void keeper_fill(struct rlimit *old, int more)
+__attribute__((unused)) static void fake_warden_fill(struct rlimit *old, int more)
 {
 	struct rlimit tight;
 	int lowest = dup(0);
@@ -113,8 +115,8 @@ __attribute__((unused)) static void keeper_fill(struct rlimit *old, int more)
 	setrlimit(RLIMIT_NOFILE, &tight);
 }
 
-// Says to every EXEC that its leaf is busy.
-static void keeper_always_busy(int control, uint32_t conn)
+// Says to every EXEC that its cgroup is busy.
+static void fake_warden_always_busy(int control, uint32_t conn)
 {
 	static char room[TALK_SIZE_MAX];
 	static const char *argv[TALK_ARGS_MAX + 1], *env[TALK_ARGS_MAX + 1];
@@ -138,7 +140,7 @@ static void keeper_always_busy(int control, uint32_t conn)
 }
 
 // A pid 1 that greets, hears one EXEC, and then breaks a rule.
-static void keeper_be_evil(int control, int rule)
+static void fake_warden_be_evil(int control, int rule)
 {
 	static char room[TALK_SIZE_MAX];
 	static const char *argv[TALK_ARGS_MAX + 1], *env[TALK_ARGS_MAX + 1];
@@ -199,7 +201,7 @@ static void keeper_be_evil(int control, int rule)
 		fd_send(control, room, len, (int[]){pipes[0], pipes[2]}, 2, 0);
 		break;
 	case 10:
-		keeper_always_busy(control, heard.conn);
+		fake_warden_always_busy(control, heard.conn);
 		break;
 	case 11: // tells of the end when nobody waits for it any more
 		fd_send(control, room, len, (int[]){pipes[0], pipes[2]}, 2, 0);
@@ -215,23 +217,23 @@ static void keeper_be_evil(int control, int rule)
 	_exit(0);
 }
 
-static bool keeper_slot(struct keeper_box *box, const struct order *order)
+static bool fake_warden_slot(struct fake_warden_box *box, const struct order *order)
 {
 	bool old = strcmp(order->name, "old") == 0;
 
-	snprintf(slot_listens, sizeof(slot_listens), "%s/%s", keeper_sockets, order->box);
-	snprintf(slot_program, sizeof(slot_program), "%s", old ? keeper_old : "");
+	snprintf(slot_listens, sizeof(slot_listens), "%s/%s", fake_warden_sockets, order->box);
+	snprintf(slot_program, sizeof(slot_program), "%s", old ? fake_warden_old : "");
 	return slot_open(&box->slot, true);
 }
 
-static void keeper_build(int sock, const struct order *order, struct answer *answer)
+static void fake_warden_build(int sock, const struct order *order, struct answer *answer)
 {
-	struct keeper_box *box = keeper_find("");
+	struct fake_warden_box *box = fake_warden_find("");
 	bool evil = strncmp(order->name, "evil-", 5) == 0 || strcmp(order->name, "mute") == 0;
 	int fds[3];
 
 	if (strcmp(order->name, "absent") == 0) {
-		keeper_refuse(sock, answer, ERR_NOT_FOUND, "no_template");
+		fake_warden_refuse(sock, answer, ERR_NOT_FOUND, "no_template");
 		return;
 	}
 	if (evil) {
@@ -244,29 +246,29 @@ static void keeper_build(int sock, const struct order *order, struct answer *ans
 			prctl(PR_SET_PDEATHSIG, SIGKILL);
 			if (strcmp(order->name, "mute") == 0)
 				pause();
-			keeper_be_evil(pair[1], (int)strtol(order->name + 5, NULL, 10));
+			fake_warden_be_evil(pair[1], (int)strtol(order->name + 5, NULL, 10));
 		}
 		close(pair[1]);
 		fds[0] = pair[0];
 		fds[1] = open("/dev/null", O_RDONLY | O_CLOEXEC);
 		fds[2] = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	} else if (!keeper_slot(box, order)) {
-		keeper_refuse(sock, answer, ERR_INTERNAL, "internal");
+	} else if (!fake_warden_slot(box, order)) {
+		fake_warden_refuse(sock, answer, ERR_INTERNAL, "internal");
 		return;
 	} else {
 		fds[0] = box->slot.control;
-		fds[1] = keeper_memory(box);
-		fds[2] = keeper_meter(&box->slot, 0);
+		fds[1] = fake_warden_memory(box);
+		fds[2] = fake_warden_meter(&box->slot, 0);
 	}
 	box->evil = evil;
 	memcpy(box->id, order->box, sizeof(box->id));
-	keeper_answer(sock, answer, fds, 3);
+	fake_warden_answer(sock, answer, fds, 3);
 	for (int i = 0; i < 3; i++)
 		close(fds[i]);
 	box->slot.control = -1;
 }
 
-static void keeper_destroy(struct keeper_box *box)
+static void fake_warden_destroy(struct fake_warden_box *box)
 {
 	kill(box->slot.pid, SIGKILL);
 	if (box->evil)
@@ -276,22 +278,22 @@ static void keeper_destroy(struct keeper_box *box)
 	if (!box->evil) {
 		char path[128];
 
-		snprintf(path, sizeof(path), "%s/%s", keeper_sockets, box->id);
+		snprintf(path, sizeof(path), "%s/%s", fake_warden_sockets, box->id);
 		unlink(path);
 	}
 	for (int i = 0; box->memory[0] && i < 100 && rmdir(box->memory) < 0; i++)
 		usleep(2000);
-	*box = (struct keeper_box){0};
+	*box = (struct fake_warden_box){0};
 }
 
-static void keeper_adopt(int sock, struct keeper_box *box, struct answer *answer)
+static void fake_warden_adopt(int sock, struct fake_warden_box *box, struct answer *answer)
 {
 	answer->pid = (uint32_t)box->slot.pid;
-	answer->exec_cgroups = keeper_cgroups(box->slot.exec_cgroups, answer->spent);
-	keeper_answer(sock, answer, NULL, 0);
+	answer->exec_cgroups = fake_warden_cgroups(box->slot.exec_cgroups, answer->spent);
+	fake_warden_answer(sock, answer, NULL, 0);
 }
 
-static int keeper_oom(const struct keeper_box *box)
+static int fake_warden_oom(const struct fake_warden_box *box)
 {
 	char path[256];
 
@@ -299,8 +301,8 @@ static int keeper_oom(const struct keeper_box *box)
 	return open(box->memory[0] ? path : "/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-static void keeper_cgroup(int sock, struct keeper_box *box, const struct order *order,
-			  struct answer *answer)
+static void fake_warden_cgroup(int sock, struct fake_warden_box *box, const struct order *order,
+			       struct answer *answer)
 {
 	int fds[4], count;
 
@@ -308,23 +310,24 @@ static void keeper_cgroup(int sock, struct keeper_box *box, const struct order *
 		fds[0] = fds[1] = fds[2] = open("/dev/null", O_RDONLY | O_CLOEXEC);
 		answer->exec_cgroup = order->exec_cgroup;
 		answer->join_count = !order->again;
-		keeper_answer(sock, answer, fds, 2 + !order->again);
+		fake_warden_answer(sock, answer, fds, 2 + !order->again);
 		close(fds[0]);
 		return;
 	}
-	answer->exec_cgroup = keeper_cgroup_number(order->again, order->exec_cgroup,
-						   box->slot.exec_cgroups);
+	answer->exec_cgroup = fake_warden_cgroup_number(order->again, order->exec_cgroup,
+							box->slot.exec_cgroups);
 	count = order->again ? 0 : testbox_cgroup(&box->slot, fds);
 	answer->join_count = (uint32_t)count;
-	fds[count] = keeper_meter(&box->slot, (int)answer->exec_cgroup);
-	fds[count + 1] = keeper_oom(box);
-	keeper_answer(sock, answer, fds, count + 2);
+	fds[count] = fake_warden_meter(&box->slot, (int)answer->exec_cgroup);
+	fds[count + 1] = fake_warden_oom(box);
+	fake_warden_answer(sock, answer, fds, count + 2);
 	for (int i = 0; i <= count + 1; i++)
 		close(fds[i]);
 }
 
 // Two sockets of the network that the socket beside the order is of, and nothing that steers.
-static void keeper_network(int sock, const struct order *order, int brought, struct answer *answer)
+static void fake_warden_network(int sock, const struct order *order, int brought,
+				struct answer *answer)
 {
 	int home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
 	int netns = ioctl(brought, SIOCGSKNS);
@@ -336,16 +339,16 @@ static void keeper_network(int sock, const struct order *order, int brought, str
 			_exit(1);
 	}
 	if (order->net && !answer->net)
-		keeper_refuse(sock, answer, ERR_INVALID, "bad_socket");
+		fake_warden_refuse(sock, answer, ERR_INVALID, "bad_socket");
 	else
-		keeper_answer(sock, answer, fds, answer_fds(answer));
+		fake_warden_answer(sock, answer, fds, answer_fds(answer));
 	for (int i = 0; i < ORDER_NET_FDS; i++)
 		fd_drop(&fds[i]);
 	fd_drop(&netns);
 	close(home);
 }
 
-static void keeper_import(int sock, struct answer *answer)
+static void fake_warden_import(int sock, struct answer *answer)
 {
 	char bytes[2048];
 	int ends[2];
@@ -353,29 +356,29 @@ static void keeper_import(int sock, struct answer *answer)
 
 	(void)!pipe2(ends, O_CLOEXEC);
 	answer->kind = ANSWER_MORE;
-	keeper_answer(sock, answer, &ends[1], 1);
+	fake_warden_answer(sock, answer, &ends[1], 1);
 	close(ends[1]);
 	while ((n = read(ends[0], bytes, sizeof(bytes))) > 0)
 		answer->bytes += (uint64_t)n;
 	close(ends[0]);
 	answer->kind = ANSWER_DONE;
-	keeper_answer(sock, answer, NULL, 0);
+	fake_warden_answer(sock, answer, NULL, 0);
 }
 
 // True: the order was dealt with.
-static bool keeper_kill_fails(int sock, struct answer *answer)
+static bool fake_warden_kill_fails(int sock, struct answer *answer)
 {
-	if (keeper_kill_mode() == KEEPER_HANGS_UP)
+	if (fake_warden_kill_mode() == FAKE_WARDEN_HANGS_UP)
 		shutdown(sock, SHUT_RDWR);
-	else if (keeper_kill->mode == KEEPER_REFUSES)
-		keeper_refuse(sock, answer, ERR_UNAVAILABLE, ORDER_KILL_FAILED);
-	return keeper_kill->mode != KEEPER_KILLS;
+	else if (fake_warden_kill->mode == FAKE_WARDEN_REFUSES)
+		fake_warden_refuse(sock, answer, ERR_UNAVAILABLE, ORDER_KILL_FAILED);
+	return fake_warden_kill->mode != FAKE_WARDEN_KILLS;
 }
 
-static void keeper_obey(int sock, const struct order *order, int brought)
+static void fake_warden_obey(int sock, const struct order *order, int brought)
 {
 	static struct answer answer;
-	struct keeper_box *box = order->box[0] ? keeper_find(order->box) : NULL;
+	struct fake_warden_box *box = order->box[0] ? fake_warden_find(order->box) : NULL;
 
 	answer = (struct answer){.kind = ANSWER_DONE, .to = order->kind, .id = order->id};
 	switch (order->kind) {
@@ -386,13 +389,13 @@ static void keeper_obey(int sock, const struct order *order, int brought)
 						  .disk = "directory",
 						  .cgroup = "hybrid",
 						  .net = "none",
-						  .boxes_max = KEEPER_BOXES};
+						  .boxes_max = FAKE_WARDEN_BOXES};
 		break;
 	case ORDER_BUILD:
-		keeper_build(sock, order, &answer);
+		fake_warden_build(sock, order, &answer);
 		return;
 	case ORDER_IMPORT:
-		keeper_import(sock, &answer);
+		fake_warden_import(sock, &answer);
 		return;
 	case ORDER_FORGET: // for tests: the warden dies
 		_exit(0);
@@ -405,129 +408,130 @@ static void keeper_obey(int sock, const struct order *order, int brought)
 	case ORDER_ADOPT:
 	case ORDER_NETWORK:
 		if (!box) {
-			keeper_refuse(sock, &answer, ERR_NOT_FOUND, "no_box");
+			fake_warden_refuse(sock, &answer, ERR_NOT_FOUND, "no_box");
 			return;
 		}
 		if (order->kind == ORDER_CGROUP) {
-			keeper_cgroup(sock, box, order, &answer);
+			fake_warden_cgroup(sock, box, order, &answer);
 			return;
 		}
-		if (order->kind == ORDER_KILL && keeper_kill_fails(sock, &answer))
+		if (order->kind == ORDER_KILL && fake_warden_kill_fails(sock, &answer))
 			return;
 		if (order->kind == ORDER_NETWORK) {
-			keeper_network(sock, order, brought, &answer);
+			fake_warden_network(sock, order, brought, &answer);
 			return;
 		}
 		if (order->kind == ORDER_ADOPT) {
-			keeper_adopt(sock, box, &answer);
+			fake_warden_adopt(sock, box, &answer);
 			return;
 		}
 		if (order->kind == ORDER_DESTROY)
-			keeper_destroy(box);
+			fake_warden_destroy(box);
 		else if (!box->evil)
 			testbox_kill_cgroup(&box->slot, (int)order->exec_cgroup);
 		break;
 	default:
 		break;
 	}
-	keeper_answer(sock, &answer, NULL, 0);
+	fake_warden_answer(sock, &answer, NULL, 0);
 }
 
 // Boxes outlive their daemon, but not a test.
-static void keeper_end(void)
+static void fake_warden_end(void)
 {
-	for (int i = 0; i < KEEPER_BOXES; i++)
-		if (keeper_boxes[i].id[0])
-			keeper_destroy(&keeper_boxes[i]);
+	for (int i = 0; i < FAKE_WARDEN_BOXES; i++)
+		if (fake_warden_boxes[i].id[0])
+			fake_warden_destroy(&fake_warden_boxes[i]);
 	_exit(0);
 }
 
 // The end comes by a descriptor, since sanitizers hold handlers back.
-static bool keeper_wait(int term, int fd)
+static bool fake_warden_wait(int term, int fd)
 {
 	struct pollfd at[] = {{.fd = term, .events = POLLIN}, {.fd = fd, .events = POLLIN}};
 
 	while (poll(at, 2, -1) < 0 && errno == EINTR)
 		;
 	if (at[0].revents)
-		keeper_end();
+		fake_warden_end();
 	return true;
 }
 
-static void keeper_serve(int term, int listener)
+static void fake_warden_serve(int term, int listener)
 {
 	static char room[ORDER_SIZE_MAX];
 
-	while (keeper_wait(term, listener)) {
+	while (fake_warden_wait(term, listener)) {
 		static struct order order;
 		int sock = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 		int brought = -1, count = 1;
 		ssize_t n;
 
-		while (keeper_wait(term, sock) &&
+		while (fake_warden_wait(term, sock) &&
 		       (n = fd_recv(sock, room, sizeof(room), &brought, &count, 0)) > 0) {
 			struct err *err = order_decode(room, (size_t)n, &order);
 
 			if (!err && count == order_brings(&order))
-				keeper_obey(sock, &order, count ? brought : -1);
+				fake_warden_obey(sock, &order, count ? brought : -1);
 			err_free(err);
 			if (count)
 				close(brought);
 			count = 1;
 		}
 		close(sock);
-		for (int i = 0; i < KEEPER_BOXES && !keeper_holds_on && !keeper_kill->mode; i++)
-			if (keeper_boxes[i].id[0])
-				keeper_destroy(&keeper_boxes[i]);
+		for (int i = 0;
+		     i < FAKE_WARDEN_BOXES && !fake_warden_holds_on && !fake_warden_kill->mode; i++)
+			if (fake_warden_boxes[i].id[0])
+				fake_warden_destroy(&fake_warden_boxes[i]);
 	}
 }
 
-static void actor_start(struct keeper *keeper)
+static void actor_start(struct fake_warden *fake_warden)
 {
 	struct sockaddr_un at = {.sun_family = AF_UNIX};
 	int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
-	snprintf(keeper->path, sizeof(keeper->path), "%s/warden.sock", keeper->dir);
-	snprintf(at.sun_path, sizeof(at.sun_path), "%s", keeper->path);
-	unlink(keeper->path);
+	snprintf(fake_warden->path, sizeof(fake_warden->path), "%s/warden.sock", fake_warden->dir);
+	snprintf(at.sun_path, sizeof(at.sun_path), "%s", fake_warden->path);
+	unlink(fake_warden->path);
 	if (bind(listener, (struct sockaddr *)&at, sizeof(at)) < 0 || listen(listener, 16) < 0)
-		perror("keeper");
-	keeper_kill_share();
+		perror("fake_warden");
+	fake_warden_kill_share();
 	fflush(stdout);
-	keeper->pid = fork();
-	if (keeper->pid == 0) {
+	fake_warden->pid = fork();
+	if (fake_warden->pid == 0) {
 		sigset_t set;
 
 		sigemptyset(&set);
 		sigaddset(&set, SIGTERM);
 		sigprocmask(SIG_BLOCK, &set, NULL);
 		prctl(PR_SET_PDEATHSIG, SIGTERM);
-		keeper_serve(signalfd(-1, &set, SFD_CLOEXEC), listener);
+		fake_warden_serve(signalfd(-1, &set, SFD_CLOEXEC), listener);
 	}
 	close(listener);
 }
 
-static void keeper_open(struct keeper *keeper)
+static void fake_warden_open(struct fake_warden *fake_warden)
 {
-	snprintf(keeper->dir, sizeof(keeper->dir), "/tmp/cove-keeper-%d", getpid());
-	snprintf(keeper_sockets, sizeof(keeper_sockets), "/tmp/cove-k-%d", getpid());
-	if (mkdir(keeper->dir, 0700) < 0 || mkdir(keeper_sockets, 0700) < 0)
-		perror("keeper");
-	actor_start(keeper);
+	snprintf(fake_warden->dir, sizeof(fake_warden->dir), "/tmp/cove-fake_warden-%d", getpid());
+	snprintf(fake_warden_sockets, sizeof(fake_warden_sockets), "/tmp/cove-k-%d", getpid());
+	if (mkdir(fake_warden->dir, 0700) < 0 || mkdir(fake_warden_sockets, 0700) < 0)
+		perror("fake_warden");
+	actor_start(fake_warden);
 }
 
-static void keeper_close(struct keeper *keeper)
+static void fake_warden_close(struct fake_warden *fake_warden)
 {
-	kill(keeper->pid, SIGTERM);
-	waitpid(keeper->pid, NULL, 0);
-	unlink(keeper->path);
-	rmdir(keeper->dir);
-	rmdir(keeper_sockets);
+	kill(fake_warden->pid, SIGTERM);
+	waitpid(fake_warden->pid, NULL, 0);
+	unlink(fake_warden->path);
+	rmdir(fake_warden->dir);
+	rmdir(fake_warden_sockets);
 }
 
 // A whole daemon of one loop for one test file. Each test runs in a task.
 static struct {
-	struct keeper actor;
+	struct fake_warden actor;
 	struct loop *loop;
 	struct ask *ask;
 	int tapes;
@@ -553,7 +557,7 @@ __attribute__((unused)) static bool house_open(void)
 	auto_err err = OK;
 
 	signal(SIGPIPE, SIG_IGN);
-	keeper_open(&house.actor);
+	fake_warden_open(&house.actor);
 	err = loop_new(&house.loop);
 	if (!err)
 		err = offload_open(house.loop, 2);
@@ -582,11 +586,11 @@ __attribute__((unused)) static void house_close(void)
 	offload_close();
 	loop_free(house.loop);
 	close(house.tapes);
-	keeper_close(&house.actor);
+	fake_warden_close(&house.actor);
 }
 
 // A test that runs in a task of the house.
-#define HOUSE_TEST(fn, sentence)                                                                   \
+#define BOX_TEST(fn, sentence)                                                                     \
 	static void fn##_body(void);                                                               \
 	TEST(fn, sentence)                                                                         \
 	{                                                                                          \

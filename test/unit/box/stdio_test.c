@@ -7,7 +7,7 @@
 
 #include "box/exec.h"
 #include "box/pipes.h"
-#include "unit/box/keeper.h"
+#include "unit/box/fake_warden.h"
 
 static struct box *box;
 
@@ -68,7 +68,7 @@ TEST(opens, "a house opens")
 	CHECK(house_open());
 }
 
-HOUSE_TEST(builds, "a box is built")
+BOX_TEST(builds, "a box is built")
 {
 	struct order order = {.kind = ORDER_BUILD, .host = "box", .limits = LIMITS_DEFAULT};
 
@@ -78,7 +78,7 @@ HOUSE_TEST(builds, "a box is built")
 	CHECK_OK(box_build(house.loop, house.ask, &order, house.tapes, &box));
 }
 
-HOUSE_TEST(open_stdin, "a stdin that stays open is written to until it is closed")
+BOX_TEST(open_stdin, "a stdin that stays open is written to until it is closed")
 {
 	struct exec_spec spec = spec_of("cat | wc -c; exit 7");
 	static char much[200000];
@@ -107,7 +107,7 @@ HOUSE_TEST(open_stdin, "a stdin that stays open is written to until it is closed
 	exec_unref(exec);
 }
 
-HOUSE_TEST(full, "a pipe that nobody reads makes the writer wait, and its end ends the wait")
+BOX_TEST(full, "a pipe that nobody reads makes the writer wait, and its end ends the wait")
 {
 	struct exec_spec spec = spec_of("exec sleep 1000");
 	static char much[200000];
@@ -124,7 +124,7 @@ HOUSE_TEST(full, "a pipe that nobody reads makes the writer wait, and its end en
 	exec_unref(exec);
 }
 
-HOUSE_TEST(alone, "a signal to a process alone spares its group")
+BOX_TEST(alone, "a signal to a process alone spares its group")
 {
 	struct exec_spec spec = spec_of("trap 'echo got' INT; sleep 0.5; sleep 0.5; echo done");
 	struct exec_result result;
@@ -139,7 +139,7 @@ HOUSE_TEST(alone, "a signal to a process alone spares its group")
 	exec_unref(exec);
 }
 
-HOUSE_TEST(pty, "a command has a terminal that controls it, of the size that was asked for")
+BOX_TEST(pty, "a command has a terminal that controls it, of the size that was asked for")
 {
 	struct exec_spec spec = spec_of("tty; stty size; echo $PPID; trap 'stty size' WINCH; "
 					"read x; echo \"<$x>\"; sleep 1000; echo over");
@@ -164,7 +164,7 @@ HOUSE_TEST(pty, "a command has a terminal that controls it, of the size that was
 	CHECK_ERR(exec_start(box, &spec, &exec), INVALID);
 }
 
-HOUSE_TEST(pty_user, "a terminal belongs to its user")
+BOX_TEST(pty_user, "a terminal belongs to its user")
 {
 	struct exec_spec spec = spec_of(
 		"[ $(stat -Lc %u /dev/fd/0) = 65534 ] && echo x > $(tty) && echo fine");
@@ -181,7 +181,7 @@ HOUSE_TEST(pty_user, "a terminal belongs to its user")
 	exec_unref(exec);
 }
 
-HOUSE_TEST(dialogue, "a shell in a dialogue reads commands and answers on fds of their own")
+BOX_TEST(dialogue, "a shell in a dialogue reads commands and answers on fds of their own")
 {
 	struct exec_spec spec = {.argv = (const char *const[]){"bash", "--norc", "-i", NULL},
 				 .env = (const char *const[]){"PATH=/usr/bin:/bin", NULL},
@@ -211,7 +211,7 @@ HOUSE_TEST(dialogue, "a shell in a dialogue reads commands and answers on fds of
 	exec_unref(exec);
 }
 
-HOUSE_TEST(ends, "the box ends")
+BOX_TEST(ends, "the box ends")
 {
 	CHECK_OK(box_destroy(box, in(10000)));
 	box_free(box);

@@ -6,7 +6,7 @@
 #include "box/procs.h"
 #include "box/session.h"
 #include "box/term.h"
-#include "unit/box/keeper.h"
+#include "unit/box/fake_warden.h"
 
 #ifdef __x86_64__
 #define STORED "test/old/pid1-1.x86_64.xz"
@@ -27,7 +27,7 @@ static bool unpack(void)
 	int status = -1, pid = fork();
 
 	if (pid == 0) {
-		int fd = open(keeper_old, O_WRONLY | O_CREAT | O_TRUNC, 0755);
+		int fd = open(fake_warden_old, O_WRONLY | O_CREAT | O_TRUNC, 0755);
 
 		dup2(fd, 1);
 		execlp("xz", "xz", "-dc", STORED, NULL);
@@ -39,7 +39,7 @@ static bool unpack(void)
 
 TEST(opens, "a stored pid 1 is there")
 {
-	snprintf(keeper_old, sizeof(keeper_old), "/tmp/cove-old-%d", getpid());
+	snprintf(fake_warden_old, sizeof(fake_warden_old), "/tmp/cove-old-%d", getpid());
 	CHECK(unpack());
 	CHECK(house_open());
 }
@@ -61,7 +61,7 @@ static char *said_by(struct tape *tape)
 	return all;
 }
 
-HOUSE_TEST(builds, "it greets, and a box is built")
+BOX_TEST(builds, "it greets, and a box is built")
 {
 	struct order order = {.kind = ORDER_BUILD, .host = "box", .limits = LIMITS_DEFAULT};
 
@@ -72,7 +72,7 @@ HOUSE_TEST(builds, "it greets, and a box is built")
 	CHECK_ERR(box_net_set(box, true, in(5000)), CONFLICT); // it was born without
 }
 
-HOUSE_TEST(processes, "commands and processes run, with stdin, output and exit code")
+BOX_TEST(processes, "commands and processes run, with stdin, output and exit code")
 {
 	const char *argv[] = {"/bin/sh", "-c", "cat; echo end >&2; exit 3", NULL};
 	struct exec_spec exec = {
@@ -106,7 +106,7 @@ HOUSE_TEST(processes, "commands and processes run, with stdin, output and exit c
 	}
 }
 
-HOUSE_TEST(sessions, "sessions keep their state")
+BOX_TEST(sessions, "sessions keep their state")
 {
 	struct session_spec spec = {.env = env, .cwd = "/usr", .output_cap = 1 << 20};
 	auto_session session = NULL;
@@ -126,7 +126,7 @@ HOUSE_TEST(sessions, "sessions keep their state")
 	CHECK_OK(session_delete(session, false));
 }
 
-HOUSE_TEST(retention, "terminals show what is typed")
+BOX_TEST(retention, "terminals show what is typed")
 {
 	const char *argv[] = {"/bin/cat", NULL};
 	struct exec_spec exec = {.argv = argv,
@@ -152,7 +152,7 @@ HOUSE_TEST(retention, "terminals show what is typed")
 	term_kill(term);
 }
 
-HOUSE_TEST(ends, "and it ends when it is told to")
+BOX_TEST(ends, "and it ends when it is told to")
 {
 	CHECK_OK(box_destroy(box, in(5000)));
 	box_free(box);
@@ -162,5 +162,5 @@ HOUSE_TEST(ends, "and it ends when it is told to")
 TEST(closes, "nothing is left")
 {
 	house_close();
-	CHECK(unlink(keeper_old) == 0);
+	CHECK(unlink(fake_warden_old) == 0);
 }

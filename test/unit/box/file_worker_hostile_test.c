@@ -1,4 +1,5 @@
-// A hand that was taken over: the test plays pid 1 and the hand of a box that is nothing else.
+// A file worker that was taken over: the test plays pid 1 and the file worker of a box that is
+// nothing else.
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -14,8 +15,8 @@
 
 static struct box box;
 static int pid1 = -1;	   // our end of the talk
-static int ends[2];	   // of the hand: the daemon's, ours
-static const char *answer; // what the hand says first
+static int ends[2];	   // of the file worker: the daemon's, ours
+static const char *answer; // what the file worker says first
 static int gift = -1;	   // and what it passes
 
 static void said(struct channel *channel, const struct talk *talk, int *fds, int count)
@@ -89,7 +90,7 @@ static void give_worker(void *arg)
 	give_nth_worker(1);
 }
 
-// And the hand says one thing to the first request, with something beside it.
+// And the file worker says one thing to the first request, with something beside it.
 static void give_gift(void *arg)
 {
 	char room[512];
@@ -127,8 +128,9 @@ static void *flood(void *arg)
 	return NULL;
 }
 
-TASK_TEST(floods,
-	  "a hand that never stops talking takes nobody's turn, and no more time than it has")
+TASK_TEST(
+	floods,
+	"a file worker that never stops talking takes nobody's turn, and no more time than it has")
 {
 	struct files files;
 	struct fileop_port ports[4];
@@ -174,7 +176,7 @@ static void try_gift(const char *words, int fd, enum err_kind want)
 		close(fd);
 }
 
-TASK_TEST(gifts, "what is no file is not taken for one, and a hand that lies is let go")
+TASK_TEST(gifts, "what is no file is not taken for one, and a file worker that lies is let go")
 {
 	int pipes[2];
 
@@ -191,7 +193,8 @@ TASK_TEST(gifts, "what is no file is not taken for one, and a hand that lies is 
 	try_gift("done", -1, ERR_BAD_PEER);
 }
 
-// The first hand ends before its answer, having read the request or not; the second one answers.
+// The first file worker ends before its answer, having read the request or not; the second one
+// answers.
 static void give_two(void *arg)
 {
 	const bool *reads = arg;
@@ -211,7 +214,7 @@ static void give_two(void *arg)
 	CHECK(fd_send(ends[1], room, len, NULL, 0, 0) > 0);
 }
 
-TASK_TEST(unheard, "a request that a dying hand did not read is put to another one")
+TASK_TEST(unheard, "a request that a dying file worker did not read is put to another one")
 {
 	struct files files;
 	bool reads = false;

@@ -5,11 +5,11 @@
 
 TEST(opens, "a house opens, and its boxes outlive their daemon")
 {
-	keeper_holds_on = true;
+	fake_warden_holds_on = true;
 	signal(SIGPIPE, SIG_IGN);
 	snprintf(tapes_path, sizeof(tapes_path), "/tmp/cove-adopt-%d", getpid());
 	CHECK(mkdir(tapes_path, 0700) == 0);
-	keeper_open(&house.actor);
+	fake_warden_open(&house.actor);
 }
 
 static bool answers(struct session *session, const char *command, const char *want)
@@ -81,7 +81,7 @@ ADOPT_TEST(sessions, first_session, 0,
 	end_box();
 }
 
-// pid 1 of the only box: the keeper's child, and the keeper made its socket.
+// pid 1 of the only box: the fake warden's child, and the fake warden made its socket.
 static int first_process(void)
 {
 	struct ucred peer = {0};
@@ -303,9 +303,9 @@ TEST(retention, "and are taken up with their screens, sizes and ends")
 	close_loop();
 }
 
-TEST(closes, "it closes: no task is left, no folder of a box that was destroyed")
+TEST(closes, "it closes: no task is left, no folder of a destroyed box")
 {
 	CHECK(task_count() == 0);
-	keeper_close(&house.actor);
+	fake_warden_close(&house.actor);
 	CHECK(rmdir(tapes_path) == 0);
 }
