@@ -1,3 +1,7 @@
+// Opens agent sessions with the operator's settings: size classes, directory of run logs, quota
+// accounts. If their state cannot be read the daemon runs without agent sessions, and logs an
+// error.
+//
 // syscalls: mkdirat openat read close
 #include "serve/agents.h"
 
@@ -29,7 +33,7 @@ static fallible open_runs(int daemon_dir, int *out)
 	return *out < 0 ? err_sys(errno, "open the directory of runs") : OK;
 }
 
-// A class asks for more than this host has only on paper: it gets what there is.
+// A size class may ask for more than this host has: it is capped to the host.
 static void fit(const struct manager *manager, struct limits *limits)
 {
 	const struct spec_bounds *bounds = manager_bounds(manager);
@@ -43,7 +47,7 @@ static void fit(const struct manager *manager, struct limits *limits)
 		limits->disk = disk;
 }
 
-// `manager` NULL: only to see whether they are well-formed.
+// `manager` NULL: only checks the syntax.
 static fallible read_classes(const struct config *config, struct manager *manager,
 			     struct limits classes[OWNER_CLASSES], uint64_t max[OWNER_CLASSES])
 {

@@ -1,3 +1,5 @@
+// Command lines of the supervisor's children. The daemon gets every setting as a flag; the warden
+// only those that it needs. Secrets are never in argv.
 #include "serve/argv.h"
 
 #include <stdlib.h>
@@ -15,7 +17,7 @@ char **argv_daemon(const struct config *config)
 	return argv;
 }
 
-// The warden is told as little as it needs; see warden/warden.h.
+// The warden gets as little as it needs; see warden/warden.h.
 char **argv_warden(const struct config *config)
 {
 	char **argv = mem_new(13 * sizeof(*argv));

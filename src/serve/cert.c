@@ -1,6 +1,6 @@
-// The file holds the certificate, a NUL, the key, a NUL. It is written whole, then cut to its
-// length; one that is read in between is not whole, and then the word that it has changed is on its
-// way.
+// Passes the certificate of previews through a memfd: the certificate, a NUL, the key, a NUL. It is
+// written, then truncated to its length. A reader in between sees an incomplete file and gets an
+// error; the signal of that change is then still to come.
 //
 // syscalls: pread64
 #include "serve/cert.h"

@@ -1,13 +1,13 @@
-// The certificate of previews and its key: read by the supervisor, which may, and handed to the
-// daemon in a file without a name, at the start and at each reload.
+// The certificate and key of previews: read by the supervisor as root, and passed to the daemon in
+// a memfd, at the start and at each reload.
 #pragma once
 
 #include "base/buf.h"
 #include "serve/config.h"
 
-// Makes the file. INVALID bad_config: a file that the configuration names cannot be read.
+// Makes the memfd. INVALID bad_config: a configured file cannot be read.
 fallible cert_open(const struct config *config, int *out_fd);
-// Reads them anew. On failure all is as it was.
+// Reads the files again. On failure nothing has changed.
 fallible cert_refresh(const struct config *config, int fd);
-// The daemon's. Both are appended; both stay empty when there is none.
+// For the daemon. Appends both; both stay empty when there is none.
 fallible cert_take(int fd, struct buf *cert, struct buf *key);

@@ -1,3 +1,5 @@
+// Starts a child of the supervisor: fork, inherited descriptors, PR_SET_PDEATHSIG, signal mask,
+// exec. A child that ends is due again at once after a long life, with backoff after a short one.
 #include "serve/child.h"
 
 #include <errno.h>
@@ -15,7 +17,7 @@
 #define PAUSE_MAX_MS 500
 #define LONG_LIFE_MS 3000
 
-// Between fork and exec, in a process with one thread.
+// Between fork and exec, in a single-threaded process.
 __attribute__((noreturn)) static void serve_child_become(const struct child *child, pid_t parent)
 {
 	sigprocmask(SIG_SETMASK, &child->blocked, NULL);
@@ -25,12 +27,13 @@ __attribute__((noreturn)) static void serve_child_become(const struct child *chi
 		_exit(1);
 	for (int i = 0; i < child->keep_count; i++)
 		fcntl(child->keep[i], F_SETFD, 0);
-	// Not in our own environment: that is the operator's, and a reload reads it again.
+	// Set only in the child: our own environment is the operator's, and a reload reads it
+	// again.
 	if (*child->config->log_level)
 		setenv("COVE_LOG_LEVEL", child->config->log_level, 1);
 	if (*child->config->log_format)
 		setenv("COVE_LOG_FORMAT", child->config->log_format, 1);
-	unsetenv("NOTIFY_SOCKET"); // the manager is told by us alone
+	unsetenv("NOTIFY_SOCKET"); // only the supervisor talks to the service manager
 	execv("/proc/self/exe", child->argv);
 	dprintf(STDERR_FILENO, "cove: exec: %s\n", strerror(errno));
 	_exit(127);

@@ -1,3 +1,6 @@
+// The configuration, from one table of rows: file, then environment, then flags, each overriding
+// the one before. The rows also make the help, the example file and docs/CONFIGURATION.md. A value
+// that does not parse is INVALID, with the place where it was given.
 #include "serve/config.h"
 
 #include <errno.h>
@@ -13,16 +16,16 @@
 #include "types/key.h"
 #include "types/owner.h"
 
-enum type { TEXT, COUNT, BYTES, TIME, CHOICE, TYPE_MASK = 7, LIVE }; // live: a reload changes it
+enum type { TEXT, COUNT, BYTES, TIME, CHOICE, TYPE_MASK = 7, LIVE }; // LIVE: a reload changes it
 
 struct row {
 	const char *name, *env; // the flag is --name, the key in the file is name
-	unsigned kind;		// a type, perhaps | LIVE
+	unsigned kind;		// a type, or with LIVE
 	size_t at;
-	const char *otherwise; // the default, in words
+	const char *otherwise; // the default, for the help
 	uint64_t min, max;
-	const char *arg;  // "NUMBER"; of a CHOICE its words, "a|b"
-	const char *help; // NULL: between serve and its children
+	const char *arg;  // "NUMBER"; for a CHOICE its values, "a|b"
+	const char *help; // NULL: internal, between serve and its children
 };
 
 #define AT(field) offsetof(struct config, field)
@@ -169,7 +172,7 @@ static const struct row *find_row(struct str name)
 	return NULL;
 }
 
-// Without a value: one whose default is none.
+// Without a value: a choice whose default is none.
 static bool is_choice(const struct row *row, const char *value)
 {
 	struct str rest = str_of(row->arg), word;
@@ -199,7 +202,7 @@ static bool config_read_number(const struct row *row, const char *value, uint64_
 	return true;
 }
 
-// `where` says for the reader where the value stands: "COVE_DATA", "--data", "cove.conf line 3".
+// `where` names the place of the value in messages: "COVE_DATA", "--data", "cove.conf line 3".
 static fallible config_set(struct config *config, const struct row *row, const char *value,
 			   const char *where)
 {
@@ -226,7 +229,7 @@ static fallible config_set(struct config *config, const struct row *row, const c
 struct file {
 	struct config *config;
 	const char *path;
-	struct err *err; // the first one
+	struct err *err; // the first error
 };
 
 static int on_key(void *user, const char *section, const char *name, const char *value)
@@ -247,7 +250,7 @@ static int on_key(void *user, const char *section, const char *name, const char 
 	return !file->err;
 }
 
-// The words of the reader carry no line, so it is added here: inih tells the first bad one.
+// The error of the callback has no line number: inih returns the first bad line.
 static fallible config_read_file(struct config *config, const char *path)
 {
 	struct file file = {.config = config, .path = path};
@@ -281,7 +284,7 @@ static fallible read_environment(struct config *config)
 	return OK;
 }
 
-// One that is on by its name alone.
+// A flag that is on without a value.
 static bool is_switch(const struct row *row)
 {
 	return row && row->arg && strcmp(row->arg, "off|on") == 0;
@@ -501,7 +504,7 @@ void config_args(const struct config *config, char **argv, int *count)
 	}
 }
 
-// What there is to tell of a default: a number of a descriptor says nothing.
+// The default as shown: none for numbers of descriptors.
 static const char *default_of(const struct row *row)
 {
 	return row->at == AT(fd_ready) ? "" : row->otherwise;
@@ -516,7 +519,7 @@ void config_describe(struct buf *out)
 				*default_of(&rows[i]) ? default_of(&rows[i]) : "-", rows[i].help);
 }
 
-// 78 columns, behind "# ".
+// 78 columns after "# ".
 static void put_comment(struct buf *out, const char *text)
 {
 	struct str rest = str_of(text), word;

@@ -1,12 +1,11 @@
-// What the daemon needs of the host it opens as root, then it drops every right, and only then it
-// builds the house: loop, threads, link to the warden, manager, doors. It works in the run
-// directory, so that the warden's socket is reached by a relative name whatever lies above.
+// The daemon. It opens what it needs of the host as root, drops all privileges, and only then
+// builds loop, threads, connection to the warden, manager and gateway. Its working directory is the
+// run directory, so that the warden's socket has a short relative name.
 //
-// SIGTERM: no new requests; those under way have their grace; what runs in boxes is ended,
-// verified, unless they are handed to the next daemon; then the loop stops. A second signal ends
-// the grace. The supervisor says which of the two it wants: SIGINT ends the boxes, SIGUSR2 hands
-// them on. SIGTERM comes when it has died: then they are handed on, too. SIGHUP: the settings have
-// changed, and the supervisor has written down how.
+// SIGINT or SIGUSR2 drain: no new requests; running ones get a grace period; then boxes are stopped
+// and verified (SIGINT), or left to the next daemon (SIGUSR2), and the loop ends. A second signal
+// ends the grace period. SIGTERM comes when the supervisor has died: boxes are left, too. SIGHUP:
+// the settings have changed; the supervisor has written them to the shared memfd.
 //
 // syscalls: signalfd4 read write close madvise
 #include "serve/daemon.h"
@@ -62,7 +61,7 @@
 #define DRAIN_STEP_MS 10
 #define TIDY_MS 10000
 #define TIDY_BYTES (8u << 20)
-#define WARDEN_SOCKET "warden.sock" // in the run directory, where we are
+#define WARDEN_SOCKET "warden.sock" // in the run directory, our working directory
 #define BOX_SOCKETS "box"	    // likewise
 
 struct app {
@@ -74,15 +73,15 @@ struct app {
 	struct serve_agents *agents;
 	struct steady_clock *steady_clock;
 	struct gateway door;
-	struct preview *preview; // NULL: nobody listens for visitors
+	struct preview *preview; // NULL: no preview listener
 	struct egress *egress;
 	int tapes_dir, daemon_dir;
 	struct watch signals;
 	struct timer tidy;
 	bool draining, hurried, drained;
-	bool leave;		    // the boxes, to the next daemon
-	bool settled;		    // it is known what boxes there are, or that it cannot be known
-	struct condition condition; // rings then
+	bool leave;		    // leave the boxes to the next daemon
+	bool settled;		    // the existing boxes are known, or known to be unreadable
+	struct condition condition; // signalled then
 	pid_t parent;
 };
 
@@ -91,7 +90,7 @@ static struct app *app_of(struct watch *watch)
 	return link_of(watch, struct app, signals);
 }
 
-// Those who follow something are served on by the next daemon.
+// Streams are continued by the next daemon.
 static bool daemon_is_idle(const struct app *app)
 {
 	const struct http_server *server = app->door.server;
@@ -115,13 +114,12 @@ static void drain(void *arg)
 	log_event(LOG_INFO, "daemon.draining", NULL);
 	app->door.manager->closing = true;
 	app->door.manager->leaving = app->leave;
-	condition_signal(&app->door.manager->tell.told); // streams of events end
+	condition_signal(&app->door.manager->tell.told); // event streams end
 	http_server_drain(app->door.server);
 	preview_drain(app->preview);
 	wait_idle(app, loop_now(loop) + (int64_t)app->config.grace_ms);
 
-	// Runners that are left behind go on with the next daemon; others are stopped by their
-	// leases.
+	// Runners that are left continue with the next daemon; otherwise their leases stop them.
 	if (!app->leave)
 		serve_agents_drain(app->agents, loop_now(loop) + DRAIN_BOXES_MS);
 	auto_err err = app->leave ? OK
@@ -131,7 +129,7 @@ static void drain(void *arg)
 		log_event(LOG_ERROR, "daemon.drain_failed", "trail", err_trail(err), NULL);
 	app->drained = !err;
 	app->hurried = false;
-	if (!app->leave) // whoever waited in a box learns of its end
+	if (!app->leave) // requests that wait in a box learn of its end
 		wait_idle(app, loop_now(loop) + DRAIN_REPLIES_MS);
 	loop_stop(loop);
 }
@@ -141,12 +139,13 @@ static void set_users(struct app *app)
 	const struct config *config = &app->config;
 	struct authenticate_users users = {.may_host = !strcmp(config->users_host, "on")};
 
-	err_free(config_users_scopes(config, &users.scopes)); // was checked when it was read
+	err_free(config_users_scopes(config,
+				     &users.scopes)); // checked when the configuration was read
 	snprintf(users.tenant, sizeof(users.tenant), "%s", config->users_tenant);
 	authenticate_set_users(app->door.auth, &users);
 }
 
-// What the operator may change while we live, wherever it is used.
+// Applies the settings that a reload can change.
 static void load_config(struct app *app)
 {
 	const struct config *config = &app->config;
@@ -164,7 +163,7 @@ static void load_config(struct app *app)
 	log_set(config->log_level, config->log_format);
 	serve_agents_load_config(app->agents, config, manager);
 	if (!app->door.server)
-		return; // the doors open by what is said here
+		return; // not open yet: they will use these settings
 	http_server_bound(app->door.server, (uint32_t)config->conns_max,
 			  HTTP_LIMITS_DEFAULT.conns_per_peer);
 	authenticate_set_names(app->door.auth, str_of(config->hosts));
@@ -209,7 +208,7 @@ static void daemon_on_signal(struct watch *watch, uint32_t events)
 		return;
 	}
 	app->hurried = app->draining;
-	// Nobody asked for the end of the boxes when the supervisor died.
+	// The supervisor's death is no request to stop the boxes.
 	if (!app->draining || info.ssi_signo == SIGINT)
 		app->leave = info.ssi_signo == SIGUSR2 ||
 			     (info.ssi_signo == SIGTERM &&
@@ -246,8 +245,7 @@ static fallible daemon_read_hash(int fd, uint8_t hash[SECRET_HASH])
 	return OK;
 }
 
-// All that has to be opened while we may: directories, accounts of the kernel, the place to work
-// in.
+// Opens everything that needs root: directories, files of /proc, the working directory.
 static fallible open_outside(struct app *app)
 {
 	auto_free char *tapes = mem_fmt("%s/daemon/tapes", app->config.data);
@@ -271,7 +269,7 @@ static fallible open_outside(struct app *app)
 
 #define CA_MAX (1 << 20)
 
-// What the operator lets the daemon reach for others.
+// The operator's settings for outbound connections.
 static fallible read_egress(struct app *app)
 {
 	const char *path = app->config.ca;
@@ -346,14 +344,14 @@ static struct err *prune_audit(void *arg, struct sweep_round *round)
 				 app->config.audit_rows, NULL);
 }
 
-// Keys, the idle ladder and the janitor: whatever stands on the manager and beneath the doors.
+// Keys, idle task and janitor: above the manager and below the APIs.
 static fallible start_services(struct app *app)
 {
 	struct gateway *gateway = &app->door;
 
 	admit_watch_disk(app->admit, app->daemon_dir);
 	gateway->ring = keyring_new(gateway->manager, app->store);
-	// What cannot be read opens nothing; the operator's key is none of those.
+	// An unreadable key grants nothing; the operator's key is not in the store.
 	auto_err err = keyring_load(gateway->ring);
 	if (err && store_health(app->store) == STORE_FINE)
 		return take_ptr(err);
@@ -370,7 +368,7 @@ static fallible start_services(struct app *app)
 	return OK;
 }
 
-// Answers that were given before, and boxes that were made but perhaps not told of.
+// Loads stored responses, and boxes whose create may not have been answered.
 static void recover_idempotency_keys(struct app *app)
 {
 	struct gateway *gateway = &app->door;
@@ -421,13 +419,13 @@ static fallible open_doors(struct app *app, const struct authenticate_options *g
 	return OK;
 }
 
-// Tells the supervisor once a box could be made.
+// Tells the supervisor once a box could be created.
 static void daemon_announce(void *arg)
 {
 	struct app *app = arg;
 	auto_err err = ask_wait_linked(app->ask, CLOCK_NEVER);
 
-	// A state that cannot be read now may take for ever: meanwhile we say so.
+	// An unreadable state may last for ever: announce anyway; requests get errors.
 	while (!err && !app->settled && !app->door.manager->unknown)
 		err = condition_wait(&app->condition, CLOCK_NEVER);
 	if (err)
@@ -437,8 +435,7 @@ static void daemon_announce(void *arg)
 		log_event(LOG_WARN, "daemon.unheard", NULL);
 }
 
-// What a rush of clients leaves behind lies in holes between what lives on: the C library gives
-// those back only when it is told to.
+// After a burst of clients free memory is scattered between live blocks: malloc_trim() returns it.
 static void on_tidy(struct timer *timer)
 {
 	struct app *app = link_of(timer, struct app, tidy);
@@ -460,7 +457,7 @@ static fallible open_store(struct app *app)
 		&app->store);
 }
 
-// What is under way lies in a file that outlives us, unless nothing is to.
+// Open verdicts are in a file that outlives the process, unless the state is in memory only.
 static fallible open_egress(struct app *app)
 {
 	const struct outbound *outward = &app->door.outbound;
@@ -476,7 +473,7 @@ static fallible open_egress(struct app *app)
 	if (strcmp(app->config.store, "memory") != 0) {
 		config.live = openat(app->daemon_dir, "egress.live",
 				     O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-		// Then what is under way is lost with us, and nothing else.
+		// Then only the open verdicts are lost with the process.
 		if (config.live < 0)
 			log_event(LOG_WARN, "egress.no_file", "why", strerror(errno), NULL);
 	}
@@ -539,7 +536,7 @@ static fallible daemon_build(struct app *app)
 	TRY(start_services(app));
 	TRY(serve_agents_open(&app->config, &app->door, app->store, app->daemon_dir, &app->agents));
 	load_config(app);
-	TRY(daemon_reload(app)); // since we were started
+	TRY(daemon_reload(app)); // changed since we were started
 	adopt_load(app->door.manager);
 	adopt_start(app->door.manager, on_settled, app);
 	TRY(open_doors(app, &guard));
@@ -554,8 +551,8 @@ static fallible daemon_build(struct app *app)
 	return OK;
 }
 
-// A daemon lives for months. Large blocks go back to the kernel when they are freed, whatever was
-// large before, and the workers share the loop's heap instead of keeping one each.
+// A daemon lives for months. Large blocks are always mmapped and returned when freed, and workers
+// share one heap instead of an arena each.
 static void bound_heap(void)
 {
 	mallopt(M_ARENA_MAX, 1);
@@ -587,6 +584,6 @@ int daemon_main(int argc, char **argv)
 	audit_log_flush(app->door.audit);
 	store_close(app->store);
 	log_event(LOG_INFO, "daemon.stopped", NULL);
-	// What is left is memory: the kernel frees it faster than we could.
+	// Only memory is left, which the kernel frees faster.
 	return app->drained ? 0 : 1;
 }

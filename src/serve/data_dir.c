@@ -1,17 +1,10 @@
-// DATA/            0711 root
-//   lock           flock'ed for life by the supervisor and its children; tells its pid. Children
-//                  have it read-only: root's own command line signals the pid that stands there
-//   operator.key   0600 root: "cove_" and 64 hex digits
-//   url            0644: where the API is, while it is
-//   socket         0644: likewise the path of RUN/api.sock
-//   daemon/        0700 cove, with tapes/
-//   boxes/ layers/ 0700 root: the warden's
-// RUN/             0711 root, with box/ 0700 cove and api.sock 0660 root:cove-users
+// Data and run directory: made at the first start, checked at each. The files are listed in
+// data_dir.h.
 //
-// The daemon's user is `cove` for the default data directory. Any other, and a host without that
-// user, takes a number of the range that systemd reserves for users without a name, from the
-// directory's identity: two daemons of one uid could signal and trace each other. A directory keeps
-// the user that its daemon/ has.
+// The daemon's user is `cove` for the default data directory. For any other, and on a host without
+// that user, it is a number of the range that systemd reserves for dynamic users, derived from the
+// directory's inode: two daemons of one uid could signal and trace each other. A directory keeps
+// the user that owns its daemon/.
 #include "serve/data_dir.h"
 
 #include <errno.h>
@@ -43,7 +36,7 @@
 #define KEY_BYTES 32
 #define KEY_LEAST 32
 
-// One directory, with its name on the disk.
+// Makes one directory, and syncs its parent.
 static fallible make_dir(const char *path, mode_t mode)
 {
 	const char *slash = strrchr(path, '/');
@@ -96,7 +89,7 @@ static fallible own_dir(int dir, const char *name, mode_t mode, uid_t uid, gid_t
 	struct stat st;
 
 	TRY(path_dir(dir, name, mode, &fd), "make the directory %s", name);
-	// What is right already need not be changed, which a read-only file system would refuse.
+	// Do not change what is already right: a read-only file system would refuse.
 	if (!fstat(fd, &st) && st.st_uid == uid && st.st_gid == gid && (st.st_mode & 07777) == mode)
 		return OK;
 	if (fchown(fd, uid, gid) || fchmod(fd, mode))
@@ -114,8 +107,8 @@ static bool holder_lives(int lock, int *out_pid)
 	return *out_pid > 0 && (!kill(*out_pid, 0) || errno == EPERM);
 }
 
-// A supervisor that was killed leaves children that are about to go and hold the lock with it:
-// those are waited for. One that lives is not.
+// Children of a killed supervisor hold the lock until they exit: wait for those. A live supervisor
+// is an error.
 static fallible take_lock(int data, int *out)
 {
 	int flags = (weak(LOCK_READONLY) ? O_RDWR : O_RDONLY) | O_CREAT | O_NOFOLLOW | O_CLOEXEC;
@@ -139,7 +132,7 @@ static fallible take_lock(int data, int *out)
 	return OK;
 }
 
-// One write of a fixed length: who reads meanwhile sees the old words or the new ones.
+// One write of a fixed length: a concurrent reader sees the old text or the new.
 void data_dir_tell(const struct data_dir *data_dir, unsigned generation, const char *word)
 {
 	char text[LOCK_ROOM + 1];
@@ -193,7 +186,7 @@ static fallible data_dir_make_key(int data)
 	return err;
 }
 
-// -1: there is none. 0: it is empty, or all zeros, as an older cove's was after a power cut.
+// -1: no file. 0: empty or all zeros, as an older version left it after a power cut.
 static ssize_t key_text(int data, char *room, size_t size)
 {
 	ssize_t len = fd_get(data, "operator.key", room, size);
@@ -203,7 +196,7 @@ static ssize_t key_text(int data, char *room, size_t size)
 	return len;
 }
 
-// A key that is too short is somebody's mistake, and is not written over.
+// A key that is too short is an operator's mistake, and is not overwritten.
 static fallible data_dir_read_key(int data, uint8_t hash[SECRET_HASH])
 {
 	char text[512];

@@ -1,5 +1,14 @@
-// The directories of a cove, its lock and its key: made at the first start, checked at each. Only
-// the supervisor comes here, as root.
+// The directories of a cove, with lock and key; used by the supervisor alone, as root.
+//
+// DATA/            0711 root
+//   lock           flock()ed by the supervisor and its children; holds its pid. Children have it
+//                  read-only: root's command line signals the pid in it
+//   operator.key   0600 root: "cove_" and 64 hex digits
+//   url            0644: the URL of the API while it is served
+//   socket         0644: likewise the path of RUN/api.sock
+//   daemon/        0700 cove, with tapes/
+//   boxes/ layers/ 0700 root: the warden's
+// RUN/             0711 root, with box/ 0700 cove and api.sock 0660 root:cove-users
 #pragma once
 
 #include <stdint.h>
@@ -11,23 +20,23 @@
 
 struct data_dir {
 	int data;
-	int lock;  // for the children, too
-	int tell;  // the same file, to be written; the supervisor's alone
+	int lock;  // inherited by the children
+	int tell;  // the same file, opened for writing; for the supervisor alone
 	uid_t uid; // of the daemon
 	gid_t gid;
 	uint8_t key_hash[SECRET_HASH];
 };
 
 // CONFLICT data_taken, naming the process that holds it; FORBIDDEN when the directory is not
-// root's. The lock is held until the last copy of home->lock is closed.
+// root's. The lock is held until the last copy of data_dir->lock is closed.
 fallible data_dir_open(const struct config *config, struct data_dir *out);
-// The same for a process that has the lock already.
+// The same for a process that already has the lock.
 fallible data_dir_open_again(const struct config *config, int lock, struct data_dir *out);
-// The lock's file says who holds it, which life of it this is, and how far that has come: "PID
-// GENERATION WORD". The command line reads it (cli/host.c).
+// Writes to the lock's file who holds it, which image of the process this is, and its progress:
+// "PID GENERATION WORD". The command line reads it (cli/host.c).
 void data_dir_tell(const struct data_dir *data_dir, unsigned generation, const char *word);
-// The file `url` tells the command line of this host where the API is; the file `socket`, the path
-// of the Unix socket for those who may not read operator.key ("": there is none).
+// The file `url` has the URL of the API for the command line of this host; the file `socket` the
+// path of the Unix socket for users who may not read operator.key ("": there is none).
 fallible data_dir_publish(const struct data_dir *data_dir, const char *url, const char *socket);
 void data_dir_withdraw(const struct data_dir *data_dir);
 void data_dir_close(struct data_dir *data_dir);

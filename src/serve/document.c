@@ -1,3 +1,5 @@
+// Writes docs/CONFIGURATION.md: options, timers and events, each from the table that the program
+// itself uses. A test compares the file with this output.
 #include "serve/document.h"
 
 #include "serve/config.h"
@@ -12,7 +14,7 @@ static void or_none(struct buf *out, const char *text)
 		buf_text(out, " |");
 }
 
-// A bar would end the cell.
+// A bar would end the table cell.
 static void plain(struct buf *out, const char *text)
 {
 	for (; *text; text++)

@@ -1,4 +1,4 @@
-// docs/CONFIGURATION.md, written from the tables that cove itself reads.
+// docs/CONFIGURATION.md, generated from the program's tables.
 #pragma once
 
 #include "base/buf.h"

@@ -1,10 +1,10 @@
-// The order matters. Landlock's rules are opened by path while root can still reach the
-// directories. The bounding set is emptied while there is a capability to do it with. The kernel
-// forgets the death signal at a change of user, so it is set again. The filter comes last: it
-// forbids the rest, new executable memory among it. So the modules that getaddrinfo() would load
-// later, those of the "hosts:" line of nsswitch.conf, are loaded before.
+// Drops the daemon's privileges; the order matters. Landlock rules are opened by path while root
+// can reach the directories. The bounding set is emptied while CAP_SETPCAP is there. The kernel
+// clears PR_SET_PDEATHSIG at a change of user, so it is set again. The seccomp filter comes last
+// and forbids, among others, new executable memory: the NSS modules that getaddrinfo() would load
+// later are loaded before.
 //
-// What the C library and the crypto library do behind our back:
+// Calls made by the C library and the crypto library:
 // syscalls: brk close clock_nanosleep exit exit_group fstat futex getpid getppid getrandom gettid
 // syscalls: lseek madvise mmap mprotect mremap munmap newfstatat nanosleep openat pread64 prlimit64
 // syscalls: read restart_syscall rseq rt_sigaction rt_sigprocmask rt_sigreturn sched_yield
@@ -36,7 +36,7 @@
 #define NSS_LETTERS "abcdefghijklmnopqrstuvwxyz0123456789_"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-// What the sanitizers' runtimes call, most of it when they have something to report.
+// Calls of the sanitizers' runtimes, mostly when they report something.
 static const char *const sanitizer_calls[] = {
 	"clone",
 	"dup",
@@ -85,13 +85,13 @@ static fallible die_with_parent(pid_t parent)
 {
 	if (prctl(PR_SET_PDEATHSIG, SIGTERM))
 		return err_sys(errno, "ask for the parent's death");
-	// It may have died while there was nobody to tell.
+	// It may have died before the prctl.
 	if (getppid() != parent)
 		return err_new(UNAVAILABLE, "no_parent", "the supervisor is gone");
 	return OK;
 }
 
-// A module that is missing is one that getaddrinfo() would not find either.
+// A missing module would not be found by getaddrinfo() either.
 static void load_nss_modules(void)
 {
 	FILE *conf = fopen("/etc/nsswitch.conf", "re");
@@ -104,7 +104,7 @@ static void load_nss_modules(void)
 			continue;
 		for (rest += 6; (service = strsep(&rest, " \t"));) {
 			if (!service[0] || strspn(service, NSS_LETTERS) != strlen(service))
-				continue; // a reaction: [NOTFOUND=return]
+				continue; // an action: [NOTFOUND=return]
 			snprintf(library, sizeof(library), "libnss_%s.so.2", service);
 			(void)dlopen(library, RTLD_NOW);
 		}
@@ -127,7 +127,7 @@ static fallible confine_calls(void)
 		all[count++] = sanitizer_calls[i];
 	return seccomp_confine(SECCOMP_THREADS, all);
 #else
-	// Older kernels do not know it; the filter refuses the same.
+	// Older kernels lack it; the filter enforces the same.
 	(void)prctl(PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN, 0, 0, 0);
 	return seccomp_confine(SECCOMP_THREADS, syscalls_daemon);
 #endif
@@ -143,7 +143,7 @@ fallible drop_rights(const struct drop *drop)
 	uint8_t hash[SECRET_HASH];
 	pid_t parent = getppid();
 
-	// The crypto library reads its configuration at the first use: let it be now.
+	// The crypto library reads its configuration at first use: do it now.
 	secret_sha256("", 0, hash);
 	TRY(caps_no_new_privs());
 	TRY(caps_landlock(paths, COUNT(paths)), "confine the file system");

@@ -1,4 +1,4 @@
-// Giving up every right: what the daemon does before it reads its first hostile byte.
+// Drops all privileges of the daemon before it reads its first hostile byte.
 #pragma once
 
 #include <sys/types.h>
@@ -11,7 +11,7 @@ struct drop {
 	const char *daemon_dir, *run_dir; // all that stays writable
 };
 
-// Another user, no groups, no capabilities, no way to gain any; of the file system only what the
-// daemon needs (where the kernel has Landlock); of the system calls only those that its sources
-// name. Call it while there is one thread.
+// Changes the user; drops groups and capabilities for good; restricts the file system (Landlock,
+// where the kernel has it) and the system calls (seccomp, the calls that the sources name). Call it
+// while there is one thread.
 fallible drop_rights(const struct drop *drop);

@@ -1,3 +1,5 @@
+// Opens the listeners of the supervisor, or takes them over after an upgrade. The configuration
+// then holds the bound addresses and the numbers of the descriptors for the daemon.
 #include "serve/listen.h"
 
 #include <errno.h>
@@ -36,7 +38,7 @@ static void take_url(struct listeners *to, struct str host, uint16_t port)
 		 STR_ARG(any ? STR("127.0.0.1:") : host), port);
 }
 
-// Opens a list of addresses and writes down where they are bound, and by which descriptors.
+// Opens a list of addresses; records the bound addresses and the descriptors.
 static fallible open_list(const char *setting, struct str rest, struct listeners *to,
 			  struct buf *bound, struct buf *fds)
 {
@@ -65,7 +67,7 @@ static fallible open_list(const char *setting, struct str rest, struct listeners
 	return OK;
 }
 
-// Two coves on one host are not to quarrel about a port that nobody asked for.
+// Two coves on one host must not conflict about the default port: take another one.
 static fallible open_previews(struct config *config, struct listeners *to)
 {
 	auto_buf bound = BUF_INIT(1024), fds = BUF_INIT(128);
@@ -101,8 +103,8 @@ static void set_users_fd(struct config *config, struct listeners *to, int fd)
 	snprintf(to->socket, sizeof(to->socket), "%s/" USERS_SOCKET, config->run);
 }
 
-// 0660 root:GROUP. Until the mode is set nobody but root may connect: bind() leaves no right to
-// write to others.
+// 0660 root:GROUP. Before the chmod only root can connect: bind() creates the socket without write
+// permission for others.
 static fallible bind_users(const char *path, gid_t group, int *out)
 {
 	struct sockaddr_un at = {.sun_family = AF_UNIX};
@@ -111,7 +113,7 @@ static fallible bind_users(const char *path, gid_t group, int *out)
 	if (fd < 0)
 		return err_sys(errno, "make a socket");
 	memcpy(at.sun_path, path, strlen(path) + 1);
-	if (unlink(path) && errno != ENOENT) // of a cove that was killed; the lock is ours
+	if (unlink(path) && errno != ENOENT) // left by a killed cove; we hold the lock
 		return err_sys(errno, "remove %s", path);
 	if (bind(fd, (struct sockaddr *)&at, sizeof(at)) || lchown(path, 0, group) ||
 	    chmod(path, weak(USERS_SOCKET) ? 0666 : 0660) || listen(fd, USERS_BACKLOG))
@@ -120,7 +122,7 @@ static fallible bind_users(const char *path, gid_t group, int *out)
 	return OK;
 }
 
-// The socket of the group users-group. A host without the default group has none.
+// The socket for the group users-group. A host without the default group has none.
 static fallible open_users(struct config *config, struct listeners *to)
 {
 	const char *name = config->users_group;
@@ -181,7 +183,7 @@ fallible listen_again(struct config *config, const struct reexec *reexec, struct
 		set_users_fd(config, out, reexec->users);
 	else
 		TRY(open_users(config, out));
-	if (!reexec->preview_count) // the last image knew no previews, or had none
+	if (!reexec->preview_count) // the last image had no previews
 		return open_previews(config, out);
 	memcpy(out->fds + out->count, reexec->previews, (size_t)reexec->preview_count * bytes);
 	listen_put_list(reexec->previews, reexec->preview_count, &config->fd_preview);

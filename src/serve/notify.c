@@ -1,7 +1,6 @@
-// The protocol is one datagram of NAME=VALUE lines to the socket in NOTIFY_SOCKET, so no library is
-// needed for it. The variable stays in our environment, for the image that `cove upgrade` executes
-// in our place, and is taken out of that of our children: the manager listens to its main process
-// only.
+// sd_notify without a library: one datagram of NAME=VALUE lines to the socket in NOTIFY_SOCKET. The
+// variable stays in our environment for the image that `cove upgrade` executes, and is removed from
+// that of the children: the service manager accepts messages of its main process only.
 #include "serve/notify.h"
 
 #include <stddef.h>
@@ -23,7 +22,7 @@ void notify_send(const char *text)
 	if (!len || len >= sizeof(to.sun_path))
 		return;
 	memcpy(to.sun_path, path, len);
-	if (*path == '@') // in the abstract namespace
+	if (*path == '@') // abstract namespace
 		to.sun_path[0] = '\0';
 	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0 || sendto(fd, text, strlen(text), MSG_NOSIGNAL, (struct sockaddr *)&to,

@@ -1,5 +1,5 @@
-// Messages to a service manager that started us with NOTIFY_SOCKET, as sd_notify(3) says.
+// Messages to a service manager that set NOTIFY_SOCKET, as in sd_notify(3).
 #pragma once
 
-// "READY=1", "STOPPING=1": one datagram. Nothing happens where nobody asked.
+// "READY=1", "STOPPING=1": one datagram. Does nothing without NOTIFY_SOCKET.
 void notify_send(const char *text);

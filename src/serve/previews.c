@@ -1,3 +1,5 @@
+// Opens previews as configured: their base URL, certificate and listeners. A bad certificate at a
+// reload is logged, and the old one stays.
 #include "serve/previews.h"
 
 #include "base/log.h"
@@ -78,7 +80,7 @@ fallible previews_open(const struct config *config, struct gateway *gateway, str
 						.names = str_of(config->hosts),
 					});
 	options.limits.conns_max = (uint32_t)config->conns_max;
-	// Visitors have no account: no address takes them all.
+	// Visitors have no account: one address may take half of the connections at most.
 	options.limits.conns_per_peer = ((uint32_t)config->conns_max + 1) / 2;
 	TRY(preview_open(&options, out));
 	TRY(certify(config, *out));

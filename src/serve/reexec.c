@@ -1,5 +1,6 @@
-// The words are "1;name=value;…": a version, then what there is. A name that is not known is passed
-// over, so that an older or a newer image can be renewed to as long as it finds what it needs.
+// Re-exec of the supervisor. The state for the next image is one variable: "1;name=value;…", a
+// version and the fields. Unknown names are ignored, so that older and newer images can replace
+// each other as long as they find the fields they need.
 #include "serve/reexec.h"
 
 #include <errno.h>

@@ -1,6 +1,5 @@
-// The supervisor in a new binary: it executes itself anew, in place. Its pid, its children, its
-// lock and its listeners stay; what the new image must know of them travels in one variable of the
-// environment.
+// Replaces the supervisor's binary in place by execve(): pid, children, lock and listeners stay;
+// the new image gets their numbers in one environment variable.
 #pragma once
 
 #include <stdbool.h>
@@ -13,7 +12,7 @@
 struct reexec {
 	unsigned generation;
 	int lock, key, ready[2];
-	int holds; // 0: an image that had none
+	int holds; // 0: an image without it
 	int listeners[REEXEC_LISTENERS], listener_count;
 	int previews[REEXEC_LISTENERS], preview_count;
 	int users;	      // the Unix socket of local users; 0: none
@@ -23,13 +22,12 @@ struct reexec {
 	char url[128];
 };
 
-// Whether the image before us has left its state; takes it out of the environment. INVALID when
-// there is one that cannot be read.
+// Whether the previous image has left its state; removes it from the environment. INVALID when it
+// cannot be parsed.
 fallible reexec_take(bool *out_is, struct reexec *out);
-// The binary that is to be started next: where ours was found, whatever lies there now. The caller
-// frees it.
+// The path of our binary, whatever file is there now. The caller frees it.
 fallible reexec_program(char **out);
-// Whether it can be started at all. UNAVAILABLE bad_binary.
+// Checks that it can be started. UNAVAILABLE bad_binary.
 fallible reexec_check(const char *program);
-// Becomes `program`. Returns only when that failed, and then all is as before.
+// Executes `program`. Returns only on failure, and then nothing has changed.
 fallible reexec_become(const char *program, char **argv, const struct reexec *reexec);

@@ -1,6 +1,6 @@
-// A file that is not right changes nothing: all of it is read and checked before any of it counts.
-// Who starts a daemon later gives it what counts by then; one that was just starting when the
-// signal came reads the shared file once it listens for signals. So nobody misses a change.
+// Reload: the whole configuration is read and checked before any of it is applied. A daemon that is
+// started later gets the current settings; one that was just starting reads the shared file once it
+// handles signals. So no change is lost.
 //
 // syscalls: pread64
 #include "serve/reload.h"
@@ -18,7 +18,7 @@
 #define TEXT_MAX (256 * 1024)
 #define NAMES_MAX 4096
 
-// The words of a command line, each ended by a NUL, and one more.
+// Arguments, each ended by a NUL, and one more NUL.
 static fallible reload_tell(int fd, const struct config *used)
 {
 	auto_buf text = BUF_INIT(TEXT_MAX);
@@ -76,7 +76,7 @@ fallible reload_open(const struct config *used, int *out_fd)
 	return reload_tell(fd, used);
 }
 
-// Caught in the middle of a change it is not whole; then the signal of that change is on its way.
+// During a change the file is incomplete; the signal of that change is then still to come.
 static fallible reload_split(struct str text, char **words, int *count)
 {
 	struct str word;

@@ -1,14 +1,14 @@
-// Another configuration for a cove that runs: the supervisor reads it, the daemon is told of it
-// through a file without a name that both have open.
+// Changes the configuration of a running cove: the supervisor reads it, and passes it to the daemon
+// in a shared memfd.
 #pragma once
 
 #include "serve/config.h"
 
-// The supervisor's. A file for the daemon that says what is in use.
+// For the supervisor: makes the memfd with the settings in use.
 fallible reload_open(const struct config *used, int *out_fd);
-// Reads argv anew. `asked` is what it said last, `used` what is in use; both, and the file, are
-// brought up to date. False: it is not right, the log says why, and nothing has changed.
+// Parses argv again. `asked` are the settings last read, `used` those in use; both, and the file,
+// are updated. False: invalid, logged, and nothing has changed.
 bool reload_now(int argc, char **argv, struct config *asked, struct config *used, int fd);
 
-// The daemon's. Brings `used` up to date; the names of what changed are added to `changed`.
+// For the daemon: updates `used`; adds the names of changed settings to `changed`.
 fallible reload_hear(int fd, struct config *used, struct buf *changed);

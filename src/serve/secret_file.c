@@ -1,6 +1,6 @@
-// Runs as the daemon's own user, so whatever stands at that name is its own doing. A key is on the
-// disk before anything is made with it. One that is cut short, or all zeros, was left by an older
-// cove at a power cut: nothing can be read with it, and it is made anew.
+// Runs as the daemon's user in the daemon's directory. A key is synced before anything is made with
+// it. A truncated or zeroed key was left by an older version at a power cut: it is useless, and
+// replaced.
 //
 // syscalls: openat read write fsync fchmod renameat renameat2 unlinkat close
 #include "serve/secret_file.h"

@@ -1,22 +1,13 @@
-// The supervisor: root, tiny, reads nothing but its configuration. It holds the lock and the
-// listeners for life, so clients of a daemon that died wait in the backlog for the next one. It
-// starts the warden and the daemon and starts again whichever dies.
-//
-// Before anything has worked, a child that leaves by itself has said why in the log: then there is
-// no point in trying again, and we leave with its status. EX_TEMPFAIL is the exception: the child
-// lost a helper process, and is started again, AGAIN_MAX times at most.
-//
-// SIGTERM does as --on-term says: `stop` ends what runs in the sandboxes, `handoff` leaves them to
-// the next start. SIGINT always ends them (`cove drain`, Ctrl-C). The daemon goes first, for it
-// knows what is under way, then the warden.
-//
-// SIGUSR2 (`cove upgrade`): we execute the binary that lies where ours was found, in place
-// (serve/reexec.c), and then put new children in the place of the old ones. The old daemon hands
-// its sandboxes on before the old warden goes, and neither is started again before both are gone.
-//
-// SIGHUP (`cove reload`): the configuration is read anew (serve/reload.c).
-//
-// Sandboxes outlive the warden that made them. Then they are our children, and we reap them.
+// The supervisor: root, small, parses only its configuration. It holds the lock and the listeners
+// for life, so that clients of a dead daemon wait in the backlog for the next one. It starts the
+// warden and the daemon, and restarts whichever dies. Signals:
+// SIGTERM          --on-term: `stop` ends the processes of sandboxes, `handoff` leaves them
+// SIGINT           ends them (`cove drain`, Ctrl-C); the daemon stops first, then the warden
+// SIGUSR2          `cove upgrade`: executes the new binary in place (reexec.c), then replaces the
+//                  children; neither is started before both old ones are gone
+// SIGHUP           `cove reload` (reload.c)
+// A child that exits before the first success ends the supervisor, except with EX_TEMPFAIL.
+// Sandboxes that outlive their warden are reparented to the supervisor, which reaps them.
 #include "serve/serve.h"
 
 #include <errno.h>
@@ -60,35 +51,35 @@
 #include "serve/stuck.h"
 
 #define STOP_MS 30000
-#define AGAIN_MAX 20	 // starts of a child that ask for another one before anything has worked
+#define AGAIN_MAX 20	 // starts of a child that exits with EX_TEMPFAIL before the first success
 #define REPLACE_MS 10000 // beyond the daemon's grace: then it is killed, and its boxes live on
 
 enum { WARDEN, DAEMON, CHILDREN };
 
 struct serve {
 	struct config config;
-	struct config asked; // the same as it was read, before it was used
+	struct config asked; // as it was read, before it was adapted
 	struct data_dir home;
 	struct child children[CHILDREN];
 	struct listeners listeners;
 	int key, cert, live, ready[2], signals;
 	struct stuck hung;
 	int argc;
-	char **argv;	     // ours, for the next image
-	char *program;	     // the binary of that
-	unsigned generation; // which image of this process we are
-	unsigned again;	     // how often a child asked for another start before that
-	bool served;	     // the daemon has answered once
+	char **argv;	     // of this process, for the next image
+	char *program;	     // its binary
+	unsigned generation; // number of the image of this process
+	unsigned again;	     // starts after EX_TEMPFAIL
+	bool served;	     // the daemon has been ready once
 	bool stopping;	     // SIGTERM came
-	bool ending;	     // and no sandbox shall run on
+	bool ending;	     // and sandboxes must stop
 	int64_t replace_by;  // when an old child is killed
-	unsigned refusals;   // of new binaries, and of new settings
+	unsigned refusals;   // refused binaries and settings
 	unsigned reloads;
-	bool reloading; // the daemon has not heard yet
+	bool reloading; // the daemon has not confirmed yet
 	int status;
 };
 
-// The key's hash travels in a file without a name: in no argv, no environment, on no disk.
+// The key's hash is passed in a memfd: not in argv, the environment or on disk.
 static fallible share_key(struct serve *serve)
 {
 	serve->key = memfd_create("key", MFD_CLOEXEC);
@@ -109,7 +100,7 @@ static fallible serve_watch_signals(struct serve *serve)
 	sigaddset(&set, SIGHUP);
 	sigaddset(&set, SIGCHLD);
 	signal(SIGPIPE, SIG_IGN);
-	signal(SIGHUP, SIG_IGN);  // of children, until they listen; blocked, it comes to us
+	signal(SIGHUP, SIG_IGN);  // ignored in children until they handle it; blocked here
 	signal(SIGUSR1, SIG_IGN); // likewise
 	if (sigprocmask(SIG_BLOCK, &set, NULL))
 		return err_sys(errno, "block signals");
@@ -122,7 +113,7 @@ static void keep(struct child *child, int fd)
 	child->keep[child->keep_count++] = fd;
 }
 
-// The configuration as children are told it.
+// The configuration for the children.
 static struct config config_inside(const struct serve *serve)
 {
 	struct config config = serve->config;
@@ -143,8 +134,8 @@ static void prepare_children(struct serve *serve)
 	struct child *warden = &serve->children[WARDEN], *daemon = &serve->children[DAEMON];
 	struct config config = config_inside(serve);
 
-	// A signal that comes before a child listens waits for it. SIGTERM is none of them for the
-	// daemon: only our death sends it there.
+	// A signal that comes before a child handles it stays pending. Not SIGTERM for the daemon:
+	// only our death sends that.
 	for (int i = 0; i < CHILDREN; i++) {
 		sigemptyset(&serve->children[i].blocked);
 		sigaddset(&serve->children[i].blocked, SIGINT);
@@ -170,7 +161,7 @@ static void prepare_children(struct serve *serve)
 	warden->again_at = daemon->again_at = clock_ms();
 }
 
-// Children work elsewhere: a relative name would mean another place to them.
+// Children have another working directory: make the path absolute.
 static fallible make_absolute(char **path)
 {
 	char *whole = realpath(*path, NULL);
@@ -194,7 +185,8 @@ static fallible serve_open_anew(struct serve *serve)
 	return OK;
 }
 
-// What the last image had open is ours; the configuration is read anew, but for the addresses.
+// Takes over the descriptors of the last image; the configuration is read again, except the
+// addresses.
 static fallible serve_go_on(struct serve *serve, const struct reexec *reexec)
 {
 	TRY(data_dir_open_again(&serve->config, reexec->lock, &serve->home));
@@ -202,16 +194,17 @@ static fallible serve_go_on(struct serve *serve, const struct reexec *reexec)
 	TRY(make_absolute(&serve->config.run));
 	memcpy(serve->ready, reexec->ready, sizeof(serve->ready));
 	TRY(listen_again(&serve->config, reexec, &serve->listeners));
-	if (!reexec->users && serve->listeners.users) // the last image knew none
+	if (!reexec->users && serve->listeners.users) // the last image had none
 		TRY(data_dir_publish(&serve->home, serve->listeners.url, serve->listeners.socket));
-	serve->config.fd_ready = 0; // who asked was told by the first image
+	serve->config.fd_ready = 0; // the first image has answered
 	serve->generation = reexec->generation;
 	serve->served = true;
-	close(reexec->key); // the key may be another
+	close(reexec->key); // the key may have changed
 	return share_key(serve);
 }
 
-// Children of the last image: the daemon is asked to hand on at once, the warden when that is done.
+// Replaces the children of the last image: the daemon hands its boxes over at once, the warden
+// follows.
 static void replace_children(struct serve *serve, const struct reexec *reexec)
 {
 	struct child *warden = &serve->children[WARDEN], *daemon = &serve->children[DAEMON];
@@ -223,8 +216,8 @@ static void replace_children(struct serve *serve, const struct reexec *reexec)
 	log_event(LOG_INFO, "serve.renewed", NULL);
 }
 
-// Each box takes three descriptors of the daemon and of the warden, who inherit this. The hard
-// limit goes up to the kernel's own bound where CAP_SYS_RESOURCE lets us.
+// Each box takes three descriptors of the daemon and of the warden, which inherit the limit. The
+// hard limit is raised to the kernel's bound where CAP_SYS_RESOURCE allows it.
 static void raise_files(void)
 {
 	char text[32] = "";
@@ -247,7 +240,7 @@ static fallible serve_prepare(struct serve *serve, int argc, char **argv)
 	uint32_t warm;
 
 	TRY(serve_watch_signals(
-		serve)); // a signal that comes during the start waits for serve_loop()
+		serve)); // a signal during the start stays pending until serve_loop()
 	TRY(config_read(argc, argv, &serve->config));
 	TRY(config_read(argc, argv, &serve->asked));
 	TRY(serve_agents_check(&serve->config));
@@ -269,7 +262,7 @@ static fallible serve_prepare(struct serve *serve, int argc, char **argv)
 		return err_hint(err_new(NOT_OFFERED, "chroot", PROBE_CHROOT), PROBE_CHROOT_FIX);
 	raise_files();
 	umask(022);
-	// Whatever we were started with is not for our children.
+	// Inherited descriptors are not for the children.
 	close_range(3, UINT_MAX, CLOSE_RANGE_CLOEXEC);
 	if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 		return err_sys(errno, "become the parent of orphans");
@@ -286,7 +279,7 @@ static fallible serve_prepare(struct serve *serve, int argc, char **argv)
 	return OK;
 }
 
-// Who asked for it waits for a word that is not the one before.
+// The command line waits for a word that differs from the one before.
 static void tell_numbered(struct serve *serve, const char *what, unsigned number)
 {
 	char word[24];
@@ -336,7 +329,7 @@ static void serve_announce(struct serve *serve)
 	}
 }
 
-// `ending`: no sandbox shall run on.
+// `ending`: sandboxes must stop.
 static void serve_begin_stop(struct serve *serve, bool ending)
 {
 	if (!serve->stopping) {
@@ -349,7 +342,7 @@ static void serve_begin_stop(struct serve *serve, bool ending)
 		kill(serve->children[DAEMON].pid, serve->ending ? SIGINT : SIGUSR2);
 }
 
-// The new binary, in our place. If it does not work, nothing has happened.
+// Executes the new binary in place. On failure nothing has changed.
 static void upgrade(struct serve *serve)
 {
 	struct reexec reexec = {
@@ -375,8 +368,8 @@ static void upgrade(struct serve *serve)
 	refuse(serve);
 }
 
-// The files may be others though their names are the same.
-static bool renew_cert(struct serve *serve)
+// The files may have changed under the same names.
+static bool serve_reload_cert(struct serve *serve)
 {
 	auto_err err = cert_refresh(&serve->config, serve->cert);
 
@@ -393,7 +386,7 @@ static void serve_reload(struct serve *serve)
 
 	if (!reload_now(serve->argc - 2, serve->argv + 2, &serve->asked, &serve->config,
 			serve->live) ||
-	    !renew_cert(serve)) {
+	    !serve_reload_cert(serve)) {
 		refuse(serve);
 		return;
 	}
@@ -421,10 +414,10 @@ static void destroy_child(struct serve *serve, struct child *child, int status)
 	child_ended(child, clock_ms());
 	if (refused && !serve->stopping) {
 		serve->status = WEXITSTATUS(status);
-		serve_begin_stop(serve, false); // what was not taken up is not ours to end
+		serve_begin_stop(serve, false); // boxes that were not adopted stay
 	}
 	if (serve->stopping && serve->ending && status && !serve->status)
-		serve->status = 1; // something may be left
+		serve->status = 1; // processes may be left
 }
 
 static void serve_reap(struct serve *serve)
@@ -438,7 +431,7 @@ static void serve_reap(struct serve *serve)
 				destroy_child(serve, &serve->children[i], status);
 }
 
-static void hear_signals(struct serve *serve)
+static void serve_handle_signals(struct serve *serve)
 {
 	struct signalfd_siginfo info;
 
@@ -454,7 +447,8 @@ static void hear_signals(struct serve *serve)
 	serve_reap(serve);
 }
 
-// One old child at a time: the daemon first. Returns how long to wait for it, -1: for none.
+// Replaces one old child at a time, the daemon first. Returns how long to wait for it, -1: none
+// left.
 static int replace_next(struct serve *serve)
 {
 	struct child *daemon = &serve->children[DAEMON], *warden = &serve->children[WARDEN];
@@ -463,7 +457,7 @@ static int replace_next(struct serve *serve)
 
 	if (!child->old)
 		return -1;
-	if (child->again_at) { // not asked yet
+	if (child->again_at) { // not signalled yet
 		child->again_at = 0;
 		serve->replace_by = now + REPLACE_MS +
 				    (child == daemon ? (int64_t)serve->config.grace_ms : 0);
@@ -476,7 +470,7 @@ static int replace_next(struct serve *serve)
 	return (int)(serve->replace_by - now);
 }
 
-// Starts what is due; returns how long nothing will be, in ms.
+// Starts children that are due; returns how long until the next is due, in ms.
 static int start_due(struct serve *serve)
 {
 	int64_t now = clock_ms(), next = -1;
@@ -484,8 +478,8 @@ static int start_due(struct serve *serve)
 	for (int i = 0; i < CHILDREN; i++) {
 		struct child *child = &serve->children[i];
 
-		// A daemon that drains still needs a warden, but never the other way round. A new
-		// one is for a new warden.
+		// A draining daemon needs a warden, but not the other way round. A new daemon waits
+		// for the new warden.
 		if (child->pid || (i == DAEMON && (serve->stopping || serve->children[WARDEN].old)))
 			continue;
 		if (child->again_at <= now) {
@@ -518,7 +512,7 @@ static void wait_for_news(struct serve *serve, int wait_ms)
 	if (watched[1].revents & POLLIN)
 		serve_announce(serve);
 	if (watched[0].revents & POLLIN)
-		hear_signals(serve);
+		serve_handle_signals(serve);
 	stuck_look(&serve->hung, &serve->children[DAEMON], &serve->children[WARDEN]);
 }
 
@@ -549,7 +543,7 @@ static int serve_loop(struct serve *serve)
 			      replacing >= 0 && (due < 0 || replacing < due) ? replacing : due);
 	}
 	data_dir_tell(&serve->home, serve->generation, serve->ending ? "draining" : "leaving");
-	// The daemon has been told by then; a second signal would end its grace.
+	// The daemon was signalled already; a second signal would end its grace period.
 	int64_t patience = STOP_MS + (int64_t)serve->config.grace_ms;
 	struct child *daemon = &serve->children[DAEMON];
 	int64_t deadline = clock_ms() + patience;
@@ -560,7 +554,7 @@ static int serve_loop(struct serve *serve)
 	}
 	if (daemon->pid)
 		stop_child(serve, daemon, serve->ending ? SIGINT : SIGUSR2, 1000);
-	// Also what no daemon could end is ended now, and only a warden can end it.
+	// Boxes that no daemon could stop are stopped now, and only a warden can do that.
 	if (serve->ending && !serve->children[WARDEN].pid) {
 		serve->children[WARDEN].again_at = clock_ms();
 		start_due(serve);
@@ -585,7 +579,7 @@ static int serve_describe(void (*describe_by)(struct buf *out))
 
 int serve_main(int argc, char **argv)
 {
-	static struct serve serve; // one a process, and it lives as long
+	static struct serve serve; // one per process
 	struct err *failed;
 
 	if (argc == 3 && !strcmp(argv[2], "--options"))

@@ -1,6 +1,6 @@
-// A clock that is disciplined drifts by less than a second between two sweeps: that is followed. A
-// clock that was set is not, until the host is booted again: what is to expire in an hour does so
-// in an hour. Of another boot nothing is known but the wall clock.
+// The steady clock. NTP slews a clock by less than a second between two sweeps: that is followed. A
+// clock that was set is not followed until the next boot: what expires in an hour does so in an
+// hour. After a boot only the wall clock is known.
 //
 // syscalls: openat read close
 #include "serve/steady_clock.h"
@@ -35,7 +35,7 @@ void steady_clock_boot(char out[STEADY_CLOCK_BOOT])
 	out[len > 0 ? len : 0] = '\0';
 }
 
-// True: this boot's, and *out_base is what was added to its time.
+// True: of this boot, and *out_base is its offset.
 static bool steady_clock_recover(struct str text, const char *boot, int64_t *out_base)
 {
 	auto_json json = NULL;

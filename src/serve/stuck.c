@@ -1,3 +1,6 @@
+// Detects a killed daemon that cannot exit because a thread is blocked in a call on a box's file
+// system. The supervisor polls /proc, finds the kind of call, and signals the warden, which reads
+// the shared page and ends the box.
 #include "serve/stuck.h"
 
 #include <dirent.h>
@@ -17,7 +20,7 @@
 #include "os/thread.h"
 #include "protocol/blocked_call.h"
 
-#define CLOSE_LOOKS 5 // the end of a long file takes a while, too, and is nobody's fault
+#define CLOSE_LOOKS 5 // the close of a large file takes a while, too
 
 fallible stuck_open(struct stuck *hung, int last)
 {
@@ -39,7 +42,7 @@ int stuck_page(const struct stuck *hung, const struct child *warden)
 	return hung->unheld && warden->old ? 0 : hung->page;
 }
 
-// Its first thread is dead, though others are not, or about to close its files, or has the signal.
+// True if its first thread is a zombie while others live, is exiting, or has SIGKILL pending.
 static bool is_dying(pid_t pid)
 {
 	char path[32], text[2048];
@@ -58,7 +61,7 @@ static bool is_dying(pid_t pid)
 	return pending && strtoull(pending + 9, NULL, 16) >> (SIGKILL - 1) & 1;
 }
 
-// Where the threads are that nothing wakes; 0: there is none.
+// The kind of call that unkillable threads are in; 0: none.
 static enum blocked_call_where where(pid_t pid)
 {
 	enum blocked_call_where found = 0;
@@ -84,9 +87,9 @@ void stuck_look(struct stuck *hung, const struct child *daemon, const struct chi
 	int64_t now = clock_ms();
 	enum blocked_call_where found;
 
-	if (!daemon->pid || now < hung->sniff_at)
+	if (!daemon->pid || now < hung->look_at_ms)
 		return;
-	hung->sniff_at = now + STUCK_LOOK_MS;
+	hung->look_at_ms = now + STUCK_LOOK_MS;
 	if (hung->pid != daemon->pid || !is_dying(daemon->pid)) {
 		hung->pid = daemon->pid;
 		hung->told = false;

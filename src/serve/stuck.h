@@ -1,6 +1,6 @@
-// A daemon that was killed, or left, and cannot die, because a sandbox holds one of its calls up
-// (protocol/blocked_call.h). The kernel tells nobody of such a process, so it is looked at now and
-// then; the warden is told to end what keeps it.
+// A killed daemon that cannot exit, because a box blocks one of its calls
+// (protocol/blocked_call.h). The kernel has no notification for this, so the process is polled; the
+// warden is told to end the box.
 #pragma once
 
 #include <stdbool.h>
@@ -14,15 +14,15 @@
 
 struct stuck {
 	int page;
-	bool unheld; // a warden of an earlier image knows nothing of it
-	pid_t pid;   // the daemon that was looked at
+	bool unheld; // the warden of an earlier image does not know the page
+	pid_t pid;   // the daemon that was polled
 	bool told;
-	int looks; // how often in a row it was found dying
-	int64_t sniff_at;
+	int looks; // polls in a row in which it was dying
+	int64_t look_at_ms;
 };
 
-// The page: that of the last image, which its daemon still uses, or a new one (`last` 0).
+// The shared page: of the last image, whose daemon still uses it, or a new one (`last` 0).
 fallible stuck_open(struct stuck *hung, int last);
-// What the next image is to take over; 0: a warden does not know of it.
+// The page for the next image; 0: the warden does not know it.
 int stuck_page(const struct stuck *hung, const struct child *warden);
 void stuck_look(struct stuck *hung, const struct child *daemon, const struct child *warden);
