@@ -1,5 +1,5 @@
-// Three tables of one shape. The version is checked by the statement itself: a write that touches
-// no row was based on something that is no longer so.
+// Three tables of one shape. The SQL statement checks the version: a write that touches no row was
+// based on an outdated state, and is CONFLICT state_stale.
 #include "store/agent.h"
 
 #include "store/rows.h"
@@ -139,7 +139,7 @@ fallible store_agent_commit(struct store *store, const struct store_agent_change
 struct search {
 	enum store_agent_kind kind;
 	const char *sql, *by, *before; // parameters; NULL: none
-	size_t max;		       // 0: no bound
+	size_t max;		       // 0: no limit
 	struct rows rows;
 	struct store_agent *at;
 };

@@ -1,6 +1,6 @@
-// A row's hash is taken over the hash before it and the row's own text: every field with its length
-// before it, so that no two rows have one text. It is computed where the row is written, by the one
-// thread that writes, so the chain has no forks.
+// The audit log as a hash chain. A row's hash covers the previous hash and the row's text, each
+// field preceded by its length, so that no two rows have one text. The writer's thread computes it
+// when it writes the row, so that the chain has no forks.
 #include "store/audit.h"
 
 #include <stdio.h>
@@ -61,12 +61,13 @@ static fallible audit_read_head(struct db *db, uint64_t *out_id, uint8_t out[SEC
 		return OK;
 	*out_id = (uint64_t)query_take_int(&query);
 	hash = query_take(&query);
-	if (hash.len == SECRET_HASH) // else the chain is broken there already, and verify says so
+	if (hash.len ==
+	    SECRET_HASH) // otherwise the chain is already broken there, and verify reports it
 		memcpy(out, hash.at, SECRET_HASH);
 	return OK;
 }
 
-// The length of the chain is kept beside it, so that an end that was cut off shows as well.
+// The length of the chain is stored separately, so that a truncation is detected.
 static fallible keep_length(struct db *db, uint64_t id)
 {
 	auto_query query = {0};
@@ -116,7 +117,7 @@ fallible store_audit_add_in(struct db *db, const struct store_audit *row, uint64
 struct adding {
 	struct store_audit row;
 	uint64_t id;
-	struct arena *arena; // of a told one: holds it all
+	struct arena *arena; // of a queued row: owns all of it
 	void (*done)(void *arg);
 	void *arg;
 };
@@ -241,11 +242,11 @@ fallible store_audit_page(struct store *store, uint64_t after, const char *tenan
 	return OK;
 }
 
-// ---------------------------------------------------------------------------------------- the cut
+// ---------------------------------------------------------------------------------------- pruning
 
-#define CUT "audit/cut" // in the table of names: "NUMBER HASH" of the last row that was forgotten
+#define CUT "audit/cut" // in the table of names: "NUMBER HASH" of the last pruned row
 #define CUT_TEXT (24 + 2 * SECRET_HASH)
-#define STEP 2000 // rows that a commit may have to wait for
+#define STEP 2000 // rows per commit
 
 struct cut {
 	uint64_t id;
@@ -277,7 +278,7 @@ static bool unhex(struct str hex, uint8_t out[SECRET_HASH])
 	return true;
 }
 
-// One that does not read as such is no row's: nothing follows from it.
+// A malformed value is ignored.
 static fallible read_cut(struct db *db, struct cut *out)
 {
 	auto_query query = {0};
@@ -315,7 +316,7 @@ static fallible ask_int(struct db *db, const char *sql, int64_t with, int64_t *o
 	return OK;
 }
 
-// The last row that is to go; 0: none. Only whole beginnings go, whatever the clock did.
+// The last row to prune; 0: none. Only a prefix of the log is pruned, whatever the clock did.
 static fallible find_cut(struct db *db, const struct pruning *pruning, uint64_t *out)
 {
 	int64_t first = 0, last = 0, oldest = 0, young = 0, by_count;
@@ -359,7 +360,7 @@ static fallible audit_read_hash(struct db *db, struct cut *cut)
 	return OK;
 }
 
-// The row that says so comes first: it follows from the last, which may be among those that go.
+// Add the row that records the pruning first: its predecessor may be among the pruned rows.
 static struct err *audit_prune(struct db *db, void *arg)
 {
 	struct pruning *pruning = arg;
@@ -402,13 +403,14 @@ fallible store_audit_prune(struct store *store, int64_t now_ms, int64_t age_ms, 
 	return OK;
 }
 
-// ---------------------------------------------------------------------------------------- proof
+// ----------------------------------------------------------------------------------------
+// verifying
 
 struct proof {
 	struct cut cut;
-	uint64_t bad, last; // the last row that follows
+	uint64_t bad, last; // the last row that is consistent
 	uint8_t head[SECRET_HASH];
-	bool witnessed; // a row says that it was cut there
+	bool witnessed; // a row records the pruning
 	bool begun, done;
 };
 
@@ -423,7 +425,7 @@ static fallible read_length(struct db *db, uint64_t *out)
 	return OK;
 }
 
-// One row more. False: it does not follow.
+// Checks one row. False: it is inconsistent.
 static fallible audit_follow(struct proof *proof, struct query *query, struct arena *arena,
 			     bool *out)
 {
@@ -444,7 +446,7 @@ static fallible audit_follow(struct proof *proof, struct query *query, struct ar
 	return OK;
 }
 
-// A cut that was made meanwhile may be behind us, or before: begin again there.
+// A concurrent prune may have passed our position: start again after it.
 static fallible audit_begin(struct db *db, struct proof *proof)
 {
 	struct cut cut;
@@ -458,8 +460,8 @@ static fallible audit_begin(struct db *db, struct proof *proof)
 	return OK;
 }
 
-// The next page. What is written meanwhile is part of a later one: how long the chain must be is
-// read in the same look as its end.
+// Checks the next page. Rows written meanwhile belong to a later page: the expected length is read
+// in the same transaction as the end.
 static struct err *audit_verify(struct db *db, void *arg)
 {
 	struct proof proof = *(struct proof *)arg;

@@ -1,5 +1,6 @@
-// A record is a row: the columns to look by, and the rest as JSON, so that a field more is no
-// change of the tables. What is absent in an older row has its default.
+// Box records: columns for lookups, and the rest as JSON, so that a new field needs no schema
+// change. A field that is absent in an older row has its default. Unreadable rows are reported,
+// never dropped.
 #include "store/boxes.h"
 
 #include <stdio.h>
@@ -117,7 +118,7 @@ static fallible read_retention(const struct json *from, struct retention *out)
 	TRY(read_u64(from, "port", &out->waits.port_ready_ms));
 	TRY(read_u64(from, "interval", &out->waits.wait_interval_ms));
 	TRY(json_str(json_get(from, "base"), "base", &base));
-	if (json_get(from, "tokenTurn")) // since there is a way to end a credential
+	if (json_get(from, "tokenTurn")) // absent before tokens could be rotated
 		TRY(read_u64(from, "tokenTurn", &out->token_turn));
 	out->base_url = base.at ? mem_dup(base.at, base.len) : NULL;
 	return OK;
@@ -213,7 +214,7 @@ static bool store_boxes_read_state(struct str word, enum state *out)
 	return false;
 }
 
-// False: it cannot be read. What could is there all the same.
+// False: unreadable. Fields that could be read are set.
 static bool store_boxes_read_row(struct query *query, struct record *out)
 {
 	bool good = store_boxes_take_word(query, out->id, sizeof(out->id));

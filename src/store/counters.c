@@ -1,3 +1,5 @@
+// Monotonic counters in the table of the same name. A counter is raised in the caller's
+// transaction, so that a rollback leaves no gap.
 #include "store/counters.h"
 
 static fallible begin_at_one(struct db *db, const char *name)
@@ -9,7 +11,7 @@ static fallible begin_at_one(struct db *db, const char *name)
 	return query_run(&query, NULL);
 }
 
-// One row of those that match; 0: there is none.
+// The value of one matching row; 0: none.
 static fallible counters_read_value(struct db *db, const char *sql, const char *name, uint64_t *out)
 {
 	auto_query query = {0};
@@ -24,9 +26,8 @@ static fallible counters_read_value(struct db *db, const char *sql, const char *
 
 #define VALUE_OF "SELECT value FROM counters WHERE name = $1"
 
-// Raised first, so that the row is ours when it is read. Not by one statement that inserts, raises
-// and returns: SQLite keeps what it will return in a table of its own, which takes longer than
-// this.
+// Raise first, then read: the row is locked by us. A single INSERT … ON CONFLICT … RETURNING is
+// slower: SQLite materialises the returned rows in a temporary table.
 fallible counter_next(struct db *db, const char *what, const char *of, uint64_t *out)
 {
 	auto_free char *name = mem_fmt("%s/%s", what, of);

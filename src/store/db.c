@@ -1,3 +1,5 @@
+// Queries on any driver: binds parameters and takes columns in order, over the table of functions
+// in db_private.h. A column of the wrong type sets `bad` of the query, which the caller checks.
 #include "store/db.h"
 
 #include "store/db_private.h"
@@ -77,7 +79,7 @@ const char *query_take_text(struct query *query, struct arena *arena)
 	struct str value = query_take(query);
 
 	if (value.len && memchr(value.at, 0, value.len))
-		query->bad = true; // it would end elsewhere as a C string
+		query->bad = true; // a C string would end early
 	return arena_dup(arena, value.len ? value.at : "", value.len);
 }
 

@@ -1,6 +1,6 @@
-// A row's number is its box's own: it would tell others how busy the host is. `serial` is unique
-// for a box, so a row that was handed over twice (the first time by a daemon that did not live to
-// hear that it was durable) is there once and counted once.
+// The egress ledger. Row ids count per box: a host-wide id would reveal how busy the host is.
+// `serial` is unique per box, so that a row written twice (by a daemon killed before it knew that
+// the first write was durable) is stored and counted once.
 #include "store/egress.h"
 
 #include "store/rows.h"
@@ -61,8 +61,8 @@ static fallible store_egress_sum_up(struct db *db, const struct store_egress_ent
 
 #define TRIM_EVERY 256
 
-// What was allowed goes first: whoever is denied could else ask for what is allowed until nobody
-// sees that.
+// Allowed rows are trimmed first: otherwise a box could hide its denials behind many allowed
+// requests.
 static fallible store_egress_trim(struct db *db, const char *box, uint64_t id)
 {
 	auto_query query = {0};
@@ -250,7 +250,7 @@ fallible store_egress_forget(struct store *store, const char *box)
 	return store_do_last(store, forget, id);
 }
 
-// What was still under way when its box went was written down after it.
+// Verdicts that ended after their box were recorded after it.
 static struct err *forget_gone(struct db *db, void *arg)
 {
 	auto_query rows = {0}, all = {0};
@@ -270,7 +270,7 @@ fallible store_egress_forget_gone(struct store *store)
 
 // ---------------------------------------------------------------------------------------- prune
 
-#define STEP 500 // rows that a commit may have to wait for
+#define STEP 500 // rows per commit
 
 struct pruning {
 	int64_t before_ms;

@@ -1,13 +1,13 @@
-// Ids come from counters, in the transaction that writes the event: a batch that fails leaves no
-// gap, and a prune never lets one be given again. What a prune took is remembered by the last id of
-// each tenant ("gone"), so that whoever comes back late is told.
+// Events. Ids come from counters, in the transaction that writes the event: a failed batch leaves
+// no gap, and a pruned id is never reused. The last pruned id of each tenant is stored ("gone"), so
+// that a late reader learns what it missed.
 #include "store/events.h"
 
 #include "store/counters.h"
 #include "store/rows.h"
 
-#define OWN "event" // of a tenant
-#define GONE "gone" // the last id of a tenant's that was forgotten
+#define OWN "event" // counter of a tenant
+#define GONE "gone" // the last pruned id of a tenant
 #define WORDS "time, tenant, kind, sandbox, session, fields"
 
 static fallible next_id(struct db *db, uint64_t *out)
@@ -111,14 +111,14 @@ static fallible ends(struct db *db, const struct store_events_ask *ask, struct s
 	if (!out->oldest)
 		out->oldest = out->newest + 1;
 	if (ask->own)
-		gone = out->oldest - 1; // its numbers have no gap
+		gone = out->oldest - 1; // ids of a tenant have no gaps
 	else
 		TRY(counter_read(db, GONE, ask->tenant, &gone));
 	out->missed = ask->after && (ask->after < gone || ask->after > out->newest);
 	return OK;
 }
 
-// As in a state that was put back: what will come has smaller numbers than what was asked for.
+// After a restore from a backup new ids are smaller than the requested one.
 static uint64_t begin_of(const struct paging *paging)
 {
 	const struct store_events *page = &paging->page;
@@ -168,7 +168,7 @@ static struct err *events_query_page(struct db *db, void *arg)
 		out->last = event->id;
 	}
 	out->count = paging->rows.count;
-	// Nothing more matches up to the newest: what was passed over need not be read again.
+	// Nothing more matches up to the newest: skip what was read.
 	if (out->count < ask->max && out->newest > out->last)
 		out->last = out->newest;
 	return OK;
@@ -186,7 +186,7 @@ fallible store_events_page(struct store *store, const struct store_events_ask *a
 
 // ---------------------------------------------------------------------------------------- prune
 
-#define STEP 500 // events that a commit may have to wait for
+#define STEP 500 // events per commit
 
 struct pruning {
 	int64_t before_ms;
@@ -208,7 +208,7 @@ static fallible store_events_forget(struct db *db, const struct doomed *doomed)
 	return counter_raise(db, GONE, doomed->tenant, doomed->id);
 }
 
-// Among the first: times are in the order of ids, as far as the clock was right.
+// Only among the first: times follow ids, as far as the clock was right.
 static fallible find_old(struct db *db, const struct pruning *pruning, struct rows *rows,
 			 struct doomed **out)
 {

@@ -1,12 +1,11 @@
-// Events, in one order for the whole host. An id is never given twice, also not after a prune. Each
-// tenant has its own count beside that, without a gap: what it is told of the host's would tell how
-// busy others are.
+// Events, in one order for the whole host. An id is never reused, not even after a prune. Each
+// tenant also has its own sequence without gaps: the host's ids would reveal how busy others are.
 #pragma once
 
 #include "store/store.h"
 
 struct store_event {
-	uint64_t id; // given here
+	uint64_t id; // set here
 	int64_t time_ms;
 	const char *tenant, *kind, *sandbox, *session; // "": none
 	const char *fields;			       // JSON object
@@ -17,14 +16,13 @@ fallible store_events_add(struct store *store, const struct store_event *events,
 			  uint64_t *out_first);
 fallible store_events_add_in(struct db *db, const struct store_event *event, uint64_t *out_id);
 
-// Up to `max` events behind `after`, oldest first. *out: `last` is what to go on from, also when
-// none matched; `newest` is the last number that was given. `missed`: some behind `after` are
-// forgotten, or it was never given; `oldest` is the first that is kept, or the next that will come.
-// The words live in the arena.
+// Up to `max` events after `after`, oldest first. *out: `last` is where to continue, also when none
+// matched; `newest` is the last id. `missed`: some after `after` were pruned, or it was never used;
+// `oldest` is the first that is kept, or the next. Texts are in the arena.
 struct store_events_ask {
 	const char *tenant; // NULL: of all
-	bool own;	    // numbers are the tenant's, else the host's
-	uint64_t after;	    // 0: from the first that is kept; none is missed then
+	bool own;	    // ids are the tenant's, else the host's
+	uint64_t after;	    // 0: from the first that is kept; `missed` is then false
 	size_t max;
 };
 struct store_events {
@@ -35,7 +33,7 @@ struct store_events {
 };
 fallible store_events_page(struct store *store, const struct store_events_ask *ask,
 			   struct arena *arena, struct store_events *out);
-// Forgets events before that time, and all but the newest `keep` of each tenant. In steps: nobody
-// waits for all of it.
+// Removes events before that time, and all but the newest `keep` of each tenant. Runs in steps, so
+// that commits wait only briefly.
 fallible store_events_prune(struct store *store, int64_t before_ms, uint64_t keep,
 			    uint64_t *out_count);

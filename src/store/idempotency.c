@@ -1,3 +1,5 @@
+// Rows of stored responses, by the hash of tenant and idempotency key. A write is queued and never
+// waited for. A row that cannot be parsed is skipped: its response cannot be repeated.
 #include "store/idempotency.h"
 
 #include "store/rows.h"
@@ -124,7 +126,7 @@ static struct err *idempotency_rows_find(struct db *db, void *arg)
 			arena_dup(arena, body.len ? body.at : "", body.len), body.len};
 		idempotency->kept_ms = query_take_int(&query);
 		if (query.bad || hash.len != SECRET_HASH || !idempotency->status)
-			search->rows.count--; // an answer that cannot be repeated
+			search->rows.count--; // a response that cannot be repeated
 	}
 }
 
@@ -134,7 +136,7 @@ fallible store_idempotency_rows_load(struct store *store, int64_t since_ms, stru
 	struct search search = {.since_ms = since_ms, .rows = {.arena = arena}};
 	auto_err err = store_do_last(store, idempotency_rows_forget, &since_ms);
 
-	// Old ones that cannot be removed now are passed over all the same.
+	// Old rows that cannot be removed now are skipped.
 	if (err && !db_is_unwritable(err))
 		return take_ptr(err);
 	TRY(store_ask(store, idempotency_rows_find, &search), "look for idempotency keys");

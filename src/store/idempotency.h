@@ -1,4 +1,4 @@
-// Answers under idempotency keys: what was answered once is answered again, after a restart too.
+// Responses under idempotency keys: repeated for the same key, also after a restart.
 #pragma once
 
 #include "base/secret.h"
@@ -15,8 +15,8 @@ struct store_idempotency {
 
 void store_idempotency_rows_put(struct store *store,
 				const struct store_idempotency *idempotency); // does not wait
-// Forgets those kept before, and all but the newest `keep`.
+// Removes rows stored before, and all but the newest `keep`.
 fallible store_idempotency_rows_prune(struct store *store, int64_t since_ms, uint64_t keep);
-// Those kept since, oldest first; older ones are forgotten. The words live in the arena.
+// Rows stored since, oldest first; older ones are removed. Texts are in the arena.
 fallible store_idempotency_rows_load(struct store *store, int64_t since_ms, struct arena *arena,
 				     struct store_idempotency **out, size_t *out_count);

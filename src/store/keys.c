@@ -1,6 +1,6 @@
-// A tenant that is dropped leaves what was written about it to the operator: its events and rows of
-// the audit log stay as long as any, without the tenant's own numbers, so that a later tenant of
-// that name finds none of them. What was its own goes with it.
+// Tenants and keys. Events and audit rows of a dropped tenant stay for the operator as long as any,
+// without the tenant's numbers, so that a later tenant of that name sees none of them. Its own data
+// is removed with it.
 #include "store/keys.h"
 
 static fallible do_for(struct db *db, const char *sql, const char *id)
@@ -44,7 +44,7 @@ static struct err *put_tenant(struct db *db, void *arg)
 	bool known = false;
 
 	TRY(has_tenant(db, tenant->id, &known));
-	if (!known) // the last words about an earlier one came after its end
+	if (!known) // rows about an earlier tenant of that name may have been written after its end
 		TRY(leave_behind(db, tenant->id));
 	TRY(query_open(db,
 		       "INSERT INTO tenants (id, body, created) VALUES ($1, $2, $3) ON CONFLICT"

@@ -1,4 +1,4 @@
-// Tenants, and the keys by which they are known. Of a key only its hash is kept.
+// Tenants and their API keys. Only the hash of a key is stored.
 #pragma once
 
 #include "base/secret.h"
@@ -6,31 +6,30 @@
 
 struct store_tenant {
 	const char *id;	  // [a-z0-9][a-z0-9-]*
-	const char *body; // JSON of the owner's making: quotas, may_host, network default …
+	const char *body; // the owner's JSON: quotas, may_host, network default …
 	int64_t created_ms;
 };
 
 struct store_key {
-	const char *id;		   // public: what lists and logs show
-	const char *tenant;	   // "": the operator's own
+	const char *id;		   // public: shown in lists and logs
+	const char *tenant;	   // "": the operator's
 	const char *name;	   // for people
 	uint8_t hash[SECRET_HASH]; // of the whole secret
 	uint64_t scopes;
-	const char *body;			    // JSON of the owner's making
+	const char *body;			    // the owner's JSON
 	int64_t created_ms, expires_ms, revoked_ms; // 0: never, not
 };
 
-// All of them wait until they are durable.
+// All of these wait until they are durable.
 fallible store_tenants_put(struct store *store, const struct store_tenant *tenant);
-// And its keys, used session ids and ledger. Its events and its rows of the audit log are the
-// operator's from then on: they have no numbers of the tenant's, and a new tenant of that name has
-// none of them.
+// Removes the tenant with its keys, used session ids and ledger. Its events and audit rows stay for
+// the operator, without the tenant's numbers: a new tenant of that name sees none of them.
 fallible store_tenants_drop(struct store *store, const char *id);
 fallible store_keys_put(struct store *store, const struct store_key *key);
 fallible store_keys_revoke(struct store *store, const char *id, int64_t now_ms); // NOT_FOUND no_key
 fallible store_keys_drop(struct store *store, const char *id);
 
-// Everything. The words live in the arena. A row that cannot be read has id, and body == NULL.
+// All rows. Texts are in the arena. An unreadable row has its id, and body == NULL.
 struct store_keyring {
 	struct store_tenant *tenants;
 	size_t tenant_count;

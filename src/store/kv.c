@@ -1,3 +1,5 @@
+// Key-value table for small state. The writes of a name are ordered with all others;
+// store_kv_tell() queues and does not wait.
 #include "store/kv.h"
 
 #include "base/clock.h"

@@ -1,12 +1,12 @@
-// Small things under a name: alerts, slots that failed over, settings that were learned. The first
-// part of a name, up to a slash, is its owner: "alert/…", "route/…".
+// Small values by name: alerts, fallback boxes, learned settings. The part of a name before the
+// slash is its owner: "alert/…", "route/…".
 #pragma once
 
 #include "store/store.h"
 
 fallible store_kv_put(struct store *store, const char *name, struct str value);
 fallible store_kv_drop(struct store *store, const char *name);
-void store_kv_tell(struct store *store, const char *name, struct str value); // at NULL: drop it
+void store_kv_tell(struct store *store, const char *name, struct str value); // at NULL: removes it
 fallible store_kv_put_in(struct db *db, const char *name, struct str value);
 fallible store_kv_drop_in(struct db *db, const char *name);
 
@@ -15,6 +15,6 @@ struct store_kv {
 	struct str value;
 	int64_t time_ms; // of the last write
 };
-// Every name that begins so, in order; the words live in the arena.
+// Every name with that prefix, in order; texts are in the arena.
 fallible store_kv_load(struct store *store, const char *prefix, struct arena *arena,
 		       struct store_kv **out, size_t *out_count);

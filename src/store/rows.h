@@ -1,4 +1,4 @@
-// A growing array in an arena, for answers whose length shows only at their end.
+// A growing array in an arena, for results of unknown length.
 #pragma once
 
 #include "base/mem.h"
@@ -8,7 +8,7 @@ struct rows {
 	size_t count, room;
 };
 
-// Room for one more behind `at`, zeroed; *at may move.
+// Space for one more element after `at`, zeroed; *at may move.
 static inline void *rows_next(struct rows *rows, void **at, size_t size)
 {
 	if (rows->count == rows->room) {

@@ -1,5 +1,5 @@
-// A step is never changed once a release had it: what is to differ becomes another step. Types are
-// those that SQLite and PostgreSQL both know.
+// The schema as a list of steps. A released step is never changed: a difference becomes another
+// step. Each runs in its own transaction. Types are common to SQLite and PostgreSQL.
 #include "store/schema.h"
 
 #include "store/db_private.h"
@@ -54,11 +54,11 @@ static const char *const steps[SCHEMA_NOW] = {
 				"status BIGINT NOT NULL,"
 				" place TEXT NOT NULL, body BYTEA NOT NULL, kept BIGINT NOT NULL);"
 				"CREATE INDEX pledges_by_age ON pledges (kept);",
-	// Tapes are found by their folders. A tenant counts its events and rows by itself: the
-	// host's numbers would tell it how busy others are. Those from before keep theirs.
+	// Tapes are found by their directories. Each tenant gets its own numbers of events and
+	// audit rows: the host's would reveal how busy others are. Older rows keep theirs.
 	"DROP TABLE tapes; UPDATE counters SET name = 'events/' WHERE name = 'event';" OWN_NUMBERS(
 		"event", "events") OWN_NUMBERS("audit", "audit"),
-	// What leaves the boxes: rows, and sums that outlive them.
+	// The egress ledger: rows, and sums that outlive them.
 	"CREATE TABLE egress (box TEXT NOT NULL, id BIGINT NOT NULL, serial BIGINT NOT NULL,"
 	" time BIGINT NOT NULL, name TEXT NOT NULL, address TEXT NOT NULL, port BIGINT NOT NULL,"
 	" allowed BIGINT NOT NULL, rule TEXT NOT NULL, reason TEXT NOT NULL,"
@@ -70,14 +70,14 @@ static const char *const steps[SCHEMA_NOW] = {
 	" last BIGINT NOT NULL, connections BIGINT NOT NULL, requests BIGINT NOT NULL,"
 	" bytes_out BIGINT NOT NULL, bytes_in BIGINT NOT NULL, denied BIGINT NOT NULL,"
 	" opaque BIGINT NOT NULL);",
-	// A session id is its tenant's own: among all, that of a tenant's session is TENANT__ID.
+	// Session ids are unique per tenant: the key of a tenant's session is TENANT__ID.
 	"UPDATE sessions SET id = tenant || '__' || id, session = tenant || '__' || session"
 	" WHERE tenant <> '';"
 	"UPDATE leases SET id = tenant || '__' || id, session = tenant || '__' || session"
 	" WHERE tenant <> '';"
 	"UPDATE runs SET session = tenant || '__' || session WHERE tenant <> '';"
 	"INSERT INTO session_ids (id) SELECT id FROM sessions WHERE tenant <> '';"
-	// Runs are listed by their age.
+	// Runs are listed by age.
 	"ALTER TABLE sessions ADD COLUMN made BIGINT NOT NULL DEFAULT 0;"
 	"ALTER TABLE leases ADD COLUMN made BIGINT NOT NULL DEFAULT 0;"
 	"ALTER TABLE runs ADD COLUMN made BIGINT NOT NULL DEFAULT 0;"

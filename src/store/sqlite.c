@@ -1,10 +1,9 @@
-// One connection writes, used by one thread at a time, with a full sync at every commit. Others may
-// read beside it: in a journal of writes to come (WAL) neither waits for the other. Such a one is
-// opened for each look and soon closed, so that the journal can begin anew.
+// SQLite driver. One connection writes, used by one thread at a time, with a full sync at every
+// commit. Readers run beside it: in WAL mode neither waits for the other. A reader is opened for
+// each query and soon closed, so that the WAL can be restarted.
 //
-// Where the file cannot be written it is opened read-only. A read-only journal can only be read by
-// a connection that takes no locks, which is safe because whoever runs cove on a data directory
-// holds its lock.
+// A file that cannot be written is opened read-only. A read-only WAL needs a connection without
+// locks, which is safe because a running cove holds the lock of its data directory.
 //
 // syscalls: pread64 pwrite64 fsync fdatasync ftruncate fcntl lseek fallocate fchmod close geteuid
 // syscalls: getpid clock_gettime clock_nanosleep fstatfs
@@ -21,10 +20,10 @@
 #include "store/sqlite_files.h"
 
 #define BUSY_MS 5000
-#define CHECK_BYTES (16u << 20) // a larger state is not read whole at start
+#define CHECK_BYTES (16u << 20) // a larger database is not checked as a whole at start
 #define STATEMENTS_MAX 128
 #define PATH_ROOM 160
-#define JOURNAL_BYTES (4200 << 10) // as long as it gets between two checkpoints
+#define JOURNAL_BYTES (4200 << 10) // its size between two checkpoints
 #define SPARE_BYTES (256u << 20)
 
 enum mode { WRITING, READING, BESIDE };
@@ -224,7 +223,7 @@ static void close_db(struct db *db)
 	free(lite);
 }
 
-// The first reading of the file: whether it is a database at all shows only now.
+// The first read of the file shows whether it is a database.
 static fallible sqlite_settle(struct sqlite *lite, enum mode mode)
 {
 	int keep = 1;
@@ -242,7 +241,7 @@ static fallible sqlite_settle(struct sqlite *lite, enum mode mode)
 					 " sqlite_master");
 	TRY(script(&lite->db, "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
 			      "PRAGMA journal_size_limit = 8388608"));
-	// A journal that stays lets the state be read on a file system that is full or read-only.
+	// Keep the WAL file at close: it allows reading on a full or read-only file system.
 	sqlite3_file_control(lite->at, "main", SQLITE_FCNTL_PERSIST_WAL, &keep);
 	if (sqlite3_db_readonly(lite->at, "main"))
 		return sqlite_explain(lite->at, SQLITE_READONLY, "open for writing");
@@ -270,7 +269,7 @@ static fallible open_as(const char *uri, int flags, const char *vfs, enum mode m
 	return OK;
 }
 
-// Without a journal the file is all there is, and SQLite need not look for one.
+// Without a WAL the file is complete: open it immutable.
 static fallible open_for_reading(int dir, const char *name, const char *path, struct sqlite **out)
 {
 	char uri[PATH_ROOM + 32], journal[PATH_ROOM];
@@ -290,9 +289,9 @@ static bool has_spare_room(int dir)
 	return fstatvfs(dir, &at) == 0 && (uint64_t)at.f_bavail * at.f_frsize > SPARE_BYTES;
 }
 
-// A journal that grows costs more than one that is written over: for each sync blocks are to be
-// found, and its length is to be on disk as well. So it has its length from the start, as zeros,
-// which are no journal to SQLite. Where that fails it grows.
+// Overwriting the WAL is cheaper than growing it: growth allocates blocks and syncs the file size
+// with each commit. So it is preallocated with zeros, which are no valid WAL to SQLite. If that
+// fails it grows.
 static void lay_journal(struct sqlite *lite)
 {
 	static const char zeros[64 << 10];

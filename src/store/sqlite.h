@@ -1,4 +1,4 @@
-// SQLite behind store/db.h.
+// The SQLite driver of store/db.h.
 #pragma once
 
 #include "store/db_private.h"

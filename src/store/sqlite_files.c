@@ -1,3 +1,6 @@
+// Replaces the path-based system calls of SQLite's VFS by *at() calls for paths of the form
+// "/@FD/NAME". Other paths are passed through unchanged.
+//
 // syscalls: openat newfstatat faccessat faccessat2 unlinkat fstat
 #include "store/sqlite_files.h"
 
@@ -11,8 +14,8 @@
 
 #include "base/str.h"
 
-// The directory of a path of ours, and the name in it; AT_FDCWD and the path itself for any other.
-// The directory alone is named ".".
+// Splits a path of ours into directory and name; any other path is AT_FDCWD and itself. The
+// directory alone is named ".".
 static int sqlite_files_split(const char *path, const char **out_name)
 {
 	struct str rest = str_of(path), fd;
@@ -34,7 +37,7 @@ static int lead_open(const char *path, int flags, int mode)
 	const char *name;
 	int dir = sqlite_files_split(path, &name);
 
-	// Nobody else's to read, whatever the directory allows.
+	// Readable by the owner alone, whatever the directory allows.
 	return openat(dir, name, flags | O_CLOEXEC | O_NOFOLLOW, mode & 0600);
 }
 
@@ -59,7 +62,7 @@ static int lead_lstat(const char *path, struct stat *out)
 	const char *name;
 	int dir = sqlite_files_split(path, &name);
 
-	// Asked of each part of a path, to follow links. There are none in ours.
+	// SQLite calls it for each part of a path to resolve symlinks. Ours have none.
 	if (dir != AT_FDCWD && !strcmp(name, ".")) {
 		errno = ENOENT;
 		return -1;

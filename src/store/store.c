@@ -1,14 +1,12 @@
-// A queue, one thread, and the way back. A job is in one list at a time: to do, with the writer, or
-// done; the lock guards the lists and the numbers beside them. Whoever waits has its job on its own
-// stack; a told job is on the heap.
+// The writer's thread and its queue. A job is in one list at a time: to do, with the writer, or
+// done; the lock guards the lists and their counters. A waiting task has its job on its stack; a
+// told job is on the heap. The writer starts as soon as a task waits, so that a single deed costs
+// one sync; deeds that arrive meanwhile form the next batch. Told deeds alone wait for others.
+// While the state cannot be written, told deeds are kept in order and retried.
 //
-// The writer starts as soon as somebody waits, so one deed alone costs one sync and no more; what
-// comes meanwhile is the next batch. Told deeds alone may wait for company. While the state cannot
-// be written, told deeds are kept in order and tried again now and then.
-//
-// The writer is woken through a pipe: by a write to one the kernel takes it that the waker is about
-// to sleep, and lets the woken begin in its place when the processor it ran on last is not free. A
-// condition variable would leave it waiting there, beside an idle one.
+// The writer is woken through a pipe: a pipe write is a synchronous wake-up, so the kernel may run
+// the writer on the waker's CPU when its last one is busy. A futex would leave it waiting beside an
+// idle CPU.
 //
 // syscalls: eventfd2 pipe2 ppoll poll read write close futex clone clone3 mmap mprotect munmap
 // syscalls: madvise rseq set_robust_list rt_sigprocmask exit gettid
@@ -43,22 +41,22 @@
 
 struct store {
 	struct loop *loop;
-	struct batch batch; // the writer's
+	struct batch batch; // used by the writer
 	pthread_t thread;
 	pthread_mutex_t lock;
 	int condition[2]; // wakes the writer
 	pthread_cond_t settled;
 	struct link waiting, done;
-	uint32_t told, hurried; // of the list to do
-	bool nudged;		// what was told is to be begun at once
+	uint32_t told, hurried; // in the list to do
+	bool nudged;		// start told deeds at once
 	bool closing;
-	int64_t again_ms; // not before, while the state cannot be written; 0: at once
+	int64_t again_ms; // no attempt before, while the state cannot be written; 0: at once
 	struct store_stats stats;
 	atomic_int health;
 	char *trail; // of the last change of health, until it is logged
 	enum store_health told_health;
 	struct watch watch;
-	struct timer told_due; // of the first that was told
+	struct timer told_due; // of the first told deed
 	void (*changed)(enum store_health health, void *arg);
 	void *changed_arg;
 };
@@ -67,7 +65,7 @@ struct store {
 
 static void wake_writer(struct store *store)
 {
-	// A full pipe wakes it as well.
+	// EAGAIN: a full pipe wakes it as well.
 	while (write(store->condition[1], "", 1) < 0 && errno == EINTR) {
 	}
 }
@@ -87,7 +85,7 @@ static void wait_until(struct store *store, int64_t at_ms)
 	pthread_mutex_lock(&store->lock);
 }
 
-// When there will be something to do; now or earlier: there is.
+// When the next batch is due; in the past: now.
 static int64_t store_next_turn(const struct store *store)
 {
 	const struct job *first;
@@ -119,12 +117,12 @@ static void take_batch(struct store *store, struct link *out)
 	}
 }
 
-// True: the loop is to hear of it.
+// True: the loop must be woken.
 static bool store_give_back(struct store *store, struct link *jobs)
 {
 	bool news = false;
 
-	// From the last to the first: what is tried again goes to the front, in order.
+	// From last to first: retried jobs go to the front, in order.
 	while (!link_empty(jobs)) {
 		struct job *job = link_of(jobs->prev, struct job, link);
 
@@ -159,13 +157,13 @@ static bool store_give_back(struct store *store, struct link *jobs)
 	return news;
 }
 
-// Without the lock: whoever hears of it wants that next.
+// Without the lock: the woken thread needs it next.
 static void tell_loop(const struct store *store)
 {
 	uint64_t one = 1;
 
-	// EAGAIN: it has been told. No kernel gives another error, and without the word nobody goes
-	// on.
+	// EAGAIN: already signalled. No other error is possible, and without the wake-up all tasks
+	// would hang.
 	for (int i = 0; write(store->watch.fd, &one, sizeof(one)) < 0; i++) {
 		if (errno == EAGAIN)
 			break;
@@ -292,7 +290,7 @@ static fallible start_writer(struct store *store)
 
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, WRITER_STACK);
-	sigfillset(&all); // signals are the loop thread's
+	sigfillset(&all); // signals are for the loop's thread
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	failed = pthread_create(&store->thread, &attr, store_work, store);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -399,9 +397,9 @@ static void store_hand_over(struct store *store, struct job *job)
 	while (waits && !job->done)
 		pthread_cond_wait(&store->settled, &store->lock);
 	pthread_mutex_unlock(&store->lock);
-	if (job->told) // the writer is not woken to learn that it has time
+	if (job->told) // the writer need not wake for a told deed
 		remind(store);
-	else if (!waits) // not before: it would wake only to wait for the lock
+	else if (!waits) // after unlocking: it would wake only to wait for the lock
 		wake_writer(store);
 }
 
@@ -456,7 +454,7 @@ fallible store_look(struct store *store, store_deed *deed, void *arg)
 	struct looking looking = {.batch = &store->batch, .deed = deed, .arg = arg};
 
 	offload_run(store_look_beside, &looking);
-	// In memory there is one connection, and on a disk that cannot be written there may be.
+	// In memory there is only one connection; on an unwritable disk a second one may fail.
 	return looking.looked ? looking.err : store_ask(store, deed, arg);
 }
 
@@ -528,7 +526,7 @@ fallible store_ready(const struct store *store)
 
 struct store_stats store_stats(const struct store *store)
 {
-	struct store *held = (struct store *)store; // the lock is no part of what is promised const
+	struct store *held = (struct store *)store; // the lock is not part of the const state
 	struct store_stats stats;
 
 	pthread_mutex_lock(&held->lock);

@@ -1,7 +1,7 @@
-// A batch is tried whole. When the disk refuses it, what waits is told so and what was only told
-// stays; deeds that end something (and so may free space) have another try with the reserve: a file
-// that is there only to be given up. They are tried together with the told ones before them, so
-// that an older word never follows a newer one.
+// Runs batches on the writer's thread. A batch is tried as a whole. If the disk refuses it, waiting
+// deeds fail and told deeds stay. Deeds that end something, and so may free space, are retried with
+// the reserve: a file that exists only to be removed then. They are tried together with the told
+// deeds before them, so that an older state never overwrites a newer one.
 //
 // syscalls: openat fallocate unlinkat close pwrite64
 #include <fcntl.h>
@@ -95,7 +95,7 @@ void batch_close(struct batch *batch)
 	err_free(take_ptr(batch->why));
 }
 
-// What could not be opened, or only for reading, may be writable by now.
+// A database that could not be opened, or only read-only, may be writable by now.
 static void reopen(struct batch *batch)
 {
 	int64_t now = clock_ms();
@@ -119,7 +119,7 @@ static fallible store_batch_begin(struct batch *batch, const char *sql)
 	return query_run(&query, NULL);
 }
 
-// Its own failure undoes it alone, and is its own to know; the disk's failure is returned.
+// A deed's own failure rolls back that deed alone; an error of the disk is returned.
 static fallible do_deed(struct batch *batch, struct job *job)
 {
 	struct err *err;
@@ -161,7 +161,7 @@ static fallible do_all(struct batch *batch, struct link *jobs, choice *chosen)
 	return OK;
 }
 
-// Whether anything can be written is only known when something was.
+// Only a write shows whether the state can be written.
 static struct err *store_batch_probe(struct db *db, void *arg)
 {
 	auto_query query = {0};
@@ -179,7 +179,8 @@ static fallible store_batch_attempt(struct batch *batch, struct link *jobs, choi
 	struct err *err = do_all(batch, jobs, chosen);
 
 	if (err) {
-		err_free(store_batch_begin(batch, "ROLLBACK")); // SQLite may have done so itself
+		err_free(
+			store_batch_begin(batch, "ROLLBACK")); // SQLite may have rolled back itself
 		batch->failures++;
 	} else {
 		batch->commits++;
@@ -226,8 +227,7 @@ static void store_batch_refuse(struct batch *batch, struct link *jobs)
 	}
 }
 
-// Without its reserve the state counts as full: what little room there is belongs to what ends
-// something.
+// Without its reserve the disk counts as full: the little space is for deeds that end something.
 static fallible no_reserve(struct batch *batch)
 {
 	if (batch->dir < 0 || batch->db->read_only)
@@ -249,7 +249,7 @@ static bool has_last(const struct link *jobs)
 	return false;
 }
 
-// Whole, if there is room; else what ends something, with the reserve.
+// Tries the whole batch; on a full disk only deeds that end something, with the reserve.
 static fallible try_all(struct batch *batch, struct link *jobs)
 {
 	struct err *err = no_reserve(batch);

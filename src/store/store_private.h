@@ -1,6 +1,5 @@
-// Deeds made durable together: the writer's half of the store. Everything here runs on the writer's
-// thread, but for batch_open(), which comes before there is one, and batch_close(), which comes
-// after.
+// Batches of deeds: the writer's half of the store. All functions run on the writer's thread,
+// except batch_open(), before it starts, and batch_close(), after it has ended.
 #pragma once
 
 #include "base/map.h"
@@ -10,29 +9,29 @@ struct job {
 	struct link link;
 	store_deed *deed;
 	void *arg;
-	void (*drop)(void *arg); // of a told one
-	struct task *task;	 // that waits for it; NULL: told, or its thread waits
+	void (*drop)(void *arg); // of a told deed
+	struct task *task;	 // that waits; NULL: told, or a thread waits
 	bool told, last, asks;
-	bool settled; // it was done or has failed, once and for all
-	bool done;    // and whoever waits may know
+	bool settled; // done or failed for good
+	bool done;    // the waiter may continue
 	struct err *err;
-	int64_t since_ms; // when it was handed over
+	int64_t since_ms; // when it was queued
 };
 
 struct batch {
 	const struct db_driver *driver;
 	int dir; // -1: in memory
 	const char *name;
-	struct db *db;	 // NULL: it could not be opened
-	struct err *why; // of the last trouble
+	struct db *db;	 // NULL: could not be opened
+	struct err *why; // the last error of the disk
 	enum store_health health;
 	bool has_reserve;
-	int64_t reopened_ms; // when that was last tried
+	int64_t reopened_ms; // the last attempt to reopen
 	uint64_t commits, failures, lost, deeds;
 };
 
 fallible batch_open(struct batch *batch);
 void batch_close(struct batch *batch);
-// Settles every job of the list, but those that were told while the state cannot be written: they
-// are to be given again. With an empty list it looks whether the state can be written.
+// Settles every job of the list, except told ones while the state cannot be written: give those
+// again. With an empty list it probes whether the state can be written.
 void batch_run(struct batch *batch, struct link *jobs);

@@ -1,3 +1,5 @@
+// Usage sums per tenant, sandbox, kind and hour. An addition is queued and never waited for; sums
+// cover whole hours.
 #include "store/usage.h"
 
 #define HOUR_MS 3600000
@@ -57,7 +59,7 @@ struct sum {
 	uint64_t total;
 };
 
-// A null parameter stands for any.
+// A null parameter matches any value.
 static struct err *store_usage_sum_up(struct db *db, void *arg)
 {
 	struct sum *sum = arg;

@@ -1,4 +1,4 @@
-// What was used: sums by tenant, sandbox, what and hour.
+// Usage: sums by tenant, sandbox, kind and hour.
 #pragma once
 
 #include "store/store.h"
