@@ -1,3 +1,6 @@
+// Converts options of a call to the specs of libcove: box, command, cell. A malformed value is
+// INVALID with an example in the hint. Sizes are rounded up to MiB; bare numbers of times are
+// seconds.
 #include "cli/body.h"
 
 #include <errno.h>
@@ -39,7 +42,7 @@ static fallible bad_value(const struct call *call, enum opt opt, const char *exa
 			"for example --%s %s", o->name, example);
 }
 
-// Rounded up to whole MiB, in which the API counts.
+// Rounded up to whole MiB, the unit of the API.
 static fallible get_mib(const struct call *call, enum opt opt, const char *example, uint64_t *out)
 {
 	const char *text = call_value(call, opt);
@@ -114,7 +117,7 @@ static fallible cli_body_get_limits(const struct call *call, struct cove_box_spe
 	return OK;
 }
 
-// NAME=VALUE. A bare NAME takes its value from our own environment, and is left out if it has none.
+// NAME=VALUE. A bare NAME takes its value from our environment, and is omitted if it has none.
 static fallible cli_body_add_env(struct body *body, struct str text)
 {
 	struct str rest = text, name;
@@ -158,7 +161,7 @@ static fallible cli_body_add_file(struct body *body, const char *path)
 	return err;
 }
 
-// Those of files first: of two with one name the later wins.
+// Variables of files come first: of two with one name the later wins.
 static fallible cli_body_get_env(const struct call *call, struct body *body)
 {
 	const char *text;

@@ -1,4 +1,4 @@
-// From options to what is asked for: a sandbox, a command. No I/O but the reading of --env-file.
+// From options to the specs of a sandbox or a command. No I/O except reading --env-file.
 #pragma once
 
 #include "base/auto.h"
@@ -6,7 +6,7 @@
 #include "cli/call.h"
 #include "lib/cove.h"
 
-#define BODY_INPUT_MAX (1 << 20) // what a command's input may be, inside one request
+#define BODY_INPUT_MAX (1 << 20) // of a command's input within one request
 
 struct body {
 	struct cove_box_spec box;
@@ -14,17 +14,17 @@ struct body {
 	char **env, **labels; // NULL-ended; the specs borrow them
 	const char **allow;   // likewise, its words borrowed from the call
 	size_t env_count, label_count;
-	bool may_lack_command; // one without a command is none that was forgotten
+	bool may_lack_command; // no command is not an error
 };
 void body_done(struct body *body);
 #define auto_body on_exit_call(body_done) struct body
 
-// A box to be made. Variables are the box's own. INVALID with a hint for values that are malformed.
+// A box to be created. Variables are the box's. INVALID with a hint for malformed values.
 fallible body_box(const struct call *call, struct body *out);
-// A command. `argv` is NULL-ended; ignored when --shell is given. `with_env`: variables are of this
-// command (exec), not of the box (run). INVALID no_command when there is none, two_commands.
+// A command. `argv` is NULL-ended; ignored when --shell is given. `with_env`: variables are for
+// this command (exec), not for the box (run). INVALID no_command, two_commands.
 fallible body_command(const struct call *call, char *const *argv, bool with_env, struct body *out);
-// A cell: its time limit, directory and variables, as the command's.
+// A cell: time limit, directory and variables, as for a command.
 fallible body_cell(const struct call *call, struct body *out);
-// Only --env and --env-file, as the command's.
+// Only --env and --env-file, as for a command.
 fallible body_env(const struct call *call, struct body *out);

@@ -1,3 +1,5 @@
+// The verbs create, ps, inspect and rm, and the listing shared by all collections: pages of the API
+// as a table, as ids or as JSON. A failure of one word does not stop the others.
 #include "cli/boxes.h"
 
 #include <stdlib.h>
@@ -18,7 +20,7 @@ const char *boxes_text(const struct json *object, const char *key)
 	struct str text = STR("");
 
 	if (value && json_type(value) == JSON_STRING) {
-		err_free(json_str(value, key, &text)); // a string it is
+		err_free(json_str(value, key, &text)); // it is a string
 	}
 	return text.at;
 }
@@ -42,7 +44,7 @@ fallible boxes_create(struct call *call)
 	return OK;
 }
 
-// Adds the inside of the page's "items" to `raw`.
+// Appends the content of the page's "items" to `raw`.
 static void add_raw(struct buf *raw, struct str page)
 {
 	struct str items = print_member(page, "items");
@@ -154,12 +156,12 @@ static fallible print_id(const struct json *box, void *arg)
 	return OK;
 }
 
-// -l k=v, each one more thing that a box must have.
+// -l k=v: each one a box must have.
 static void ps_query(const struct call *call, struct buf *out)
 {
 	const char *label;
 
-	// Ids alone are asked for without what each sandbox uses, which takes a question each.
+	// Ids alone do not need the usage, which costs one order per sandbox.
 	buf_text(out, call_has(call, OPT_QUIET) ? "limit=1000" : "usage=true");
 	for (size_t at = 0; call_next(call, OPT_LABEL, &at, &label);) {
 		buf_text(out, "&label=");

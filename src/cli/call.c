@@ -1,7 +1,6 @@
-// How a command line is read. Options are `--name value`, `--name=value`, `-n value`, `-nvalue`,
-// and flags may be bundled (`-qi`). They may stand anywhere, except for verbs that run a command:
-// there the first word ends them, since what follows is the command's own business. `--` always
-// ends them.
+// Parses a command line. Options are `--name value`, `--name=value`, `-n value`, `-nvalue`; flags
+// may be bundled (`-qi`). Options may stand anywhere, except for verbs that run a command: there
+// the first word ends them. `--` always ends them.
 #include "cli/call.h"
 
 #include <stdlib.h>
@@ -9,7 +8,7 @@
 #include "base/buf.h"
 #include "base/mem.h"
 
-#define NEAR_ENOUGH 2 // letters wrong in a word that we still recognise
+#define NEAR_ENOUGH 2 // wrong letters in a word that is still suggested
 
 size_t call_distance(const char *a, const char *b)
 {
@@ -35,7 +34,7 @@ size_t call_distance(const char *a, const char *b)
 	return row[wide];
 }
 
-// Remembers `candidate` in *best when it is the nearest to `word` so far.
+// Sets *best to `candidate` if it is the nearest to `word` so far.
 static void nearer(const char *word, const char *candidate, size_t *distance, const char **best)
 {
 	size_t d = call_distance(word, candidate);

@@ -1,5 +1,5 @@
-// One invocation: which verb, which options, which words. Everything about the grammar is rows of
-// the table in cli.c; this reads a command line by them. No I/O.
+// One invocation: its verb, options and words. The grammar is the table in cli.c; this parses by
+// it. No I/O.
 #pragma once
 
 #include <stdbool.h>
@@ -134,7 +134,7 @@ enum opt {
 	OPT_SANDBOX,
 	OPT_SCOPE,
 	OPT_SECRET,
-	OPT_SETTING, // of serve, which reads it itself
+	OPT_SETTING, // of serve, which parses it itself
 	OPT_SHELL,
 	OPT_SIGNAL,
 	OPT_SINCE,
@@ -156,8 +156,8 @@ enum opt {
 
 enum verb_flags {
 	VERB_HIDDEN = 1, // not in help, man page or completion
-	VERB_STOPS = 2,	 // options end at the first word: what follows belongs to the command
-	VERB_RUNNER = 8, // the exit status is the command's, so our own failures are 125
+	VERB_STOPS = 2,	 // options end at the first word: the rest is the command
+	VERB_RUNNER = 8, // the exit status is the command's; failures of cove are 125
 };
 
 struct call;
@@ -171,7 +171,7 @@ struct verb {
 	const char *brief; // one line
 	const char *story; // paragraphs, each ended by a newline; NULL: none
 	int min, max;	   // how many words; max -1: any number
-	verb_fn *run;	   // NULL: somebody else's
+	verb_fn *run;	   // NULL: handled by main
 };
 
 #define ON_ID(id) ((unsigned __int128)1 << (id))
@@ -187,23 +187,23 @@ struct option {
 	unsigned __int128 verbs; // ON(RUN) | ON(CREATE)
 };
 
-// What else the manual says: environment, files, exit statuses, examples.
+// Further sections of the manual: environment, files, exit statuses, examples.
 struct remark {
 	const char *section, *term, *text;
 };
 
-// Another word for a verb, as other tools call it; not in help or completion.
+// Another name for a verb, as in other tools; not in help or completion.
 struct alias {
 	const char *word, *verb;
 };
 
-// An option of other tools that is none here, and the one to use instead.
+// An option of other tools that cove lacks, and the one to use instead.
 struct stranger {
 	const char *option; // "-p"
 	const char *hint;
 };
 
-// A title of the overview: it stands before this verb.
+// A heading of the overview, before this verb.
 struct heading {
 	enum verb_id from;
 	const char *title;
@@ -225,12 +225,12 @@ struct given {
 
 struct call {
 	const struct grammar *grammar;
-	const struct verb *verb; // NULL: none was named
+	const struct verb *verb; // NULL: none given
 	struct given *given;	 // in the order of the command line
 	size_t given_count;
 	char **words; // borrowed from argv
 	int word_count;
-	int exit; // of a verb that hands on somebody else's status
+	int exit; // of a verb that passes on the command's status
 };
 
 // `argv` without the program's name. INVALID unknown_verb, unknown_option, no_value, bad_words,

@@ -1,5 +1,5 @@
-// The table of verbs, and what is made of it and of the options. Help, the man page and the
-// completions are read off these rows, so that they cannot differ from what the program does.
+// The table of verbs, and main of the command line. Help, man page and completions are generated
+// from these rows, so that they match the program.
 #include "cli/cli.h"
 
 #include <assert.h>
@@ -405,7 +405,7 @@ static struct grammar grammar = {
 
 #define OPTIONS_MAX 256 // with the settings of serve
 
-// Behind the rows that come before it in the alphabet.
+// Inserts the row in alphabetical order.
 static void cli_add_row(struct option *rows, size_t *count, const struct option *row)
 {
 	size_t at = *count;
@@ -417,7 +417,7 @@ static void cli_add_row(struct option *rows, size_t *count, const struct option 
 	++*count;
 }
 
-// The settings of serve become its options: the table that reads them is the one that is shown.
+// The settings of serve become its options: one table parses and documents them.
 static void add_settings(const struct setting *settings)
 {
 	static struct option rows[OPTIONS_MAX];
@@ -474,7 +474,7 @@ static bool is_group(const char *word)
 	return false;
 }
 
-// Of the verb or group that the words name; of everything when there is none.
+// Help for the verb or group that the words name; for all when there is none.
 static fallible cli_explain(int count, char **words)
 {
 	auto_buf text = BUF_INIT(TEXT_MAX);
@@ -511,7 +511,7 @@ static fallible cli_help(struct call *call)
 	return print_text(&text);
 }
 
-// Words before any verb that are meant as one, and `cove template` alone.
+// Handles `cove --help` and the like, and `cove template` alone.
 static fallible without_verb(int argc, char **argv, bool *done)
 {
 	static char version[] = "version";
@@ -555,7 +555,7 @@ static int status_of(const struct call *call, const struct err *err)
 	return call->verb && call->verb->flags & VERB_RUNNER ? EXIT_OWN_FAILURE : err_exit(err);
 }
 
-// A write that fails on the way stays in the buffer, or leaves its mark on the stream.
+// An earlier write error is in the stream's error flag.
 static fallible flush_output(void)
 {
 	struct pollfd out = {.fd = STDOUT_FILENO};
@@ -563,7 +563,7 @@ static fallible flush_output(void)
 
 	if (!errnum && !ferror(stdout))
 		return OK;
-	// It failed earlier, and why is forgotten: a device that takes nothing says it again.
+	// The errno of an earlier failure is lost: an empty write to a broken device repeats it.
 	if (!errnum && write(STDOUT_FILENO, "", 0) < 0)
 		errnum = errno;
 	if (errnum == EPIPE || (poll(&out, 1, 0) == 1 && out.revents & POLLERR))
@@ -592,7 +592,7 @@ int cli_main(int argc, char **argv, const struct setting *settings)
 	auto_err lost = NULL;
 	int status = 0;
 
-	// A reader that goes away (| head) is a failed write, told by the exit status alone.
+	// A closed pipe (| head) is a failed write, reported by the exit status alone.
 	signal(SIGPIPE, SIG_IGN);
 	weak_open();
 	add_settings(settings);

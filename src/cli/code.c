@@ -1,5 +1,5 @@
-// Where code runs: in a context that is named, in the default one of its language, or in one that
-// is made here and ends with us. run-code without a sandbox has one of its own for as long.
+// run-code, python and js. Code runs in a named context, in the default one of its language, or in
+// one that is made here and deleted at the end. run-code without a sandbox makes a temporary one.
 #include "cli/code.h"
 
 #include <errno.h>
@@ -62,7 +62,7 @@ static fallible make_context(const struct snippet *snippet, const struct cove_co
 	return OK;
 }
 
-// By a client of its own, which no signal cancels.
+// With a second client, which no signal cancels.
 static void drop_context(const struct snippet *snippet)
 {
 	auto_free char *rest = mem_fmt("/contexts/%s", snippet->context);
@@ -106,7 +106,7 @@ static fallible read_code(const char *name, struct buf *out)
 	return code_read_all(fd, name, out);
 }
 
-// As it was named, else by the end of the file's name; NULL: a context of its own has one.
+// The option, else the file's extension; NULL: the named context has one.
 static const char *language_of(const struct call *call, const char *file)
 {
 	static const struct {
@@ -203,9 +203,9 @@ fallible code_run(struct call *call)
 	return status_end(call, run_in(call, &remote, call->words[0], &job));
 }
 
-// ---------------------------------------------------------------------------------- conversations
+// ---------------------------------------------------------------------------------- prompts
 
-// What is no terminal is one cell, as it is with the interpreters themselves.
+// Input that is not a terminal is one cell, as with the interpreters themselves.
 static fallible use(struct call *call, struct snippet *snippet)
 {
 	auto_buf code = BUF_INIT(CODE_MAX + 2 * PIECE);

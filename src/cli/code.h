@@ -1,4 +1,4 @@
-// Code in a sandbox: a file of it, or a conversation with an interpreter.
+// Code in a sandbox: a file, or an interactive prompt.
 #pragma once
 
 #include "cli/call.h"

@@ -1,5 +1,5 @@
-// What may stand at a place is told by the word that names it in the table: BOX, TEMPLATE, FILE,
-// DIR, COMMAND, VERB, or the choices themselves ("bash|zsh|fish").
+// Shell completions, generated from the table. A placeholder of the table says what completes it:
+// BOX, TEMPLATE, FILE, DIR, COMMAND, VERB, or the choices themselves ("bash|zsh|fish").
 #include "cli/complete.h"
 
 #include "base/mem.h"
@@ -9,7 +9,7 @@ static bool is_shown(const struct verb *verb)
 	return !(verb->flags & VERB_HIDDEN);
 }
 
-// The group of a two-word verb, the caller's; NULL for a simple one.
+// The group of a two-word verb, owned by the caller; NULL for a simple one.
 static char *group_of(const struct verb *verb)
 {
 	const char *blank = strchr(verb->name, ' ');
@@ -41,7 +41,7 @@ static void complete_quote(struct buf *out, const char *text, const char *specia
 	}
 }
 
-// Names on the first level, or within a group; descriptions go after `mark`, if any.
+// Names on the first level, or within a group; descriptions follow `mark`, if any.
 static void first_words(const struct grammar *grammar, struct buf *out)
 {
 	for (const struct verb *v = grammar->verbs; v->name; v++)
@@ -133,15 +133,16 @@ static void bash_verb(const struct grammar *grammar, const struct verb *verb, st
 	buf_text(out, " -- \"$cur\"))\n\t\tfi ;;\n");
 }
 
-// compgen -W expands its words as the shell does, and ids are chosen by clients: only plain ones.
+// compgen -W expands its words as the shell does, and clients choose ids: only plain ones are
+// offered.
 static const char bash_words[] = "_cove_words()\n{\n\tlocal name\n"
 				 "\tcove words \"$@\" 2>/dev/null | while IFS= read -r name; do\n"
 				 "\t\t[[ $name == *[^A-Za-z0-9._:@/-]* ]] || echo \"$name\"\n"
 				 "\tdone\n}\n";
 
-// BOX:PATH. bash parts words at colons and completes the last part alone, so what stands before it
-// is taken off the candidates. Names of files are a sandbox's to choose: they are read, never
-// expanded, and stand quoted on the command line.
+// BOX:PATH. bash splits words at colons and completes the last part alone, so the part before it is
+// cut off the candidates. A sandbox chooses file names: they are read, never expanded, and are
+// quoted on the command line.
 static const char bash_path[] =
 	"_cove_path()\n{\n"
 	"\tlocal word=${COMP_LINE:0:COMP_POINT} before= name\n"

@@ -1,5 +1,5 @@
-// Completion for three shells, made from the table of verbs. What only the daemon knows, the names
-// of sandboxes and templates, the scripts ask for with the hidden verb `cove words`.
+// Completions for three shells, generated from the table of verbs. Names of sandboxes and templates
+// come from the hidden verb `cove words`.
 #pragma once
 
 #include "base/buf.h"

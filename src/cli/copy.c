@@ -1,6 +1,6 @@
-// A file travels as a raw body, a tree as a tar stream that is made and unpacked on the fly. Where
-// it lands is docker's rule: into a directory that is there, under its own name; else under the
-// name given. A source that ends in "/." means what is in it.
+// cp. A file is a raw body, a tree a tar stream made and unpacked on the fly. The destination
+// follows docker's rule: into an existing directory under its own name, else under the given name.
+// A source that ends in "/." means its content.
 #include "cli/copy.h"
 
 #include <errno.h>
@@ -75,7 +75,7 @@ static fallible cli_copy_look_at(struct copy *copy, const char *path, struct loo
 	struct cove_error *error = &copy->remote->error;
 	enum cove_kind kind = cove_stat(copy->box, path, on_entry, out, error);
 
-	// A box that is not there is another matter than a file.
+	// A missing sandbox is an error, a missing file is not.
 	if (kind == COVE_NOT_FOUND && strcmp(error->code, "FILE_NOT_FOUND") == 0) {
 		out->what = THERE_NOTHING;
 		return OK;
@@ -115,7 +115,7 @@ static void step(struct copy *copy, size_t len)
 	progress_show(&copy->progress, copy->moved, copy->total);
 }
 
-// From a descriptor to the file, to the end of both.
+// Copies a descriptor into the file to the end.
 static fallible cli_copy_send(struct copy *copy, int fd)
 {
 	size_t n = 1;
@@ -191,9 +191,9 @@ static fallible cli_copy_send_dir(struct copy *copy, const char *from, const cha
 	TRY(did(copy, cove_tree_put(copy->box, path, &copy->file, &copy->remote->error)));
 	TRY(tar_start(from, &tar, &fd));
 	err = cli_copy_send(copy, fd);
-	close(take_fd(&fd)); // a walk that nobody reads any more ends here
+	close(take_fd(&fd)); // ends a tar thread that is not read any more
 	packed = tar_end(tar);
-	if (packed && err_kind(packed) != ERR_CANCELLED) { // the cause is ours
+	if (packed && err_kind(packed) != ERR_CANCELLED) { // the cause is on our side
 		err_free(err);
 		return packed;
 	}
@@ -219,7 +219,7 @@ static fallible cli_copy_upload(struct copy *copy, const char *from, const char 
 				   : cli_copy_send_file(copy, from, &st, to);
 }
 
-// Under another name until it is whole, so that what was there stays until then.
+// Written under a temporary name, and renamed when complete.
 static fallible fetch_file(struct copy *copy, const char *from, unsigned mode, const char *to)
 {
 	struct stat st;
@@ -233,7 +233,7 @@ static fallible fetch_file(struct copy *copy, const char *from, unsigned mode, c
 	TRY(did(copy, cove_file_open(copy->box, from, 0, &copy->file, &copy->remote->error)));
 	if (cove_file_size(copy->file) != UINT64_MAX)
 		copy->total = cove_file_size(copy->file);
-	// A device or a pipe is written to, not replaced.
+	// A device or pipe is written to, not replaced.
 	if (is_there && !S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode)) {
 		fd = open(path, O_WRONLY | O_CLOEXEC);
 		return fd < 0 ? no_source(path) : fetch(copy, fd);

@@ -1,5 +1,5 @@
-// Three questions: what can the kernel do (asked by doing each thing once), what on this host is
-// unwise, and does the daemon answer. The first decides the exit status.
+// doctor: probes the kernel's features by using each once, checks host settings, and asks the
+// daemon. The features decide the exit status.
 #include "cli/doctor.h"
 
 #include <fcntl.h>
@@ -38,7 +38,7 @@ struct report {
 	char url[128], version[64], trouble[256];
 };
 
-// The first bytes of a kernel's file; "" when it cannot be read.
+// The first bytes of a file of /proc or /sys; "" when it cannot be read.
 static const char *peek(const char *path)
 {
 	static char room[256];
@@ -73,15 +73,14 @@ static bool tells_dmesg(void)
 	return peek("/proc/sys/kernel/dmesg_restrict")[0] == '0';
 }
 
-// A sandbox of the default size may have 256 processes with 4096 files each; cove gives one a
-// quarter at most.
+// A sandbox of the default size may have 256 processes with 4096 files each; cove allows a quarter.
 static bool has_few_files(void)
 {
 	return strtoull(peek("/proc/sys/fs/file-max"), NULL, 10) < 4ull * 256 * 4096;
 }
 
-// When the kernel was built, told in its version: "… Debian 6.1.90-1 (2024-05-03)", "… Fri May 3
-// 10:00:00 UTC 2024". 0: it does not say.
+// The build date of the kernel, from its version: "… Debian 6.1.90-1 (2024-05-03)", "… Fri May 3
+// 10:00:00 UTC 2024". 0: unknown.
 static time_t built_at(const char *version)
 {
 	struct tm tm = {0};
@@ -169,7 +168,7 @@ static void doctor_measure_disk(struct report *report, int dir)
 		report->disk_free = (uint64_t)fs.f_bavail * fs.f_frsize;
 }
 
-// The data directory, or the nearest one above it that exists: it tells the file system.
+// The data directory, or the nearest existing parent: on the same file system.
 static fallible doctor_probe(struct report *report, const char *data)
 {
 	auto_free char *path = mem_str(data);

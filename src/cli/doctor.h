@@ -1,4 +1,4 @@
-// What this host can and cannot do, what to do about it, and whether the daemon answers.
+// Features that this host has and lacks, how to fix them, and whether the daemon answers.
 #pragma once
 
 #include "cli/call.h"

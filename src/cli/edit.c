@@ -1,9 +1,9 @@
-// The terminal is raw while a line is edited: each key is bytes that we read, and after each the
-// line is painted anew, cut to the width of the screen around the cursor. What has been read and
-// does not belong to the line stays for the next one.
+// Line editor. The terminal is raw while a line is edited: after each key the line is painted
+// again, cut to the width of the screen around the cursor. Bytes read beyond the line stay for the
+// next one.
 //
-// Bracketed paste is asked for: line ends inside of something pasted do not end a cell, and no key
-// in it is a command.
+// Bracketed paste is enabled: line ends in pasted text do not end a cell, and its keys are no
+// commands.
 #include "cli/edit.h"
 
 #include <fcntl.h>
@@ -31,7 +31,7 @@ struct edit {
 	char *lines[HISTORY_MAX]; // oldest first
 	size_t count;
 	size_t shown; // of the history, while a line is edited; count: the new line
-	char *draft;  // the new line, while another is shown
+	char *draft;  // the new line, while a line of the history is shown
 	char in[READ];
 	size_t in_at, in_len;
 	struct buf line;
@@ -101,7 +101,7 @@ struct edit *edit_new(const char *file)
 {
 	struct edit *edit = mem_new_of(struct edit);
 
-	setlocale(LC_CTYPE, "C.UTF-8"); // for the widths of characters alone
+	setlocale(LC_CTYPE, "C.UTF-8"); // for character widths alone
 	edit->file = file ? mem_str(file) : NULL;
 	edit->line = BUF_INIT(EDIT_LINE_MAX);
 	edit_load(edit);
@@ -156,12 +156,12 @@ static void put_char(struct buf *screen, struct str line, size_t at, size_t len)
 	unsigned char c = (unsigned char)line.at[at];
 
 	if (c < ' ' || c == 0x7f || (len == 1 && c >= 0x80))
-		buf_char(screen, '?'); // as wide as it is held to be
+		buf_char(screen, '?'); // as wide as wcwidth() says
 	else
 		buf_add(screen, line.at + at, len);
 }
 
-// The first character to be shown, so that the cursor is in sight.
+// The first character to show, so that the cursor is visible.
 static size_t first_shown(struct str line, size_t cursor, int columns)
 {
 	size_t from = cursor;
@@ -237,7 +237,7 @@ static void insert(struct edit *edit, const char *bytes, size_t len)
 
 	buf_add(line, bytes, len);
 	if (!buf_ok(line)) {
-		line->failed = false; // it is full: the key does nothing
+		line->failed = false; // full: the key does nothing
 		return;
 	}
 	memmove(line->at + edit->cursor + len, line->at + edit->cursor,
@@ -305,7 +305,7 @@ static void delete_here(struct edit *edit)
 		erase(edit, at, at + edit_step(buf_view(&edit->line), at));
 }
 
-// What a key does: of letters with ctrl, and of those that send ESC [ … with the last of it.
+// Executes a key: ctrl and a letter, or the last byte of an ESC [ … sequence.
 static void command(struct edit *edit, int key)
 {
 	struct str line = buf_view(&edit->line);
@@ -351,7 +351,7 @@ static void command(struct edit *edit, int key)
 	}
 }
 
-// Behind an ESC: ESC [ numbers letter, ESC O letter, or alt and a letter.
+// After ESC: ESC [ numbers letter, ESC O letter, or alt and a letter.
 static fallible sequence(struct edit *edit, bool *over)
 {
 	static const struct {
@@ -429,7 +429,7 @@ static fallible edit_work(struct edit *edit, enum edit_end *end)
 	bool done = false;
 
 	while (!done) {
-		if (edit->in_at == edit->in_len) // else there is more to come before anybody looks
+		if (edit->in_at == edit->in_len) // otherwise more input is buffered: paint later
 			TRY(paint(edit));
 		TRY(edit_key(edit, end, &done));
 	}

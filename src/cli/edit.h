@@ -1,5 +1,4 @@
-// A line that is edited on our terminal, as people are used to it (the keys of emacs and the
-// arrows), and a history of lines that is kept in a file.
+// Edits a line on the terminal (emacs keys and arrows), with a history in a file.
 #pragma once
 
 #include "base/buf.h"
@@ -9,7 +8,7 @@
 
 struct edit;
 
-// `file` NULL: the history is not kept. A file that cannot be read or written is as none.
+// `file` NULL: the history is not saved. File errors are ignored.
 struct edit *edit_new(const char *file);
 void edit_free(struct edit *edit);
 static inline void auto_edit_(struct edit **edit)
@@ -20,11 +19,11 @@ static inline void auto_edit_(struct edit **edit)
 
 enum edit_end {
 	EDIT_LINE,
-	EDIT_PASTED, // a line of something that was pasted and goes on
+	EDIT_PASTED, // a line of pasted text that continues
 	EDIT_CANCEL, // ctrl-c
-	EDIT_OVER,   // ctrl-d on an empty line, or the terminal is gone
+	EDIT_OVER,   // ctrl-d on an empty line, or the terminal is closed
 };
-// The terminal is raw only meanwhile. `out` is cleared first.
+// The terminal is raw only during the call. `out` is cleared first.
 fallible edit_line(struct edit *edit, const char *prompt, struct buf *out, enum edit_end *out_end);
-// For the history: a line that is empty or the same as the last is not added.
+// Adds a line to the history, unless it is empty or equals the last.
 void edit_remember(struct edit *edit, struct str line);

@@ -1,3 +1,5 @@
+// The verb egress: shows the ledger of a sandbox as a table that fits the terminal, or as JSON, and
+// follows it. A denied row has a second line with the command that would allow it.
 #include "cli/egress.h"
 
 #include <stdio.h>
@@ -11,7 +13,7 @@
 
 #define ROW_MAX 65536
 
-// How wide the columns of the table are; 0: a column that is left out.
+// Column widths of the table; 0: omitted.
 struct layout {
 	size_t time, verdict, name, reason, size, took;
 };
@@ -30,7 +32,7 @@ static void show_json(const struct layout *layout, const struct json *row, struc
 	print_json_line(text);
 }
 
-// With one blank behind each column but the last.
+// With one blank after each column except the last.
 static size_t layout_width(const struct layout *layout)
 {
 	size_t width = layout->time + layout->verdict + layout->name + layout->reason + 3;
@@ -38,8 +40,7 @@ static size_t layout_width(const struct layout *layout)
 	return width + (layout->size ? 2 * layout->size + layout->took + 3 : 0);
 }
 
-// The table of a terminal that is `columns` wide; 0: of none. A terminal that is narrower than the
-// smallest table gets that one.
+// The table for a terminal of `columns`; 0: no terminal. The smallest table is the minimum.
 static struct layout layout_for(size_t columns)
 {
 	struct layout layout = LAYOUT_WIDE;
@@ -58,7 +59,7 @@ static struct layout layout_for(size_t columns)
 	return layout;
 }
 
-// A cell, padded, or cut with "..." where it is too long.
+// A cell, padded, or cut with "...".
 static void cli_egress_put_cell(struct buf *line, size_t width, bool to_the_right, const char *text)
 {
 	size_t len = strlen(text), pad = len < width ? width - len : 0;
@@ -116,7 +117,7 @@ static void put_took(uint64_t ms, struct buf *out)
 		print_age((int64_t)ms, out);
 }
 
-// A line, and one more with what would allow it.
+// A row, and a second line with what would allow it.
 static void cli_egress_show_row(const struct layout *layout, const struct json *row,
 				struct str text)
 {
@@ -171,7 +172,7 @@ struct follow {
 	struct layout layout;
 };
 
-// All that there is. *last: what to go on from.
+// All rows. *last: where to continue.
 static fallible show_pages(struct call *call, const struct follow *follow, bool with_totals,
 			   uint64_t *last)
 {
@@ -249,6 +250,6 @@ fallible cli_egress(struct call *call)
 	if (!follows)
 		return OK;
 	err = event_stream_follow(&follow.feed);
-	// It was there: now it has ended, and so has its ledger.
+	// The sandbox existed and has ended: so has its ledger.
 	return err && err_kind(err) == ERR_NOT_FOUND ? OK : take_ptr(err);
 }

@@ -1,4 +1,4 @@
-// What a sandbox wanted from outside.
+// The egress ledger of a sandbox.
 #pragma once
 
 #include "cli/call.h"

@@ -1,12 +1,10 @@
-// The child is this very program with other words. It tells through a pipe when it serves; until
-// then its words are kept in a file without a name, to be shown if it fails. It leads a process
-// group of its own, so that Ctrl-C reaches us alone and we stop it in order, and it dies with us
-// whatever happens to us.
+// A daemon for one command: a child that runs this program as `cove serve`. A pipe reports when it
+// serves; until then its stderr goes to a memfd, shown if it fails. It has its own process group,
+// so that Ctrl-C reaches only us and we stop it in order, and it dies with us (PR_SET_PDEATHSIG).
 //
-// Nobody else should come to rely on a daemon that is about to go: the address it left in the data
-// directory is removed again, so that the next `cove run` starts its own. And whoever relied on one
-// before shall not lose by it: where sandboxes run that a daemon has left to the next one, ours is
-// not that one and works in a directory of its own.
+// No other client should use a daemon that is about to end: its address in the data directory is
+// removed. If a data directory has sandboxes that were left for a next daemon, ours is not that one
+// and uses a private directory.
 #include "cli/embedded.h"
 
 #include <dirent.h>
@@ -41,12 +39,12 @@
 struct embedded {
 	pid_t pid;
 	int pidfd;
-	int words; // what it said
+	int words; // its stderr
 	char *data, *url;
 	bool is_private;
 };
 
-// "/var/lib" of "/var/lib/cove", the caller's.
+// "/var/lib" of "/var/lib/cove", owned by the caller.
 static char *embedded_parent_of(const char *data)
 {
 	struct str path = str_of(data);
@@ -79,7 +77,7 @@ static void embedded_free(struct embedded *embedded)
 	free(embedded);
 }
 
-// In the child: becomes the supervisor, or leaves with a status that says so.
+// In the child: executes the supervisor, or exits.
 __attribute__((noreturn)) static void embedded_become(const struct embedded *embedded, int ready,
 						      pid_t parent)
 {
@@ -99,7 +97,7 @@ __attribute__((noreturn)) static void embedded_become(const struct embedded *emb
 	dup2(embedded->words, STDERR_FILENO);
 	fcntl(ready, F_SETFD, 0);
 	snprintf(number, sizeof(number), "%d", ready);
-	unsetenv("NOTIFY_SOCKET"); // of whoever started the command line
+	unsetenv("NOTIFY_SOCKET"); // of our own service manager
 	execl("/proc/self/exe", "cove", "serve", "--data", embedded->data, "--listen",
 	      "127.0.0.1:0", "--on-term", "stop", "--users-group", "none", "--ready-fd", number,
 	      (char *)NULL);
@@ -128,7 +126,7 @@ static fallible embedded_spawn(struct embedded *embedded, int *out_ready)
 	return OK;
 }
 
-// Until it can be read. CANCELLED, if that is heeded, when we are interrupted; TIMEOUT.
+// Waits until it is readable. CANCELLED, if interruptible, after a signal; TIMEOUT.
 static fallible await_fd(int fd, int64_t deadline, bool load_config)
 {
 	for (;;) {
@@ -148,7 +146,7 @@ static fallible await_fd(int fd, int64_t deadline, bool load_config)
 	}
 }
 
-// Up to the end of the line that tells the address. An end without one: it failed.
+// Reads the line with the address. EOF without one: it failed.
 static fallible embedded_await_ready(struct embedded *embedded, int ready)
 {
 	char line[512];
@@ -174,7 +172,7 @@ static fallible embedded_await_ready(struct embedded *embedded, int ready)
 		       : err_new(UNAVAILABLE, "no_start", "the daemon ended before it served");
 }
 
-// Its exit status, after it was asked to end (SIGTERM) or had ended by itself (0).
+// Its exit status, after SIGTERM or (0) by itself.
 static int embedded_await_end(struct embedded *embedded, int signal)
 {
 	int status = 0;
@@ -191,7 +189,7 @@ static int embedded_await_end(struct embedded *embedded, int signal)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 
-// The last lines of what it said: the reason is there.
+// Adds the last lines of its stderr, which have the reason.
 static fallible embedded_explain(const struct embedded *embedded, struct err *err)
 {
 	char room[800];
@@ -222,8 +220,8 @@ static fallible try_start(struct embedded *embedded, bool *taken)
 	return err_kind(err) == ERR_CANCELLED ? err : embedded_explain(embedded, err);
 }
 
-// In `data` itself, or in a new directory beside it, on the same file system. The daemon is another
-// user and must be able to pass through. NULL with errno when it cannot be made.
+// In `data` itself, or in a new directory beside it, on the same file system. The daemon has
+// another user and must be able to traverse it. NULL with errno on failure.
 static struct embedded *embedded_prepare(const char *data, bool is_private)
 {
 	struct embedded *embedded;
@@ -242,7 +240,7 @@ static struct embedded *embedded_prepare(const char *data, bool is_private)
 	return embedded;
 }
 
-// Whether sandboxes of that data directory run, though nobody serves it: the warden's notes tell.
+// Whether sandboxes of that data directory run without a daemon: the warden's state files tell.
 static bool has_sandboxes(const char *data)
 {
 	bool is_default = !strcmp(data, REMOTE_DATA_DEFAULT);

@@ -1,5 +1,4 @@
-// A daemon for the lifetime of one command: what `cove run` starts when none is there, so that one
-// command on a fresh machine already works.
+// A daemon for the lifetime of one command: `cove run` starts it when none runs.
 #pragma once
 
 #include "base/err.h"
@@ -9,9 +8,9 @@ struct embedded;
 
 // Starts `cove serve` on a free port, in `data` or, when another daemon holds that, in a private
 // directory beside it, and waits until it serves. FORBIDDEN not_root; UNAVAILABLE no_start with its
-// own words as the hint. Waits.
+// stderr as the hint.
 fallible embedded_start(const char *data, struct embedded **out);
-// Where it is and the key to it.
+// Opens a client with its address and key.
 fallible embedded_remote(const struct embedded *embedded, struct remote *out);
-// Stops it: its boxes are gone and its private directory is removed. Waits. Frees it.
+// Stops it with its boxes, and removes its private directory. Waits. Frees it.
 void embedded_stop(struct embedded *embedded);

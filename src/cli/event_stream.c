@@ -1,3 +1,5 @@
+// Follows a server-sent event stream. A lost connection is opened again with the id of the last
+// event, for AWAY_MS at most; any other error ends it.
 #include "cli/event_stream.h"
 
 #include <stdio.h>
@@ -11,7 +13,7 @@
 #define EVENT_MAX (8 << 20)
 #define PATH_MAX_BYTES 65536
 #define READ 16384
-#define AWAY_MS 30000 // how long a daemon may be away
+#define AWAY_MS 30000 // how long the daemon may be unreachable
 #define AGAIN_MS 300
 
 static void cli_event_stream_take(struct event_stream *feed, const struct sse_event *event)

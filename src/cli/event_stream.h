@@ -1,5 +1,5 @@
-// A stream of events, followed over restarts of the daemon: the id of the last event that was taken
-// is where the next stream begins.
+// A stream of events across restarts of the daemon: each new stream starts after the last event
+// taken.
 #pragma once
 
 #include "cli/call.h"
@@ -10,9 +10,9 @@ struct event_stream {
 	void (*path)(struct event_stream *feed, struct buf *out); // of the next stream
 	void (*take)(struct event_stream *feed, const struct sse_event *event);
 	uint64_t last;
-	bool placed; // `last` says where to go on
-	bool over;   // set by `take`: it has all it wanted
+	bool placed; // `last` is valid
+	bool over;   // set by `take`: no more events are needed
 };
 
-// Returns when it is over, or when the daemon refuses or stays away.
+// Returns when it is over, or when the daemon refuses or stays unreachable.
 fallible event_stream_follow(struct event_stream *feed);

@@ -1,3 +1,5 @@
+// The verbs events, audit and verify: pages of the API as lines or JSON, followed live if
+// requested.
 #include "cli/events.h"
 
 #include <stdio.h>
@@ -31,7 +33,7 @@ static void add_filters(struct buf *path, const struct call *call)
 
 typedef void show_fn(const struct json *item, struct str text);
 
-// Pages are numbered by the last row of each.
+// The last row of each page is the cursor of the next.
 static fallible each_page(struct call *call, const char *collection, show_fn *show, uint64_t *last)
 {
 	auto_remote remote = {0};

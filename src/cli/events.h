@@ -1,4 +1,4 @@
-// What happened, who did it, and whether all of it is true: events, audit, verify.
+// Events, audit log, consistency check.
 #pragma once
 
 #include "cli/call.h"

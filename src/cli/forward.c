@@ -1,5 +1,5 @@
-// One listener for each word, one WebSocket for each connection: whatever the protocol, bytes go
-// both ways, and the end of each half is passed on (http/wspipe.h).
+// Forwards local ports: one listener per word, one WebSocket per connection. Bytes go both ways,
+// and the end of each half is passed on (http/wspipe.h).
 #include "cli/forward.h"
 
 #include <errno.h>
@@ -62,7 +62,7 @@ struct forward {
 	int count;
 	bool quiet;
 	struct link links;
-	struct condition left; // rings when an ear or a link ends
+	struct condition left; // signalled when a listener or a connection ends
 	uint32_t open;	       // of both
 };
 
@@ -151,7 +151,7 @@ static void run_listener(void *arg)
 	condition_signal(&forward->left);
 }
 
-// Until it is cancelled; then all that it has open ends.
+// Runs until it is cancelled; then all connections end.
 static fallible forward_hold(void *arg)
 {
 	struct forward *forward = arg;
@@ -195,7 +195,7 @@ static fallible open_listener(struct forward *forward, const char *word)
 	return OK;
 }
 
-// That the sandbox is there is worth knowing before anybody connects.
+// Checks that the sandbox exists before any client connects.
 static fallible check_box(struct remote *remote, const char *box)
 {
 	auto_free char *path = remote_path(BOXES_PATH "/", box, "");
@@ -224,7 +224,7 @@ fallible forward_run(struct call *call)
 		close(forward.ears[i].fd);
 	if (err && err_kind(err) == ERR_CANCELLED && interrupt_signal()) {
 		err_free(err);
-		return OK; // that is how it ends
+		return OK; // the normal end
 	}
 	return err;
 }

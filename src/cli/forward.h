@@ -1,4 +1,4 @@
-// Local TCP ports that lead into a sandbox.
+// Forwards local TCP ports into a sandbox.
 #pragma once
 
 #include "cli/call.h"

@@ -1,3 +1,5 @@
+// Help on the terminal and the man page (roff), generated from the grammar: overview, groups,
+// verbs, options, examples. Knows no verb by name.
 #include "cli/help.h"
 
 #include <stdio.h>
@@ -14,7 +16,7 @@ static bool is_shown(const struct verb *verb)
 	return !(verb->flags & VERB_HIDDEN);
 }
 
-// Words of `text`, wrapped; the first line begins at column `at`, the others at `indent`.
+// Wraps `text`; the first line starts at column `at`, others at `indent`.
 static void help_wrap(struct buf *out, const char *text, size_t at, size_t indent)
 {
 	struct str rest = str_of(text), word;
@@ -35,7 +37,7 @@ static void help_wrap(struct buf *out, const char *text, size_t at, size_t inden
 	buf_char(out, '\n');
 }
 
-// "  term        explanation", the explanation below when the term is long.
+// " term explanation", with the explanation below a long term.
 static void help_entry(struct buf *out, const char *term, const char *text)
 {
 	size_t len = strlen(term) + 2;
@@ -76,7 +78,7 @@ static bool is_example_of(const struct verb *verb, const char *term)
 	return at && strchr(" ", at[strlen(begin)]);
 }
 
-// The examples of a verb; NULL: the first few, of any verb.
+// The examples of a verb; NULL: the first few of all.
 static void put_examples(const struct grammar *grammar, const struct verb *verb, struct buf *out)
 {
 	size_t count = 0;
@@ -148,8 +150,8 @@ void help_verb(const struct grammar *grammar, const struct verb *verb, struct bu
 	put_examples(grammar, verb, out);
 }
 
-// roff: a line must not begin with a dot or a quote, a backslash is an escape, and a hyphen that is
-// meant to be copied is written \-.
+// roff: a line must not begin with a dot or a quote, a backslash is an escape, and a hyphen to be
+// copied is written \-.
 static void roff(struct buf *out, struct str text)
 {
 	if (text.len && (text.at[0] == '.' || text.at[0] == '\''))

@@ -1,5 +1,4 @@
-// What the table of verbs says, for every kind of reader: help on the terminal and the
-// man page. Nothing here knows a verb by name.
+// Help texts and man page from the table of verbs. Knows no verb by name.
 #pragma once
 
 #include "base/buf.h"

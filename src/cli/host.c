@@ -1,9 +1,9 @@
-// DATA/lock is held by the supervisor and tells of it: "PID GENERATION WORD". The signal goes to a
-// pidfd, opened before the lock is read a second time: a number that changed hands meanwhile is
-// never signalled. Then the words are read until they say how it went.
+// Signals the supervisor of this host. DATA/lock holds "PID GENERATION WORD". The signal goes to a
+// pidfd, opened before the lock is read a second time: a reused pid is never signalled. Then the
+// file is read until it reports the result.
 //
-// The number alone is not believed. The process must be root's, run a program of our name, and hold
-// the exclusive flock on this very file, by the kernel's word (/proc/PID/fdinfo).
+// The pid alone is not trusted: the process must be root's, run a program of our name, and hold the
+// flock on this very file, as /proc/PID/fdinfo shows.
 #include "cli/host.h"
 
 #include <dirent.h>
@@ -36,7 +36,7 @@
 struct supervisor {
 	int lock, pidfd;
 	int pid;
-	char line[LINE_ROOM]; // what the lock said when it was signalled
+	char line[LINE_ROOM]; // the lock's text when it was signalled
 };
 
 static void supervisor_done(struct supervisor *keeper)
@@ -79,7 +79,7 @@ static fallible none(const char *data)
 
 static bool is_root(int proc)
 {
-	char text[2048]; // it stands well before the end
+	char text[2048]; // the field is well before the end
 	const char *at;
 	ssize_t len = fd_get(proc, "status", text, sizeof(text));
 
@@ -87,7 +87,7 @@ static bool is_root(int proc)
 	return at && str_starts(str_of(at + 6), "0\t0\t0\t0\n");
 }
 
-// A binary that was replaced meanwhile is "/usr/bin/cove (deleted)".
+// A replaced binary is "/usr/bin/cove (deleted)".
 static bool name_of_exe(int proc, const char *link, char out[PATH_ROOM])
 {
 	static const char gone[] = " (deleted)";
@@ -113,7 +113,7 @@ static bool is_our_program(int proc)
 	       !strcmp(theirs, ours);
 }
 
-// "lock:	1: FLOCK  ADVISORY  WRITE PID DEVICE:INODE 0 EOF", of whoever took it.
+// "lock: 1: FLOCK ADVISORY WRITE PID DEVICE:INODE 0 EOF", with the pid that took it.
 static bool says_flock(const char *text, int pid)
 {
 	struct str rest = str_of(text), line;
@@ -153,7 +153,7 @@ static bool holds_flock(int proc, int pid, int lock)
 	return holds;
 }
 
-// The pidfd is open: while its process has not ended, /proc/PID is that process.
+// While the process of the open pidfd lives /proc/PID is that process.
 static bool is_cove(const struct supervisor *keeper)
 {
 	auto_free char *path = mem_fmt("/proc/%d", keeper->pid);
@@ -179,7 +179,7 @@ static fallible cli_host_find(const char *data, struct supervisor *out)
 	if (out->lock < 0 || !cli_host_read_line(out->lock, out->line))
 		return none(data);
 	if (flock(out->lock, LOCK_SH | LOCK_NB) == 0)
-		return none(data); // nobody holds it
+		return none(data); // the lock is free
 	out->pid = (int)strtol(out->line, NULL, 10);
 	out->pidfd = out->pid > 1 ? (int)syscall(SYS_pidfd_open, out->pid, 0) : -1;
 	if (out->pidfd < 0 || !cli_host_read_line(out->lock, again) ||
@@ -204,7 +204,7 @@ static fallible cli_host_send(const struct supervisor *keeper, int number)
 	return err_sys(errno, "signal cove");
 }
 
-// Whether it has ended, within a step.
+// Whether it ends within a step.
 static bool has_ended(const struct supervisor *keeper)
 {
 	struct pollfd one = {.fd = keeper->pidfd, .events = POLLIN};

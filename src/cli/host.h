@@ -1,5 +1,5 @@
-// Verbs for the daemon of this very host, by its data directory: end everything, or put a new
-// binary in its place. They reach the supervisor by a signal, so they work when nothing else does.
+// Verbs for the daemon of this host, by its data directory: drain, reload, upgrade. They signal the
+// supervisor, so that they work when the API does not.
 #pragma once
 
 #include "cli/call.h"

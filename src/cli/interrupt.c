@@ -1,5 +1,5 @@
-// The signals that end the process at once, the second Ctrl-C or one that nobody expected, pass
-// through a handler too, so that a terminal is never left raw.
+// Signal handling. Fatal signals and the second Ctrl-C also pass through a handler, so that the
+// terminal is never left raw.
 #include "cli/interrupt.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// A signal handler has no argument of ours: the one place of this program that needs a global.
+// A signal handler has no argument: this state must be global.
 static struct {
 	_Atomic(struct cove *) cove;
 	_Atomic(void (*)(void)) undo;
@@ -25,7 +25,7 @@ static void interrupt_on_signal(int signal)
 	void (*undo)(void) = atomic_load(&state.undo);
 	int saved = errno;
 
-	if (state.signal) { // the second one: at once
+	if (state.signal) { // the second signal: exit at once
 		const char *words = atomic_load(&state.words);
 
 		if (undo)

@@ -1,3 +1,5 @@
+// Guesses whether a cell is complete, by a scan over brackets, strings, comments and, for
+// JavaScript, regular expressions. Wrong code counts as complete: the interpreter reports it.
 #include "cli/is_complete.h"
 
 #include <string.h>
@@ -6,10 +8,10 @@ struct scan {
 	struct str text;
 	size_t at;
 	int depth;	// of brackets
-	char quote;	// inside of a string that this ends; 0: outside
+	char quote;	// the quote that ends the current string; 0: outside
 	bool triple;	// three of them end it
 	bool joined;	// the last line ends with a backslash
-	char last;	// character that is neither blank nor comment; 0: none yet
+	char last;	// the last character that is neither blank nor comment; 0: none yet
 	bool has_block; // a line that ends with a colon, or a decorator
 };
 
@@ -57,7 +59,7 @@ static void is_complete_in_string(struct scan *scan)
 		scan->last = c;
 	} else {
 		if (c == '\n' && !scan->triple && scan->quote != '`')
-			scan->quote = 0; // it was never closed: the interpreter will say so
+			scan->quote = 0; // never closed: the interpreter will report it
 		scan->at++;
 	}
 }
@@ -70,7 +72,7 @@ static void bracket(struct scan *scan, char c)
 		scan->depth--;
 }
 
-// One character of Python outside of strings; comments were left out.
+// One character of Python outside of strings and comments.
 static void python_char(struct scan *scan, char c)
 {
 	if (c == '"' || c == '\'') {
@@ -111,7 +113,7 @@ bool is_complete_python(struct str cell)
 	return true;
 }
 
-// A slash begins a regular expression where no value stands before it.
+// A slash begins a regular expression where no value precedes it.
 static bool begins_regex(const struct scan *scan)
 {
 	return !scan->last || strchr("(,=:[!&|?{};+-*%<>~^", scan->last);
@@ -136,7 +138,7 @@ static void skip_regex(struct scan *scan)
 	scan->last = '/';
 }
 
-// False: a comment that has no end yet.
+// False: an unfinished comment.
 static bool skip_comment(struct scan *scan)
 {
 	for (scan->at += 2; scan->at < scan->text.len; scan->at++) {

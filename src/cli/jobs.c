@@ -1,3 +1,5 @@
+// Processes of a sandbox: exec -d and -i, ps BOX, logs, kill. Output is read by offset and followed
+// across restarts of the daemon; the exit status of a watched process becomes ours.
 #include "cli/jobs.h"
 
 #include <errno.h>
@@ -45,7 +47,7 @@ fallible jobs_start(struct call *call, struct remote *remote, struct cove_box *b
 	return OK;
 }
 
-// All pieces that have come; *ended when there will be none.
+// Shows all pieces that have come; *ended when there will be no more.
 static fallible jobs_show(struct remote *remote, struct cove_process *process, int64_t timeout_ms,
 			  bool *ended)
 {
@@ -77,7 +79,7 @@ fallible jobs_watch(struct call *call, struct remote *remote, struct cove_proces
 	return status_take(call, &result);
 }
 
-// A process that has closed its input, or ended, is no failure of ours.
+// A process that has closed its stdin, or ended, is no error.
 static fallible jobs_feed(struct remote *remote, struct cove_process *process, char *room,
 			  bool *open)
 {
@@ -135,7 +137,7 @@ fallible jobs_talk(struct call *call, struct remote *remote, struct cove_box *bo
 	return status_take(call, &result);
 }
 
-// On one line, whatever it is.
+// The command on one line.
 static char *shown(const char *command)
 {
 	char *text = mem_str(command);
@@ -256,7 +258,7 @@ fallible jobs_list(struct call *call, struct remote *remote, struct cove_box *bo
 
 	if (call_has(call, OPT_JSON))
 		return list_json(remote, box);
-	if (call_has(call, OPT_QUIET)) // those that 'cove kill' takes
+	if (call_has(call, OPT_QUIET)) // the ids that 'cove kill' takes
 		return remote_did(remote, cove_process_list(box, print_id, NULL, &remote->error));
 	for (size_t i = 0; i < grid.columns; i++)
 		grid_add(&grid, heads[i]);
@@ -266,7 +268,7 @@ fallible jobs_list(struct call *call, struct remote *remote, struct cove_box *bo
 	return OK;
 }
 
-// They come in the order of their start.
+// The list is in order of start.
 static int jobs_keep_last(void *arg, const struct cove_process_info *info)
 {
 	char **last = arg;
@@ -276,7 +278,7 @@ static int jobs_keep_last(void *arg, const struct cove_process_info *info)
 	return 0;
 }
 
-// The one that is named, else the one that was started last; the caller's.
+// The named process, else the one started last; owned by the caller.
 static fallible jobs_choose(struct call *call, struct remote *remote, struct cove_box *box,
 			    char **out)
 {
@@ -334,7 +336,7 @@ static int put_err(void *arg, const void *bytes, size_t len)
 	return output->err != NULL;
 }
 
-// Whether what is kept is all that was written.
+// Whether the stored output is complete.
 static fallible kept_whole(struct remote *remote, struct cove_process *process)
 {
 	struct cove_process_info info = {0};
@@ -372,7 +374,7 @@ static fallible jobs_follow(struct remote *remote, struct cove_process *process)
 
 struct lines {
 	struct stamps stamps;
-	struct tail tail; // of what was written before
+	struct tail tail; // of the earlier output
 	struct buf shown;
 	bool has_tail;
 };
@@ -384,7 +386,7 @@ static void lines_done(struct lines *lines)
 	buf_done(&lines->shown);
 }
 
-// The next piece of the output, in the order in which it came.
+// The next piece of output, in order of arrival.
 static fallible next_lines(struct remote *remote, struct cove_process *process, struct lines *lines,
 			   bool *ended)
 {

@@ -1,4 +1,4 @@
-// Processes of a sandbox: started, listed, read, signalled.
+// Processes of a sandbox: start, list, read, signal.
 #pragma once
 
 #include "cli/body.h"
@@ -12,10 +12,10 @@ fallible jobs_list(struct call *call, struct remote *remote, struct cove_box *bo
 // exec -d: starts the command and prints its id.
 fallible jobs_start(struct call *call, struct remote *remote, struct cove_box *box,
 		    const struct body *body);
-// exec -i: our stdin is the command's as it comes, its output and status are ours.
+// exec -i: our stdin is the command's; its output and status become ours.
 fallible jobs_talk(struct call *call, struct remote *remote, struct cove_box *box,
 		   const struct body *body);
-// Shows what a process writes until it ends; its status becomes ours.
+// Shows the output of a process until it ends; its status becomes ours.
 fallible jobs_watch(struct call *call, struct remote *remote, struct cove_process *process);
-// Is there one of that id? False also when it cannot be told.
+// Whether a process of that id exists. False also when that cannot be found out.
 bool jobs_has(struct cove_box *box, const char *id);

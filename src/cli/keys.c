@@ -1,3 +1,5 @@
+// The verbs key and tenant: create, list, remove, set. A new key is printed once, on stdout, and
+// nowhere else.
 #include "cli/keys.h"
 
 #include <stdio.h>
@@ -12,7 +14,7 @@
 #define BODY_MAX 65536
 #define MIB (1ull << 20)
 
-// Every value of a repeated option, as an array; none: nothing.
+// Every value of a repeated option as an array; none: omitted.
 static void cli_keys_put_list(struct json_out *out, const struct call *call, enum opt opt,
 			      const char *key)
 {
@@ -251,7 +253,7 @@ fallible keys_tenant_set(struct call *call)
 	return OK;
 }
 
-// "3/10": used, of how many; "3/-": without a bound.
+// "3/10": used/quota; "3/-": no quota.
 static void add_share(struct grid *grid, const struct json *tenant, const char *key)
 {
 	double used = 0, bound = 0;

@@ -1,3 +1,5 @@
+// The verbs pause, resume, stop, start, rotate-token and cleanup. Each takes several sandboxes; a
+// failure of one does not stop the others.
 #include "cli/lifecycle.h"
 
 #include <stdio.h>

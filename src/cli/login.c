@@ -1,5 +1,5 @@
-// The key comes from standard input, or is typed at the terminal without echo: never from argv,
-// which every user of the host can read. It is tried before it is kept.
+// login and context. The key comes from stdin, or is typed without echo: never from argv, which
+// every user of the host can read. It is tried before it is saved.
 #include "cli/login.h"
 
 #include <ctype.h>
@@ -35,7 +35,7 @@ static fallible login_check_name(const char *name)
 			"letters, digits, '-', '_' and '.'; 'local' is the daemon of this host");
 }
 
-// A line of `fd` without its newline and blanks around it. *out is the caller's to wipe.
+// Reads a line of `fd`, without newline and surrounding blanks. The caller wipes *out.
 static fallible login_read_key(int fd, char out[KEY_MAX])
 {
 	size_t len = 0;
@@ -79,7 +79,7 @@ static fallible ask_key(char out[KEY_MAX])
 	return err;
 }
 
-// A key without the scope `read` is refused this request, but it is known.
+// A key without the scope `read` gets 403 here, which shows that it is valid.
 static fallible try_key(const char *url, const char *key)
 {
 	auto_remote remote = {0};

@@ -1,4 +1,4 @@
-// login and context: named servers with a key each, kept for the user.
+// login and context: named servers with a key each, saved for the user.
 #pragma once
 
 #include "cli/call.h"

@@ -1,3 +1,5 @@
+// Further sections of the man page: exit statuses, environment, files, examples. One row per entry,
+// in the order of the page.
 #include "cli/man_tail.h"
 
 // clang-format off

@@ -1,4 +1,4 @@
-// What else the manual says: exit statuses, environment, files, examples.
+// Further sections of the manual: exit statuses, environment, files, examples.
 #pragma once
 
 #include "cli/call.h"

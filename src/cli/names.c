@@ -1,3 +1,5 @@
+// The hidden verb `words`: prints names for shell completions, one per line. Ends silently after a
+// short time limit, since the user is typing.
 #include "cli/names.h"
 
 #include <signal.h>
@@ -28,7 +30,7 @@ static int print_process(void *arg, const struct cove_process_info *info)
 	return 0;
 }
 
-// BOX:PATH, as far as it is written: the entries of the directory that its path is in.
+// BOX:PATH as typed so far: lists the directory of its path.
 struct names_files {
 	struct str box, dir, prefix; // "web", "/etc/", "ho"
 };
@@ -78,7 +80,7 @@ static void give_up(int signal)
 	_exit(1);
 }
 
-// A shell waits for the answer while its user types.
+// The shell waits while its user types.
 static void limit_time(void)
 {
 	signal(SIGALRM, give_up);

@@ -1,4 +1,4 @@
-// What completions ask for: names of what there is.
+// Names for completions.
 #pragma once
 
 #include "cli/call.h"

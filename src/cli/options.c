@@ -1,3 +1,5 @@
+// The table of options of all verbs, and the table that maps API fields to options, for error
+// messages in the user's terms.
 #include "cli/options.h"
 
 // clang-format off
@@ -122,7 +124,7 @@ const struct option cli_options[] = {
 	{.name = NULL},
 };
 
-// Which option an API field comes from, and in what unit the API counts.
+// The option of each API field, and the API's unit.
 const struct option_field cli_fields[] = {
 	{"limits.memoryMB",	OPT_MEMORY,	 "MiB"},
 	{"limits.cpus",		OPT_CPUS,	 NULL},

@@ -1,5 +1,4 @@
-// The options of all verbs, in the order of the alphabet. Those of serve are added to them by
-// cli.c, from the table that reads them.
+// The options of all verbs, in alphabetical order. cli.c adds those of serve from its own table.
 #pragma once
 
 #include "cli/call.h"

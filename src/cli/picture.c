@@ -1,7 +1,7 @@
-// Three protocols: kitty's takes PNG, iTerm's takes anything that the system can show, sixel takes
-// pixels. Who takes which is known of some terminals by their environment. Others are asked: a
-// question of kitty's protocol, and behind it one that every terminal answers, so that the answer
-// to the second tells that there will be none to the first.
+// Pictures on the terminal by three protocols: kitty takes PNG, iTerm any format of its system,
+// sixel pixels. Some terminals are known by their environment. Others are asked: a query of kitty's
+// protocol, followed by one that every terminal answers, so that its reply shows that none to the
+// first will come.
 #include "cli/picture.h"
 
 #include <errno.h>
@@ -86,7 +86,7 @@ enum picture_way picture_by_answer(struct str answer)
 	at += sizeof(device) - 1;
 	rest = (struct str){at, (size_t)(answer.at + answer.len - at)};
 	if (!memchr(rest.at, 'c', rest.len))
-		return PICTURE_SAVED; // cut off
+		return PICTURE_SAVED; // truncated
 	str_cut(&rest, 'c', &number);
 	for (rest = number; str_cut(&rest, ';', &number);)
 		if (str_is(number, "4"))
@@ -94,7 +94,7 @@ enum picture_way picture_by_answer(struct str answer)
 	return PICTURE_SAVED;
 }
 
-// The answer to the second question ends all.
+// The reply to the second query is the last.
 static bool is_complete(const char *answer, size_t len)
 {
 	const char *at = memmem(answer, len, "\033[?", 3);
@@ -138,7 +138,7 @@ enum picture_way picture_way(void)
 	return isatty(STDIN_FILENO) ? by_asking() : PICTURE_SAVED;
 }
 
-// A new file: in the working directory, or where temporary ones are.
+// Saves a new file in the working directory, or in the temporary directory.
 static fallible save(const char *kind, struct str bytes)
 {
 	const char *end = strcmp(kind, "jpeg") == 0 ? "jpg" : kind, *temp = getenv("TMPDIR");
@@ -165,7 +165,7 @@ static fallible save(const char *kind, struct str bytes)
 		       strerror(errno));
 }
 
-// In pieces: a terminal bounds the length of each.
+// In pieces: terminals limit their length.
 static void put_kitty(struct buf *out, struct str coded)
 {
 	const char *begin = "a=T,f=100,";

@@ -1,5 +1,5 @@
-// The lines of a picture are one zlib stream, spread over chunks. libarchive unpacks it, which is
-// here already: with the head of a gzip file in front it is one.
+// PNG decoder. The scan lines are one zlib stream, spread over chunks; libarchive unpacks it with a
+// gzip header in front.
 #include "cli/png.h"
 
 #include <archive.h>
@@ -87,7 +87,7 @@ static bool png_take_chunks(struct reading *r, struct str file)
 	return r->has_head && r->packed.len > ZLIB_HEAD;
 }
 
-// All `len` bytes, or it is broken.
+// All `len` bytes, else the file is broken.
 static bool png_unpack(struct str packed, uint8_t *out, size_t len)
 {
 	auto_buf gzip = BUF_INIT(PACKED_MAX + 64);
@@ -98,7 +98,7 @@ static bool png_unpack(struct str packed, uint8_t *out, size_t len)
 
 	buf_add(&gzip, GZIP_HEAD, sizeof(GZIP_HEAD) - 1);
 	buf_str(&gzip, str_skip(packed, ZLIB_HEAD));
-	buf_add(&gzip, "\0\0\0\0\0\0\0\0", 8); // the end of a gzip file, which nobody compares
+	buf_add(&gzip, "\0\0\0\0\0\0\0\0", 8); // the gzip trailer, which is not checked
 	archive_read_support_filter_gzip(in);
 	archive_read_support_format_raw(in);
 	ok = buf_ok(&gzip) && archive_read_open_memory(in, gzip.at, gzip.len) == ARCHIVE_OK &&
@@ -123,7 +123,7 @@ static uint8_t paeth(int left, int up, int corner)
 	return (uint8_t)(by_up <= by_corner ? up : corner);
 }
 
-// A line says first how its bytes were made from those to the left and above.
+// The first byte of a line is its filter type.
 static bool unfilter(uint8_t *line, const uint8_t *above, size_t len, size_t samples)
 {
 	uint8_t kind = *line++;

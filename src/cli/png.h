@@ -1,5 +1,5 @@
-// Pixels of a PNG file, for terminals that want those. The file is hostile: size and memory are
-// bounded, and what is not of the usual kind (8 bits a sample, not interlaced) is refused. No I/O.
+// Pixels of a PNG file, for sixel. The file is hostile: size and memory are bounded; other kinds
+// than 8 bits per sample, not interlaced, are refused. No I/O.
 #pragma once
 
 #include <stdbool.h>
@@ -15,5 +15,5 @@ struct png {
 	uint8_t *rgb; // 3 bytes a pixel, line after line; the caller's
 };
 
-// What is transparent is laid on white. False: it is none that is read here.
+// Transparent pixels are drawn on white. False: not supported or broken.
 bool png_read(struct str file, struct png *out);

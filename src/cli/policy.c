@@ -1,5 +1,5 @@
-// The API replaces a policy as a whole, so a change is: read it, edit it, send it back. Values of
-// secrets never come with it; those that are sent back without one keep the one they have.
+// The verb policy. The API replaces a policy as a whole: read, edit, send back. Secret values are
+// never returned; a secret sent back without a value keeps its own.
 #include "cli/policy.h"
 
 #include <stdio.h>
@@ -19,7 +19,7 @@
 
 // ------------------------------------------------------------------------------------- entries
 
-// Is `text` an entry of `name`? A name without a port means the entries with one, too.
+// Is `text` an entry of `name`? A name without a port also matches entries with one.
 static bool cli_policy_is_of(struct str text, const char *name)
 {
 	size_t len = strlen(name);
@@ -50,7 +50,7 @@ static bool cli_policy_is_listed(const struct json *list, const char *text)
 	return false;
 }
 
-// Those of now that stay.
+// The present entries that stay.
 static void put_kept(struct json_out *out, const struct call *call, const struct json *list)
 {
 	for (size_t i = 0; list && i < json_count(list); i++)
@@ -76,7 +76,7 @@ static bool has_any(const struct json *list, const char *name)
 	return false;
 }
 
-// Wherever it stands.
+// In any list.
 static bool cli_policy_is_known(const struct json *now, const char *name)
 {
 	const struct json *rules = json_get(now, "rules"), *secrets = json_get(now, "secrets");
@@ -109,7 +109,7 @@ static fallible check_denied(const struct call *call, const struct json *now, co
 	return OK;
 }
 
-// An entry that names what passes anyway is kept for a later --mode allow.
+// An entry without effect in this mode is kept for a later --mode allow.
 static void warn_allowed(const struct call *call, const char *mode)
 {
 	const char *name;
@@ -202,7 +202,7 @@ static fallible cli_policy_put_rules(struct json_out *out, const struct call *ca
 	return OK;
 }
 
-// Rules bind what is inspected.
+// Rules apply to inspected hosts only.
 static fallible put_inspected(struct json_out *out, const struct call *call,
 			      const struct json *list)
 {
@@ -229,7 +229,7 @@ static fallible put_inspected(struct json_out *out, const struct call *call,
 
 // "NAME=VALUE@HOST,HOST", "NAME@HOST", "NAME@".
 struct secret {
-	struct str name, value, hosts; // value.at == NULL: it is in our environment
+	struct str name, value, hosts; // value.at == NULL: in our environment
 };
 
 static fallible read_secret(const char *text, struct secret *out)
@@ -258,7 +258,7 @@ static void wipe(struct buf *buf)
 }
 #define auto_wiped on_exit_call(wipe) struct buf
 
-// One line break at its end belongs to whoever wrote it.
+// A trailing newline is not part of the value.
 static fallible cli_policy_read_input(struct buf *out)
 {
 	size_t n = 1;
@@ -381,7 +381,7 @@ static fallible bad_budget(const char *text)
 			"second; none takes it away");
 }
 
-// Which of them; BUDGETS: none. *out_value: what stands behind the sign.
+// Which budget; BUDGETS: none. *out_value: the text after the sign.
 static size_t find_budget(const char *text, struct str *out_value)
 {
 	struct str name;
@@ -395,7 +395,7 @@ static size_t find_budget(const char *text, struct str *out_value)
 	return i;
 }
 
-// The last word of the command line on it; at == NULL: none.
+// The last value on the command line; at == NULL: none.
 static struct str new_budget(const struct call *call, size_t which)
 {
 	struct str found = {0}, value;

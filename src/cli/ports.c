@@ -1,3 +1,5 @@
+// The verbs ports, expose, unexpose and open: exposed ports and their preview URLs. open starts a
+// browser with a signed link.
 #include "cli/ports.h"
 
 #include <stdio.h>
@@ -127,7 +129,7 @@ fallible ports_unexpose(struct call *call)
 	return OK;
 }
 
-// By a child that is not waited for longer than it takes to start: browsers stay.
+// A child that is waited for only until it has started: browsers stay.
 static fallible browse(const char *url)
 {
 	const char *own = getenv("BROWSER");

@@ -1,4 +1,4 @@
-// Ports of sandboxes: which there are, and who may look at them.
+// Ports of sandboxes: list, expose, open.
 #pragma once
 
 #include "cli/call.h"

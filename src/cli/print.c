@@ -1,3 +1,5 @@
+// Output: escaped lines, tables, indented JSON, errors, progress. Every text from outside passes
+// through print_escape(), so that it cannot send control sequences to the terminal.
 #include "cli/print.h"
 
 #include <stdarg.h>
@@ -24,9 +26,9 @@ bool print_is_coloured(FILE *to)
 	return !(none && *none) && !(term && strcmp(term, "dumb") == 0) && isatty(fileno(to));
 }
 
-// Is there a control character or a bidirectional override at the front? Its code, and in any case
-// the bytes of the character. A byte that is no UTF-8 counts as one: terminals that do not speak
-// UTF-8 read 0x80 to 0x9f as C1.
+// Is there a control character or a bidirectional override at the front? Its code; and in any case
+// the bytes of the character. A byte that is not UTF-8 counts as one: terminals without UTF-8 read
+// 0x80 to 0x9f as C1.
 static bool is_control(struct str text, uint32_t *code, size_t *len)
 {
 	const unsigned char *at = (const unsigned char *)text.at;
@@ -100,7 +102,7 @@ void grid_add(struct grid *grid, const char *text)
 	grid->cells[grid->count++] = mem_str(shown.at ? shown.at : "");
 }
 
-// Words that mean well or ill are coloured, wherever they stand.
+// State words are coloured in every column.
 static const char *print_colour_of(const char *cell, bool heading)
 {
 	static const char *const good[] = {"running", "ok", "yes"};
@@ -162,7 +164,7 @@ static void line(struct buf *out, int depth)
 }
 
 // One character of a string, at *at. Control characters that JSON leaves alone (DEL, C1) become \u.
-// False: it was the quote at the end.
+// False: it was the closing quote.
 static bool json_escape_char(struct str json, size_t *at, struct buf *out)
 {
 	char c = json.at[*at];
@@ -180,7 +182,7 @@ static bool json_escape_char(struct str json, size_t *at, struct buf *out)
 	return c != '"';
 }
 
-// Blanks between tokens go, and come back as indentation unless it is to be flat.
+// Removes blanks between tokens; indents unless `is_flat`.
 static void json_escape(struct str json, bool is_flat, struct buf *out)
 {
 	bool quoted = false;
@@ -282,7 +284,7 @@ __attribute__((format(printf, 1, 2))) static void print_to_stderr(const char *fm
 
 void print_error(const struct err *err, bool json)
 {
-	// Here the reader is the operator: a failure of our own side may say all that it knows.
+	// The reader is the operator: show the whole trail of an internal error.
 	bool ours = err_kind(err) == ERR_INTERNAL && strcmp(err_reason(err), "internal") == 0;
 	const char *message = ours ? err_trail(err) : err_message(err);
 	const char *hint = err_hint_of(err);

@@ -1,7 +1,6 @@
-// Output for people and programs: lines, aligned tables, indented JSON, errors. Names in them may
-// be a sandbox's or a tenant's choice, so control characters are escaped: nothing printed here
-// steers a terminal or begins a line of its own. Colours only for a terminal that wants them
-// (NO_COLOR is obeyed).
+// Output for people and programs: lines, aligned tables, indented JSON, errors. Names may be chosen
+// by a sandbox or a tenant, so control characters are escaped: no output can control the terminal
+// or start a line of its own. Colours only for a terminal without NO_COLOR.
 #pragma once
 
 #include <stdbool.h>

@@ -1,3 +1,5 @@
+// The client of all verbs: libcove, with its errors converted to ours. Field names and hints of the
+// API are replaced by the options of the verb.
 #include "cli/remote.h"
 
 #include <stdlib.h>
@@ -7,7 +9,7 @@
 #include "cli/options.h"
 #include "codec/text.h"
 
-#define TEXT_MAX 65536 // of a message and of a hint
+#define TEXT_MAX 65536 // of a message or a hint
 
 const char *remote_data(const struct call *call)
 {
@@ -42,12 +44,12 @@ static enum err_kind cli_remote_kind_of(enum cove_kind kind)
 	return kind < sizeof(kinds) / sizeof(*kinds) ? kinds[kind] : ERR_INTERNAL;
 }
 
-// What the daemon advises in terms of its API, in ours.
+// The daemon's API hint in terms of the command line.
 static const char *advice(const struct cove_error *error)
 {
 	static const struct {
 		const char *reason;
-		const char *said; // a part of the daemon's hint; NULL: whatever it says
+		const char *said; // part of the daemon's hint; NULL: any
 		const char *hint;
 	} rows[] = {
 		{"no_sandbox", NULL, "'cove ps' lists the sandboxes"},
@@ -71,7 +73,7 @@ static const char *advice(const struct cove_error *error)
 	return error->hint;
 }
 
-// The option that stands for a field, if this verb has it; NULL: none. *out_unit as in the table.
+// The option of a field, if this verb has it; NULL: none. *out_unit as in the table.
 static const char *option_of(const struct call *call, struct str field, const char **out_unit)
 {
 	for (const struct option_field *f = cli_fields; f->field; f++) {
@@ -87,7 +89,7 @@ static const char *option_of(const struct call *call, struct str field, const ch
 	return NULL;
 }
 
-// 'limits.memoryMB' becomes --memory: the reader has written an option, and no request.
+// 'limits.memoryMB' becomes --memory: the user has written an option, not a request.
 static void put_in_options(const struct call *call, const char *text, struct buf *out)
 {
 	const char *unit = NULL;
@@ -113,7 +115,7 @@ static void put_in_options(const struct call *call, const char *text, struct buf
 fallible remote_did(struct remote *remote, enum cove_kind kind)
 {
 	const struct cove_error *error = &remote->error;
-	// What it says is for our reader, whoever is to blame.
+	// The message is for the user, whatever side the error is on.
 	const char *reason = strcmp(error->reason, "internal") == 0 ? "failed" : error->reason;
 
 	const char *hint = advice(error);

@@ -1,5 +1,4 @@
-// The daemon, as the verbs see it: libcove, with its failures in our own form. Every verb asks
-// through here.
+// The daemon for all verbs: libcove, with its errors converted to ours.
 #pragma once
 
 #include "base/buf.h"
@@ -13,7 +12,7 @@
 
 struct remote {
 	struct cove *cove;
-	const struct call *call; // whose options stand for the fields of its requests; NULL: none
+	const struct call *call; // its options replace field names in errors; NULL: none
 	struct cove_error error; // of the last failure
 };
 
@@ -23,19 +22,19 @@ const char *remote_data(const struct call *call);
 // Finds the daemon. UNAVAILABLE no_daemon when none runs here, FORBIDDEN no_key when its key may
 // not be read. remote_close() in every case.
 fallible remote_open(struct remote *remote, const struct call *call);
-// The same with both known. `token` NULL: none.
+// The same with known address and key. `token` NULL: none.
 fallible remote_open_at(struct remote *remote, const char *url, const char *token);
 void remote_close(struct remote *remote);
 #define auto_remote on_exit_call(remote_close) struct remote
 
-// What became of a call of the library that was given &remote->error.
+// The result of a library call that was given &remote->error.
 fallible remote_did(struct remote *remote, enum cove_kind kind);
 
-// Asks, and reads the reply whole as JSON (NULL when it has no body). `body` NULL: none. The text
-// stays in *text, if given, for printing as it came.
+// Sends a request and parses the whole reply as JSON (NULL without a body). `body` NULL: none.
+// *text, if given, keeps the raw text.
 fallible remote_ask(struct remote *remote, const char *method, const char *path,
 		    const struct buf *body, struct buf *text, struct json **out);
-// "/v1/sandboxes/" and the word, percent-escaped, and what follows.
+// "/v1/sandboxes/", the word percent-escaped, and the rest.
 char *remote_path(const char *collection, const char *word, const char *rest);
 
 static inline void auto_cove_box_(struct cove_box **box)

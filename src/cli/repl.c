@@ -1,3 +1,5 @@
+// The interactive prompt: reads lines until they form a complete cell, runs it, repeats. An error
+// of one cell does not end the prompt; a dead interpreter is restarted.
 #include "cli/repl.h"
 
 #include <errno.h>
@@ -21,7 +23,7 @@ struct repl {
 	bool over;
 };
 
-// Where programs of this user keep what they need not keep; NULL: nowhere. The caller's.
+// The history file in the user's state directory; NULL: none. Owned by the caller.
 static char *history_file(const char *language)
 {
 	const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
@@ -45,7 +47,7 @@ static char *history_file(const char *language)
 	return mem_fmt("%s/%s_history", own, language);
 }
 
-// Lines until they are a cell; empty: there is none, and repl->over says whether for good.
+// Reads lines until they form a cell; empty: none, and repl->over says whether input has ended.
 static fallible read_cell(struct repl *repl, struct buf *cell)
 {
 	auto_buf line = BUF_INIT(EDIT_LINE_MAX);
@@ -87,7 +89,7 @@ static fallible revive(struct repl *repl)
 	return OK;
 }
 
-// A failure of one cell ends nothing, unless there is nobody left to talk to.
+// An error of one cell ends nothing, unless the daemon or the sandbox is gone.
 static fallible survive(struct repl *repl, struct err *err)
 {
 	if (!err)
@@ -111,7 +113,7 @@ static fallible cli_repl_talk(struct repl *repl)
 		bool failed;
 		struct err *err = read_cell(repl, &cell);
 
-		// One that came by a signal, not by a key, while a line was edited.
+		// A Ctrl-C by signal, not by key, while a line was edited.
 		if (err && err_kind(err) == ERR_CANCELLED && interrupt_take()) {
 			err_free(err);
 			continue;

@@ -1,8 +1,8 @@
-// A conversation with an interpreter on our terminal: a line is read, and what is whole is run.
+// An interactive prompt of an interpreter on our terminal.
 #pragma once
 
 #include "cli/call.h"
 #include "cli/snippet.h"
 
-// Until ctrl-d. `snippet` has its context, in which the cells run.
+// Runs until ctrl-d, in the context of `snippet`.
 fallible repl_talk(struct call *call, struct snippet *snippet);

@@ -1,6 +1,6 @@
-// A run is: a box, a command in it whose output is ours, the box removed, the command's status ours
-// too. Whatever interrupts it, Ctrl-C above all, the box is removed. Statuses that are not the
-// command's: 124 its time ran out, 125 cove itself failed, 126 not executable, 127 not found.
+// run, exec, shell, attach. run creates a box, runs the command, removes the box, and exits with
+// the command's status; the box is removed also after Ctrl-C. Other statuses: 124 timeout, 125 cove
+// failed, 126 not executable, 127 not found.
 #include "cli/run.h"
 
 #include <signal.h>
@@ -24,7 +24,7 @@
 #define IMAGE_FILE "/.cove-image.json" // see types/image.h
 #define IMAGE_WORDS_MAX 1024
 
-// -i with --json: our own stdin, to its end. It travels inside one request, so its size is bounded.
+// -i with --json: our whole stdin. It is part of one request, so its size is bounded.
 static fallible cli_run_read_input(const struct call *call, struct buf *input, struct body *body)
 {
 	size_t n = 1;
@@ -46,7 +46,7 @@ static fallible cli_run_read_input(const struct call *call, struct buf *input, s
 	return OK;
 }
 
-// What the library's callback has to hand back: our own failure to write.
+// Carries our own write error out of the library's callback.
 struct output {
 	struct err *err;
 };
@@ -155,7 +155,7 @@ static fallible check_ways(const struct call *call)
 	return OK;
 }
 
-// -t: on a terminal of its own, which is there for `attach` as long as the command runs.
+// -t: on a terminal, which `attach` can use while the command runs.
 static fallible on_terminal(struct call *call, struct remote *remote, struct cove_box *box,
 			    const struct cove_command *command)
 {
@@ -170,7 +170,7 @@ static fallible on_terminal(struct call *call, struct remote *remote, struct cov
 	return screen_run(call, remote, box, &options, call_has(call, OPT_INTERACTIVE));
 }
 
-// The command in the box, in the way that was asked for; the status goes to call->exit.
+// Runs the command in the requested way; the status goes to call->exit.
 static fallible conduct(struct call *call, struct remote *remote, struct cove_box *box,
 			const struct body *body)
 {
@@ -244,7 +244,7 @@ static int cli_run_keep_last(void *arg, const struct cove_terminal_info *info)
 	return 0;
 }
 
-// The one that is named, else the one that was opened last; the caller's.
+// The named terminal, else the one opened last; owned by the caller.
 static fallible cli_run_choose(struct call *call, struct remote *remote, struct cove_box *box,
 			       char **out)
 {
@@ -296,7 +296,7 @@ static void add_words(const struct json *array, char **argv, size_t *count)
 	}
 }
 
-// Entrypoint and Cmd of the image that the box started from; the caller's list.
+// Entrypoint and Cmd of the box's image; owned by the caller.
 static fallible image_command(struct remote *remote, struct cove_box *box, char ***out)
 {
 	auto_free char *text = NULL;
@@ -341,7 +341,7 @@ fallible run_run(struct call *call)
 	TRY(check_ways(call));
 	TRY(body_box(call, &body));
 	body.box.ephemeral = !call_has(call, OPT_KEEP);
-	// The sandbox's image may name a command.
+	// The image may have a command.
 	body.may_lack_command = body.box.from && strcmp(body.box.from, "host") != 0;
 	TRY(body_command(call, call->words, false, &body));
 	TRY(cli_run_read_input(call, &input, &body));

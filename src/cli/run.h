@@ -1,5 +1,5 @@
-// Commands in boxes: `run` makes a box for one command and removes it, `exec` uses one that is
-// there, `shell` and `attach` show a terminal of it.
+// Commands in boxes: `run` creates a box for one command, `exec` uses an existing one, `shell` and
+// `attach` show a terminal.
 #pragma once
 
 #include "cli/call.h"

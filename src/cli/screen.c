@@ -1,6 +1,7 @@
-// Bytes go both ways as they come; the two keys that detach are looked for on the way. Three things
-// can happen beside that: our window changes its size, a signal ends us, the connection is lost.
-// Then we try again for a while; the daemon sends the last output first, onto a clean screen.
+// Shows a terminal of a sandbox. Bytes pass both ways; the two detach keys are filtered out.
+// Besides that the window may be resized, a signal may end us, or the connection may be lost: then
+// it is opened again for a while, and the daemon sends the last output first, onto a cleared
+// screen.
 #include "cli/screen.h"
 
 #include <errno.h>
@@ -27,10 +28,10 @@ struct screen {
 	struct cove_terminal *terminal;
 	bool with_input, raw;
 	bool detached, ended;
-	bool key_held; // a ctrl-p that may be the first of the two
+	bool key_held; // a ctrl-p that may be the first detach key
 };
 
-// What is typed, without the keys that detach. A first key alone is passed on with what follows.
+// Copies typed bytes without the detach keys. A single first key is passed on with what follows.
 static size_t sift(struct screen *screen, const char *from, size_t len, char *to)
 {
 	size_t n = 0;
@@ -57,7 +58,7 @@ static fallible type(struct screen *screen)
 
 	if (n < 0 && (errno == EINTR || errno == EAGAIN))
 		return OK;
-	if (n <= 0) { // no more keys; the terminal's own end of file
+	if (n <= 0) { // end of file of the terminal
 		screen->with_input = false;
 		sent[0] = 4;
 		len = 1;
@@ -73,7 +74,7 @@ static fallible type(struct screen *screen)
 			  cove_terminal_write(screen->terminal, sent, len, &screen->remote->error));
 }
 
-// All that has come. TIMEOUT is what tells that it was all.
+// Shows all available output; TIMEOUT: no more for now.
 static fallible screen_show(struct screen *screen)
 {
 	char room[PIECE];
@@ -125,7 +126,7 @@ static fallible screen_turn(struct screen *screen)
 	TRY(screen_show(screen));
 	if (screen->ended)
 		return OK;
-	// Now and then without a cause: the library answers and sends pings while it reads.
+	// Also wakes periodically: the library handles pings while it reads.
 	if (poll(fds, 4, 10000) < 0 && errno != EINTR)
 		return err_sys(errno, "poll");
 	if (interrupt_signal())
@@ -196,8 +197,7 @@ fallible screen_run(struct call *call, struct remote *remote, struct cove_box *b
 	interrupt_arm(remote->cove);
 	TRY(remote_did(remote, cove_terminal_open(box, &here, &screen.terminal, &remote->error)));
 	screen.raw = with_input && tty_raw(STDIN_FILENO);
-	err = options->existing ? screen_resize(&screen)
-				: OK; // the size of the last terminal attached holds
+	err = options->existing ? screen_resize(&screen) : OK; // the terminal keeps its size
 	if (!err)
 		err = play(&screen);
 	tty_restore();

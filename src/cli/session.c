@@ -1,3 +1,5 @@
+// The verb agent-session: create, list, show, interrupt, answer, remove, attach, logs. Runs are in
+// session_run.c.
 #include "cli/session.h"
 
 #include <stdio.h>
@@ -195,7 +197,7 @@ fallible cli_session_interrupt(struct call *call)
 	return cli_session_act(call, "/interrupt", NULL);
 }
 
-// JSON as it is, and whatever else is meant as a text.
+// Valid JSON is sent as it is, anything else as a string.
 fallible cli_session_answer(struct call *call)
 {
 	auto_buf body = BUF_INIT(BODY_MAX);
@@ -227,7 +229,7 @@ static fallible cli_session_remove_one(struct call *call, struct remote *remote,
 		return OK;
 	}
 	TRY(err);
-	if (text.len && !call_has(call, OPT_QUIET)) // 202: it goes on by itself
+	if (text.len && !call_has(call, OPT_QUIET)) // 202: the deletion continues by itself
 		print_note("%s is being deleted; 'cove agent-session inspect %s' tells what it "
 			   "waits for",
 			   session, session);

@@ -1,4 +1,4 @@
-// Sessions of /v1/agent-sessions as things: made, listed, shown, worked in, removed.
+// Agent sessions (/v1/agent-sessions): create, list, show, attach, remove.
 #pragma once
 
 #include "cli/call.h"

@@ -1,5 +1,6 @@
-// A run is followed by its log: output goes where it belongs, questions and trouble to stderr, and
-// its end decides how we end: 0 completed, 1 failed, 130 interrupted. Leaving does not end the run.
+// Runs of an agent session. A run is followed by its log: output to stdout, questions and errors to
+// stderr; its end is our exit status: 0 completed, 1 failed, 130 interrupted. Leaving does not end
+// the run.
 #include "cli/session_run.h"
 
 #include <stdio.h>
@@ -22,8 +23,8 @@
 struct watch {
 	struct event_stream feed;
 	char *path; // of the run
-	bool raw;   // the lines themselves
-	bool quiet; // nothing but the end
+	bool raw;   // print the raw lines
+	bool quiet; // print only the end
 	int exit;
 };
 
@@ -123,7 +124,7 @@ static char *run_path(const char *session, const char *run)
 
 // ------------------------------------------------------------------------------- giving
 
-// JSON as it is, and whatever else is meant as a text; "-" is our standard input.
+// Valid JSON is sent as it is, anything else as a string; "-" is stdin.
 static fallible cli_session_run_read_input(const char *word, struct buf *out)
 {
 	size_t n = 1;
@@ -271,7 +272,7 @@ static fallible print_id(const struct json *run, void *arg)
 	return OK;
 }
 
-// All that there ever were.
+// All runs, including ended ones.
 static fallible cli_session_run_list_all(struct call *call, struct remote *remote,
 					 struct grid *grid)
 {
@@ -315,7 +316,7 @@ fallible cli_session_runs(struct call *call)
 	return OK;
 }
 
-// The one that was given last, of those that have not ended.
+// The newest run that has not ended.
 static const char *last_run(const struct json *session)
 {
 	const struct json *runs = json_get(session, "runs");

@@ -1,4 +1,4 @@
-// Runs of a session: given, listed, followed.
+// Runs of an agent session: start, list, follow.
 #pragma once
 
 #include "cli/call.h"

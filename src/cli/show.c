@@ -1,3 +1,5 @@
+// The verbs ls and cat: files of a sandbox, listed in ls format, and streamed to stdout. Names are
+// escaped; the bytes of cat are not.
 #include "cli/show.h"
 
 #include <stdio.h>
@@ -113,7 +115,7 @@ static void print_entries(const struct listing *list)
 	print_json(buf_view(&text));
 }
 
-// A directory's entries; of anything else itself.
+// The entries of a directory; of any other file itself.
 static fallible show_gather(struct call *call, struct remote *remote, struct cove_box *box,
 			    const char *path, struct listing *list)
 {

@@ -1,3 +1,5 @@
+// Sixel encoder: the picture is shrunk to WIDTH_MAX, reduced to a palette of STEPS per channel, and
+// written in bands of six lines, one colour after another.
 #include "cli/sixel.h"
 
 #include <stdlib.h>
@@ -5,7 +7,7 @@
 #include "base/mem.h"
 #include "cli/png.h"
 
-#define WIDTH_MAX 1000 // pixels; wider ones are made smaller
+#define WIDTH_MAX 1000 // pixels; wider pictures are shrunk
 #define STEPS 6	       // of each of red, green and blue
 #define COLOURS (STEPS * STEPS * STEPS)
 #define BAND 6
@@ -80,7 +82,7 @@ static void put_colour(struct buf *out, const struct image *image, uint32_t top,
 		last = sixel;
 		count++;
 	}
-	if (last != '?') // nothing of it up to the end
+	if (last != '?') // no pixels of this colour up to the end
 		put_run(out, last, count);
 	buf_char(out, '$');
 }

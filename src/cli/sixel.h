@@ -1,5 +1,4 @@
-// A picture as sixels, the oldest way of terminals that draw: bands of six lines, one colour after
-// another. No I/O.
+// Encodes a picture as sixels: bands of six lines, one colour after another. No I/O.
 #pragma once
 
 #include <stdbool.h>

@@ -1,9 +1,9 @@
-// Text goes to our own stdout and stderr as it comes. A result may come in several representations,
-// each an event of its own: text and JSON are printed, pictures shown; what no terminal shows
-// (HTML, data of charts) is mentioned when nothing else follows it.
+// Runs one cell and shows its events. Text goes to stdout and stderr as it comes. A result may have
+// several representations: text and JSON are printed, pictures shown; others (HTML, chart data) are
+// mentioned when nothing else follows.
 //
-// Ctrl-C is the interpreter's while a cell runs: the call that waits is cancelled, the interrupt is
-// asked for on another connection, and the stream is read on, for the cell tells its end there.
+// During a cell Ctrl-C is for the interpreter: the waiting call is cancelled, the interrupt sent on
+// another connection, and the stream read on to the end of the cell.
 #include "cli/snippet.h"
 
 #include <stdio.h>
@@ -158,7 +158,7 @@ static fallible snippet_interrupt(struct snippet *snippet)
 	return remote_ask(snippet->remote, "POST", path, NULL, NULL, NULL);
 }
 
-// False: it has failed for another reason than a Ctrl-C that has been passed on.
+// False: an error other than a Ctrl-C that was passed on.
 static bool is_passed_on(struct snippet *snippet, struct err *err)
 {
 	auto_err failure = OK;
@@ -167,7 +167,7 @@ static bool is_passed_on(struct snippet *snippet, struct err *err)
 		return false;
 	err_free(err);
 	failure = snippet_interrupt(snippet);
-	// The signal may have come outside of any call: then it has cancelled this one.
+	// The signal may have come between two calls and cancelled this one.
 	if (failure && err_kind(failure) == ERR_CANCELLED && !interrupt_signal()) {
 		err_free(failure);
 		failure = snippet_interrupt(snippet);
@@ -205,7 +205,7 @@ static fallible snippet_read_events(struct snippet *snippet, struct cove_request
 	}
 }
 
-// Until the stream has begun it cannot be taken up again: a Ctrl-C waits for that.
+// A stream that has not begun cannot be resumed: a Ctrl-C waits for that.
 static fallible snippet_begin(struct snippet *snippet, const struct buf *body,
 			      struct cove_request **out)
 {

@@ -1,3 +1,5 @@
+// Times of output lines: asks the daemon for the times of stored output, uses the clock for new
+// output, and prints or filters by them.
 #include "cli/stamps.h"
 
 #include <stdlib.h>
@@ -14,7 +16,7 @@ void stamps_done(struct stamps *stamps)
 	*stamps = (struct stamps){0};
 }
 
-// "10m" is before now, "2026-01-31T08:00:00Z" a time.
+// "10m" is a span before now, "2026-01-31T08:00:00Z" a time.
 fallible stamps_read(const struct call *call, struct stamps *out)
 {
 	const char *since = call_value(call, OPT_SINCE);
@@ -73,7 +75,7 @@ fallible stamps_ask(struct remote *remote, const char *box, const char *process,
 	return OK;
 }
 
-// When the byte at the offset came; 0: nobody knows.
+// The time of the byte at the offset; 0: unknown.
 static int64_t time_of(const struct stamps *stamps, uint64_t offset)
 {
 	int64_t ms = 0;
@@ -105,7 +107,7 @@ void stamps_pass(struct stamps *stamps, bool is_stderr, struct str bytes, struct
 		if (!*inside) {
 			int64_t ms = time_of(stamps, stamps->offset);
 
-			*left_out = ms && ms < stamps->since_ms; // unknown is not old
+			*left_out = ms && ms < stamps->since_ms; // an unknown time is not old
 			if (stamps->shown && !*left_out)
 				stamps_put_time(ms, out);
 		}

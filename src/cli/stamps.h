@@ -1,5 +1,4 @@
-// When the lines of a process's output were written: shown before each, or those left out that are
-// too old.
+// Times of the lines of a process's output: printed before each, or used to omit old ones.
 #pragma once
 
 #include "base/auto.h"
@@ -13,8 +12,8 @@ struct stamp {
 
 struct stamps {
 	bool shown;	  // before each line
-	int64_t since_ms; // lines that are older are left out; 0: none
-	uint64_t old;	  // bytes that were written when it was asked
+	int64_t since_ms; // older lines are omitted; 0: none
+	uint64_t old;	  // bytes written before the times were asked
 	struct stamp *at; // of those
 	size_t count;
 	uint64_t offset;     // of the next byte
@@ -29,5 +28,5 @@ fallible stamps_read(const struct call *call, struct stamps *out);
 // Asks the daemon for the times of the process's output.
 fallible stamps_ask(struct remote *remote, const char *box, const char *process,
 		    struct stamps *stamps);
-// The next piece of its output, as it is to be shown. Pieces of both streams come in their order.
+// Formats the next piece of output. Pieces of both streams must come in order.
 void stamps_pass(struct stamps *stamps, bool is_stderr, struct str bytes, struct buf *out);

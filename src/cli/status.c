@@ -1,3 +1,5 @@
+// Exit statuses: maps the end of a command, and errors of cove, to the status that shells and
+// docker use, and notes on stderr what ended the command.
 #include "cli/status.h"
 
 #include <signal.h>

@@ -1,4 +1,4 @@
-// The exit status of a verb that hands on somebody else's.
+// The exit status of a verb that passes on a command's.
 #pragma once
 
 #include "cli/call.h"
@@ -9,10 +9,10 @@
 #define STATUS_NOT_FOUND 127
 #define STATUS_SIGNALED 128
 
-// The command has ended: its status becomes ours, and what ended it is told, unless we are to be
-// quiet. BAD_PEER box_lost when there is none; and as status_whole().
+// The command has ended: its status becomes ours, and the cause is noted unless --quiet. BAD_PEER
+// box_lost without a status; and as status_whole().
 fallible status_take(struct call *call, const struct cove_result *result);
-// NO_SPACE output_incomplete: we could not show all of its output.
+// NO_SPACE output_incomplete: not all output could be shown.
 fallible status_whole(const struct cove_result *result);
-// The verb has failed, if it has: some failures have a status of their own. Returns the same error.
+// Sets the status for an error, if it has one of its own. Returns the same error.
 fallible status_end(struct call *call, struct err *err);

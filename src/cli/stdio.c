@@ -1,3 +1,5 @@
+// Reads and writes our own descriptors, blocking or not, and returns CANCELLED after a signal. A
+// closed reader is CANCELLED pipe_closed, without a message.
 #include "cli/stdio.h"
 
 #include <errno.h>
@@ -22,7 +24,8 @@ fallible stdio_write(int fd, const void *bytes, size_t len)
 		if (n >= 0) {
 			at += n;
 			len -= (size_t)n;
-		} else if (errno == EAGAIN) { // somebody shares the terminal and made it so
+		} else if (errno ==
+			   EAGAIN) { // another process made the shared terminal non-blocking
 			struct pollfd wait = {.fd = fd, .events = POLLOUT};
 
 			poll(&wait, 1, 1000);
@@ -39,8 +42,7 @@ fallible stdio_write(int fd, const void *bytes, size_t len)
 	return OK;
 }
 
-// A signal may come just before the read begins: the pipe behind interrupt_fd() is still there
-// then.
+// A signal may come just before the read: poll() also watches interrupt_fd().
 fallible stdio_read(int fd, void *room, size_t size, size_t *out)
 {
 	for (;;) {

@@ -1,3 +1,5 @@
+// Output pieces for --tail: keeps as many pieces as hold the wanted lines, and prints each
+// to its stream.
 #include "cli/tail.h"
 
 #include <stdlib.h>
@@ -25,7 +27,7 @@ static size_t count_newlines(const char *bytes, size_t len)
 	return count;
 }
 
-// The line that a piece ends with may go on in the next one, so one newline more is kept.
+// The last line of a piece may continue in the next, so one more newline is kept.
 static void drop_old(struct tail *tail)
 {
 	while (tail->first + 1 < tail->count) {
@@ -63,10 +65,10 @@ void tail_add(struct tail *tail, bool is_stderr, const void *bytes, size_t len)
 	drop_old(tail);
 }
 
-// Where the wanted lines begin: the piece, and the byte in it.
+// The start of the wanted lines: the piece, and the byte in it.
 static size_t find_start(const struct tail *tail, size_t *out_at)
 {
-	size_t left = tail->wanted + 1; // newlines: the one before the first wanted line, too
+	size_t left = tail->wanted + 1; // including the one before the first wanted line
 	bool is_last = true;
 
 	*out_at = 0;
@@ -75,7 +77,7 @@ static size_t find_start(const struct tail *tail, size_t *out_at)
 
 		for (size_t at = piece->len; at-- > 0; is_last = false) {
 			if (is_last && piece->bytes[at] != '\n')
-				left--; // a line without an end
+				left--; // an unterminated line
 			if (piece->bytes[at] != '\n' || --left)
 				continue;
 			*out_at = at + 1;

@@ -24,7 +24,7 @@ struct tail {
 void tail_done(struct tail *tail);
 #define auto_tail on_exit_call(tail_done) struct tail
 
-// Keeps a copy, and lets go of what is behind the lines that are wanted.
+// Copies the piece, and frees those before the wanted lines.
 void tail_add(struct tail *tail, bool is_stderr, const void *bytes, size_t len);
-// The wanted lines to our own stdout and stderr. A line without an end counts as one.
+// Prints the wanted lines to stdout and stderr. An unterminated line counts.
 fallible tail_print(const struct tail *tail);

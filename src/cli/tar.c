@@ -1,6 +1,6 @@
-// libarchive writes the pax headers; the walk is ours, because its own visits a directory in
-// whatever order the file system has. The walk stays on directory descriptors, follows no link and
-// crosses into no other file system: what is mounted beneath is not part of the tree.
+// Packs a directory in a thread. libarchive writes the pax headers; the walk is ours, because
+// libarchive's has the order of the file system. It uses directory descriptors, follows no symlink
+// and crosses no mount point.
 #include "cli/tar.h"
 
 #include <archive.h>
@@ -39,8 +39,7 @@ static fallible tar_failed(const struct tar *tar, const char *path)
 		       archive_error_string(tar->archive));
 }
 
-// Exactly as many bytes as the header promised: a file that shrank is padded by libarchive, one
-// that grew is cut.
+// Exactly the size in the header: a file that shrank is padded by libarchive, one that grew is cut.
 static fallible add_content(struct tar *tar, int fd, const char *path, int64_t size)
 {
 	while (size > 0) {
@@ -75,7 +74,7 @@ static fallible cli_tar_add(struct tar *tar, int fd, const char *path, const str
 	if (archive_read_disk_entry_from_file(tar->disk, entry, fd, st) < ARCHIVE_WARN)
 		return err_new(INVALID, "cannot_pack", "cannot read '%s': %s", path,
 			       archive_error_string(tar->disk));
-	archive_entry_linkify(tar->links, &now, &late); // a second name becomes a link
+	archive_entry_linkify(tar->links, &now, &late); // a second hard link becomes a link entry
 	if (archive_write_header(tar->archive, entry) < ARCHIVE_WARN)
 		return tar_failed(tar, path);
 	if (S_ISREG(st->st_mode) && archive_entry_size(entry) > 0)
@@ -128,7 +127,7 @@ static fallible cli_tar_visit(struct tar *tar, int dir, const char *name, const 
 	if (S_ISLNK(st.st_mode))
 		return add_link(tar, dir, name, path, &st);
 	if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
-		return OK; // devices, sockets and pipes have no place in a template
+		return OK; // devices, sockets and pipes are omitted
 	fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (fd < 0 || fstat(fd, &st))
 		return err_new(INVALID, "cannot_pack", "cannot read '%s': %s", path,
@@ -173,7 +172,7 @@ static void *labour(void *arg)
 	tar->err = cli_tar_walk(tar, tar->dir, "", 0);
 	if (!tar->err && archive_write_close(tar->archive) < ARCHIVE_WARN)
 		tar->err = tar_failed(tar, ".");
-	close(tar->out); // the reader sees the end
+	close(tar->out); // EOF for the reader
 	tar->out = -1;
 	return NULL;
 }

@@ -1,3 +1,5 @@
+// Parses BOX:PATH. A word without a colon, or with a slash before it, is a path of this host.
+// Memory only; the paths are not checked here.
 #include "cli/target.h"
 
 #include <stdlib.h>

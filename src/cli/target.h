@@ -9,9 +9,9 @@ struct target {
 	char *path;
 };
 
-// A name with a slash before its first colon is a path of this host, so ./a:b is one.
+// A word with a slash before its first colon is a path of this host, such as ./a:b.
 void target_read(const char *word, struct target *out);
 void target_done(struct target *target);
 #define auto_target on_exit_call(target_done) struct target
-// For `verb`. INVALID no_box when it names none, no_path when it has no path.
+// For messages of `verb`. INVALID no_box, no_path.
 fallible target_of_box(const char *verb, const char *word, struct target *out);

@@ -1,3 +1,5 @@
+// The verb template: list, import an archive or a directory, freeze the host, remove. An import is
+// streamed; a directory is packed on the fly by cli/tar.
 #include "cli/template.h"
 
 #include <errno.h>
@@ -65,7 +67,7 @@ fallible cli_template_ls(struct call *call)
 	return OK;
 }
 
-// The name of what was made, or the whole answer.
+// Prints the name, or the whole reply.
 static fallible cli_template_show(struct call *call, struct buf *text)
 {
 	if (call_has(call, OPT_JSON))
@@ -75,7 +77,7 @@ static fallible cli_template_show(struct call *call, struct buf *text)
 	return OK;
 }
 
-// From a descriptor into the request, whatever its length.
+// Streams a descriptor into the request.
 static fallible cli_template_upload(struct remote *remote, struct cove_request *request, int fd,
 				    uint64_t size, bool quiet)
 {
@@ -145,9 +147,9 @@ static fallible cli_template_send_dir(struct call *call, struct remote *remote, 
 
 	TRY(tar_start(dir, &tar, &fd));
 	err = send_archive(call, remote, fd, 0);
-	close(take_fd(&fd)); // a walk that nobody reads any more ends here
+	close(take_fd(&fd)); // ends a tar thread that is not read any more
 	packed = tar_end(tar);
-	// The daemon may have refused a tree that was cut short: the cause is ours.
+	// The daemon may have refused a truncated tree: the cause is on our side.
 	if (packed && err_kind(packed) != ERR_CANCELLED) {
 		err_free(err);
 		return packed;

@@ -1,4 +1,4 @@
-// What sandboxes start from: listed, imported, frozen, removed.
+// Templates of sandboxes: list, import, freeze, remove.
 #pragma once
 
 #include "cli/call.h"

@@ -1,3 +1,5 @@
+// Creates a sandbox for one verb and removes it afterwards, also after errors and signals. Without
+// a running daemon it starts one for the same time (cli/embedded).
 #include "cli/temporary_box.h"
 
 #include <stdlib.h>
@@ -8,7 +10,7 @@
 #include "cli/status.h"
 #include "lib/private.h"
 
-// Reaches the daemon, or starts one of our own when there is none here.
+// Connects to the daemon, or starts one when there is none.
 static fallible temporary_box_reach(struct call *call, struct remote *remote,
 				    struct embedded **out_alone)
 {
@@ -31,7 +33,7 @@ static fallible temporary_box_reach(struct call *call, struct remote *remote,
 	return embedded_remote(*out_alone, remote);
 }
 
-// Also after a failure or an interruption: by a client of its own, which no signal cancels.
+// Also after an error or a signal: with a second client, which no signal cancels.
 static void remove_box(const struct remote *remote, const char *id)
 {
 	auto_remote fresh = {0};
@@ -52,7 +54,7 @@ static fallible in_a_box(struct call *call, struct remote *remote, const struct 
 	auto_cove_box box = NULL;
 	struct err *err;
 
-	// Not to be cut short: a box whose id nobody has read could not be removed.
+	// Not interruptible: a box whose id was not read could not be removed.
 	interrupt_shield(true);
 	err = remote_did(remote, cove_box_create(remote->cove, spec, &box, &remote->error));
 	interrupt_shield(false);

@@ -1,5 +1,5 @@
-// A sandbox for the time of one verb: made, worked in, and removed whatever happens. Where no
-// daemon runs there is one for as long, too.
+// A sandbox for one verb: created, used, and always removed. Without a daemon one is started for
+// the same time.
 #pragma once
 
 #include "cli/call.h"
@@ -8,7 +8,7 @@
 typedef fallible temporary_box_fn(struct call *call, struct remote *remote, struct cove_box *box,
 				  void *arg);
 
-// What `work` says. With --keep the sandbox stays, which needs a daemon that does. Ctrl-C cancels
-// the call that waits, and call->exit says so.
+// Returns the result of `work`. With --keep the sandbox stays, which needs a permanent daemon.
+// Ctrl-C cancels the waiting call, and sets call->exit.
 fallible temporary_box_run(struct call *call, const struct cove_box_spec *spec,
 			   temporary_box_fn *work, void *arg);

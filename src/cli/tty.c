@@ -1,3 +1,5 @@
+// Our terminal: raw mode, its restoration from signal handlers, size and resize notification. The
+// saved settings are global, because signal handlers need them.
 #include "cli/tty.h"
 
 #include <errno.h>
@@ -12,10 +14,10 @@
 #include "base/str.h"
 #include "cli/interrupt.h"
 
-// Signal handlers have no arguments of ours.
+// Signal handlers have no arguments.
 static struct {
 	struct termios was;
-	volatile sig_atomic_t fd; // plus 1; 0: it is as it was
+	volatile sig_atomic_t fd; // plus 1; 0: not changed
 	bool typing_ahead;
 	int pipe[2];
 } state = {.pipe = {-1, -1}};
@@ -26,7 +28,7 @@ void tty_restore(void)
 	int saved = errno;
 
 	if (fd >= 0)
-		tcsetattr(fd, TCSANOW, &state.was); // never waits for a stopped output
+		tcsetattr(fd, TCSANOW, &state.was); // does not wait for stopped output
 	state.typing_ahead = false;
 	state.fd = 0;
 	errno = saved;
@@ -37,8 +39,8 @@ static bool tty_save(int fd)
 	return state.fd || tcgetattr(fd, &state.was) == 0;
 }
 
-// In canonical mode the kernel keeps ctrl-d as the end of a line: a reader who turns that mode off
-// afterwards finds a NUL.
+// In canonical mode the kernel stores ctrl-d as the end of a line: a reader that turns that mode
+// off later reads a NUL.
 bool tty_type_ahead(int fd)
 {
 	struct termios keys;

@@ -1,3 +1,5 @@
+// Unpacks a hostile tar stream with libarchive, confined to a directory: no absolute paths, no
+// "..", no symlink is followed, no special files, no set-id bits.
 #include "cli/untar.h"
 
 #include <archive.h>
@@ -84,7 +86,7 @@ static fallible untar_place(struct untar *untar, struct archive_entry *entry)
 	if (!name || !is_plain(entry))
 		return OK;
 	if (strcmp(name, ".") == 0 || strcmp(name, "./") == 0)
-		return OK; // the directory itself is ours
+		return OK; // the directory itself
 	archive_entry_set_perm(entry, archive_entry_perm(entry) & 01777);
 	if (archive_write_header(untar->out, entry) < ARCHIVE_WARN)
 		return untar_failed(untar, untar->out, "cannot_unpack");
@@ -99,8 +101,8 @@ static fallible untar_unpack(struct untar *untar)
 {
 	struct archive_entry *entry;
 
-	// A plain tar and nothing else: the first bytes are a name of the box's choice, and some of
-	// libarchive's filters start the program that fits them.
+	// Plain tar only: the box chooses the first bytes, and some of libarchive's filters start
+	// programs.
 	archive_read_support_format_tar(untar->in);
 	if (weak(COPY_FILTERS))
 		archive_read_support_filter_all(untar->in);

@@ -1,5 +1,5 @@
-// A walk over /usr for files that are not world-readable, or lie beneath a directory that is not
-// open to all. What dpkg lists is dropped again: anybody can download it.
+// Walks /usr for files that are not world-readable, or beneath a closed directory. Files of
+// packages (dpkg's lists) do not count: anybody can download them.
 #include "cli/user.h"
 
 #include <dirent.h>
@@ -22,11 +22,11 @@
 #define NAMED_MAX 5
 #define WALK_FDS 16
 
-// nftw takes no argument to pass on.
+// nftw() has no user argument.
 static struct {
 	char *paths[FOUND_MAX];
 	size_t count;
-	char *closed; // the closed directory seen last; what follows beneath it is closed too
+	char *closed; // the last closed directory: everything beneath it is closed, too
 } walk;
 
 static bool is_beneath(const char *path, const char *dir)
@@ -53,7 +53,7 @@ static int cli_user_look(const char *path, const struct stat *st, int type, stru
 	return 0;
 }
 
-// Drops from the map what one package lists.
+// Removes the files of one package from the map.
 static void drop_listed(int dir, const char *list, struct map *found)
 {
 	auto_buf text = BUF_INIT(LIST_MAX);
@@ -76,7 +76,7 @@ static void drop_packaged(struct map *found)
 		closedir(dir);
 }
 
-// Not what lies beneath a directory that is named already.
+// Skips files beneath a directory that is already listed.
 static size_t cli_user_name(const struct map *found, char *room, size_t size)
 {
 	const char *last = NULL;
