@@ -38,7 +38,7 @@ static bool may_use(const struct http *x)
 
 // The owner of an idempotency key, tenant generation included: a new tenant of the same name does
 // not get old answers.
-static const char *whose(const struct http *x)
+static const char *boxes_whose(const struct http *x)
 {
 	const char *tenant = gateway_who(x)->tenant;
 	long long since = manager_tenant_since(gateway_of(x)->manager, tenant);
@@ -179,7 +179,7 @@ fallible api_boxes_create(struct http *x)
 	hash[0] ^= !may_use(
 		x); // only the answer to an authorized principal contains the path token
 	for (;;) {
-		TRY(idempotency_claim_of(gateway->idempotency_keys, whose(x), key, hash,
+		TRY(idempotency_claim_of(gateway->idempotency_keys, boxes_whose(x), key, hash,
 					 &idempotency, &first));
 		if (first || !idempotency_made(idempotency))
 			break;

@@ -1,6 +1,6 @@
 // Creates, lists and revokes keys; reads, sets and deletes tenants. manager/keyring decides who
 // may. A new key's secret is in the answer to its creation and nowhere else. A tenant with
-// sandboxes or agent sessions cannot be deleted.
+// sandboxes, running imports or agent sessions cannot be deleted.
 #include "api/keys.h"
 
 #include <stdlib.h>

@@ -258,7 +258,7 @@ fallible api_ports_link(struct http *x)
 	return http_reply_json(x, 201, &body);
 }
 
-static fallible talk(struct http *x, struct wsock *ws, void *arg)
+static fallible ports_talk(struct http *x, struct wsock *ws, void *arg)
 {
 	return wspipe_run(gateway_of(x)->loop, ws, arg);
 }
@@ -292,5 +292,5 @@ fallible api_ports_tcp(struct http *x)
 	auto_cancel_on_delete cancel_on_delete = cancel_on_delete_begin(ref.entry, x);
 
 	x->feed = true;
-	return upgrade_run(x, &options, talk, &stream);
+	return upgrade_run(x, &options, ports_talk, &stream);
 }

@@ -8,7 +8,7 @@
 #include "cloudflare/sandbox.h"
 #include "gateway/gateway.h"
 
-static fallible health(struct http *x)
+static fallible bridge_health(struct http *x)
 {
 	bool ready = manager_is_ready(gateway_of(x)->manager);
 
@@ -46,7 +46,7 @@ static fallible pool_nothing(struct http *x)
 
 // clang-format off
 const struct route bridge_routes[] = {
-	{"GET",    "/health",                   health,              ROUTE_OPEN,   "bridge: health of the service"},
+	{"GET",    "/health",                   bridge_health,              ROUTE_OPEN,   "bridge: health of the service"},
 	{"POST",   "/v1/sandbox",               cloudflare_sandbox_new,     0,            "bridge: make an id for a sandbox; the first use makes the sandbox"},
 	{"DELETE", SANDBOX,                        cloudflare_sandbox_end,     0,            "bridge: delete a sandbox, if there is one"},
 	{"GET",    SANDBOX "/running",             cloudflare_sandbox_running, 0,            "bridge: whether the sandbox runs"},

@@ -109,7 +109,7 @@ static fallible bridge_exec_on_bytes(void *arg, struct str bytes)
 	return OK;
 }
 
-static fallible invalid(const char *words)
+static fallible exec_invalid(const char *words)
 {
 	return err_new(INVALID, "invalid_request", "%s", words);
 }
@@ -119,13 +119,13 @@ static fallible invalid(const char *words)
 static fallible write_command(const struct json *argv, struct buf *out)
 {
 	if (!argv || json_type(argv) != JSON_ARRAY || !json_count(argv))
-		return invalid("argv must be a non-empty array");
+		return exec_invalid("argv must be a non-empty array");
 	for (size_t i = 0; i < json_count(argv); i++) {
 		const struct json *word = json_at(argv, i);
 		struct str text = {0};
 
 		if (!word || json_type(word) != JSON_STRING)
-			return invalid("argv must hold strings only");
+			return exec_invalid("argv must hold strings only");
 		TRY(json_str(word, "argv", &text));
 		if (i)
 			buf_char(out, ' ');
@@ -142,7 +142,7 @@ static fallible write_ask(struct http *x, const struct json *body, struct buf *o
 	uint64_t time = 0;
 
 	if (!body || json_type(body) != JSON_OBJECT)
-		return invalid("Invalid JSON body");
+		return exec_invalid("Invalid JSON body");
 	TRY(write_command(json_get(body, "argv"), &command));
 	TRY(json_u64(json_get(body, "timeout_ms"), "timeout_ms", 1, TIME_MAX, &time));
 	TRY(json_str(json_get(body, "cwd"), "cwd", &place));

@@ -20,13 +20,13 @@ static void reply_done(struct reply *reply)
 	buf_done(&reply->body);
 }
 
-static fallible collect(void *arg, struct str bytes)
+static fallible sandbox_collect(void *arg, struct str bytes)
 {
 	buf_str(&((struct reply *)arg)->body, bytes);
 	return OK;
 }
 
-static const struct in_process_calls collecting = {.bytes = collect};
+static const struct in_process_calls collecting = {.bytes = sandbox_collect};
 
 fallible cloudflare_sandbox_new(struct http *x)
 {

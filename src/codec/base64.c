@@ -15,7 +15,7 @@ static uint8_t value_of(char c)
 	return c == '+' ? 62 : c == '/' ? 63 : BAD;
 }
 
-static bool refuse(struct base64 *base64)
+static bool base64_refuse(struct base64 *base64)
 {
 	base64->bad = true;
 	return false;
@@ -28,11 +28,12 @@ static bool base64_add(struct base64 *base64, char c, struct buf *out)
 	if (c == '=') {
 		// One or two pads, where the group lacks one or two digits.
 		base64->pads++;
-		return base64->digits >= 2 && base64->digits + base64->pads <= 4 ? true
-										 : refuse(base64);
+		return base64->digits >= 2 && base64->digits + base64->pads <= 4
+			       ? true
+			       : base64_refuse(base64);
 	}
 	if (value == BAD || base64->pads)
-		return refuse(base64);
+		return base64_refuse(base64);
 	base64->bits = base64->bits << 6 | value;
 	if (++base64->digits == 4) {
 		char group[3] = {(char)(base64->bits >> 16), (char)(base64->bits >> 8),
@@ -78,13 +79,13 @@ bool base64_feed(struct base64 *base64, struct str text, struct buf *out)
 	}
 	at = buf_space(out, text.len / 4 * 3);
 	if (!at)
-		return refuse(base64);
+		return base64_refuse(base64);
 	text = str_skip(text, base64_add_groups(text, at, &done));
 	buf_grew(out, done);
 	for (; text.len; text = str_skip(text, 1))
 		if (!base64_add(base64, text.at[0], out))
 			return false;
-	return buf_ok(out) || refuse(base64);
+	return buf_ok(out) || base64_refuse(base64);
 }
 
 bool base64_end(struct base64 *base64, struct buf *out)
@@ -93,7 +94,7 @@ bool base64_end(struct base64 *base64, struct buf *out)
 
 	if (base64->bad || base64->digits == 1 ||
 	    (base64->pads && base64->digits + base64->pads != 4))
-		return refuse(base64);
+		return base64_refuse(base64);
 	if (base64->digits >= 2)
 		buf_char(out, (char)(bits >> 16));
 	if (base64->digits == 3)

@@ -53,7 +53,7 @@ struct scan {
 	bool has_host, has_te;
 };
 
-static enum http1_verdict bad(struct scan *scan, const char *fault)
+static enum http1_verdict http1_bad(struct scan *scan, const char *fault)
 {
 	scan->head->fault = fault;
 	return HTTP1_BAD;
@@ -70,28 +70,28 @@ static struct str http1_run(struct scan *scan, int class)
 }
 
 // Expects exactly this text, or as much of it as has arrived.
-static enum http1_verdict expect(struct scan *scan, struct str text, const char *fault)
+static enum http1_verdict http1_expect(struct scan *scan, struct str text, const char *fault)
 {
 	size_t left = (size_t)(scan->end - scan->at);
 	size_t len = left < text.len ? left : text.len;
 
 	if (memcmp(scan->at, text.at, len) != 0)
-		return bad(scan, fault);
+		return http1_bad(scan, fault);
 	scan->at += len;
 	return len == text.len ? HTTP1_DONE : HTTP1_MORE;
 }
 
-static enum http1_verdict version(struct scan *scan)
+static enum http1_verdict http1_version(struct scan *scan)
 {
-	enum http1_verdict verdict = expect(scan, STR("HTTP/1."),
-					    "the version is not HTTP/1.0 or HTTP/1.1");
+	enum http1_verdict verdict = http1_expect(scan, STR("HTTP/1."),
+						  "the version is not HTTP/1.0 or HTTP/1.1");
 
 	if (verdict != HTTP1_DONE)
 		return verdict;
 	if (scan->at == scan->end)
 		return HTTP1_MORE;
 	if (*scan->at != '0' && *scan->at != '1')
-		return bad(scan, "the version is not HTTP/1.0 or HTTP/1.1");
+		return http1_bad(scan, "the version is not HTTP/1.0 or HTTP/1.1");
 	scan->head->minor = *scan->at++ - '0';
 	return HTTP1_DONE;
 }
@@ -103,47 +103,48 @@ static enum http1_verdict request_line(struct scan *scan)
 
 	head->method = http1_run(scan, TOKEN);
 	if (head->method.len > METHOD_MAX)
-		return bad(scan, "the method is too long");
+		return http1_bad(scan, "the method is too long");
 	if (scan->at == scan->end)
 		return HTTP1_MORE;
 	if (head->method.len == 0 || *scan->at++ != ' ')
-		return bad(scan, "the request line does not start with a method and a space");
+		return http1_bad(scan, "the request line does not start with a method and a space");
 	head->target = http1_run(scan, TARGET);
 	if (scan->at == scan->end)
 		return HTTP1_MORE;
 	if (head->target.len == 0 || *scan->at++ != ' ')
-		return bad(scan, "the request target is not printable ASCII ended by a space");
-	verdict = version(scan);
+		return http1_bad(scan,
+				 "the request target is not printable ASCII ended by a space");
+	verdict = http1_version(scan);
 	if (verdict != HTTP1_DONE)
 		return verdict;
-	return expect(scan, STR("\r\n"), "the request line does not end in CR LF");
+	return http1_expect(scan, STR("\r\n"), "the request line does not end in CR LF");
 }
 
 static enum http1_verdict status_line(struct scan *scan)
 {
-	enum http1_verdict verdict = version(scan);
+	enum http1_verdict verdict = http1_version(scan);
 	int digits = 0;
 
 	if (verdict != HTTP1_DONE)
 		return verdict;
-	verdict = expect(scan, STR(" "), "no space behind the version");
+	verdict = http1_expect(scan, STR(" "), "no space behind the version");
 	if (verdict != HTTP1_DONE)
 		return verdict;
 	scan->head->status = 0;
 	for (; digits < 3 && scan->at < scan->end; digits++, scan->at++) {
 		if (*scan->at < '0' || *scan->at > '9')
-			return bad(scan, "the status is not three digits");
+			return http1_bad(scan, "the status is not three digits");
 		scan->head->status = scan->head->status * 10 + (*scan->at - '0');
 	}
 	if (digits < 3)
 		return HTTP1_MORE;
 	if (scan->head->status < 100 || scan->head->status > 599)
-		return bad(scan, "the status is not between 100 and 599");
-	verdict = expect(scan, STR(" "), "no space behind the status");
+		return http1_bad(scan, "the status is not between 100 and 599");
+	verdict = http1_expect(scan, STR(" "), "no space behind the status");
 	if (verdict != HTTP1_DONE)
 		return verdict;
 	http1_run(scan, VALUE);
-	return expect(scan, STR("\r\n"), "the status line does not end in CR LF");
+	return http1_expect(scan, STR("\r\n"), "the status line does not end in CR LF");
 }
 
 static void connection_tokens(struct http1_head *head, struct str value, bool *close, bool *keep)
@@ -191,45 +192,45 @@ static bool is_twin(struct str name)
 
 // The fields that determine the end of a message and its host. Each may occur once;
 // Transfer-Encoding with Content-Length is the classic request smuggling.
-static enum http1_verdict weigh(struct scan *scan, struct http1_field field)
+static enum http1_verdict http1_weigh(struct scan *scan, struct http1_field field)
 {
 	struct http1_head *head = scan->head;
 
 	if (is_twin(field.name))
-		return bad(scan, "a field that some servers take for a framing field");
+		return http1_bad(scan, "a field that some servers take for a framing field");
 	switch (field.name.len) {
 	case 4:
 		if (!str_eq_nocase(field.name, STR("host")))
 			break;
 		if (scan->has_host)
-			return bad(scan, "more than one Host");
+			return http1_bad(scan, "more than one Host");
 		if (!http1_is_host(field.value))
-			return bad(scan, "the Host is malformed");
+			return http1_bad(scan, "the Host is malformed");
 		scan->has_host = true;
 		break;
 	case 6:
 		if (!str_eq_nocase(field.name, STR("expect")))
 			break;
 		if (!str_eq_nocase(field.value, STR("100-continue")))
-			return bad(scan, "an expectation other than 100-continue");
+			return http1_bad(scan, "an expectation other than 100-continue");
 		head->expect_continue = head->minor == 1;
 		break;
 	case 14:
 		if (!str_eq_nocase(field.name, STR("content-length")))
 			break;
 		if (head->has_length)
-			return bad(scan, "more than one Content-Length");
+			return http1_bad(scan, "more than one Content-Length");
 		if (!str_to_u64(field.value, 0, INT64_MAX, &head->length))
-			return bad(scan, "the Content-Length is not a number");
+			return http1_bad(scan, "the Content-Length is not a number");
 		head->has_length = true;
 		break;
 	case 17:
 		if (!str_eq_nocase(field.name, STR("transfer-encoding")))
 			break;
 		if (scan->has_te || !str_is(field.value, "chunked"))
-			return bad(scan, "a Transfer-Encoding other than chunked");
+			return http1_bad(scan, "a Transfer-Encoding other than chunked");
 		if (head->minor == 0)
-			return bad(scan, "a Transfer-Encoding in HTTP/1.0");
+			return http1_bad(scan, "a Transfer-Encoding in HTTP/1.0");
 		scan->has_te = head->chunked = true;
 		break;
 	default:
@@ -247,20 +248,21 @@ static enum http1_verdict field_line(struct scan *scan, struct http1_field *fiel
 		return HTTP1_MORE;
 	if (*scan->at != ':' || field->name.len == 0) {
 		if (*scan->at == ' ' || *scan->at == '\t')
-			return bad(scan, field->name.len ? "a blank before the colon of a field"
-							 : "a folded field");
-		return bad(scan, "the name of a field is malformed");
+			return http1_bad(scan, field->name.len
+						       ? "a blank before the colon of a field"
+						       : "a folded field");
+		return http1_bad(scan, "the name of a field is malformed");
 	}
 	scan->at++;
 	field->value = http1_run(scan, VALUE);
-	verdict = expect(scan, STR("\r\n"),
-			 "a control character in a field, or a line without CR LF");
+	verdict = http1_expect(scan, STR("\r\n"),
+			       "a control character in a field, or a line without CR LF");
 	if (verdict == HTTP1_DONE)
 		field->value = str_trim(field->value);
 	return verdict;
 }
 
-static enum http1_verdict fields(struct scan *scan)
+static enum http1_verdict http1_fields(struct scan *scan)
 {
 	struct http1_head *head = scan->head;
 	bool close = false, keep = false;
@@ -272,7 +274,7 @@ static enum http1_verdict fields(struct scan *scan)
 		if (scan->at == scan->end)
 			return HTTP1_MORE;
 		if (*scan->at == '\r') {
-			verdict = expect(scan, STR("\r\n"), "a CR without LF");
+			verdict = http1_expect(scan, STR("\r\n"), "a CR without LF");
 			if (verdict != HTTP1_DONE)
 				return verdict;
 			break;
@@ -281,7 +283,7 @@ static enum http1_verdict fields(struct scan *scan)
 			return HTTP1_TOO_LARGE;
 		verdict = field_line(scan, field);
 		if (verdict == HTTP1_DONE)
-			verdict = weigh(scan, *field);
+			verdict = http1_weigh(scan, *field);
 		if (verdict != HTTP1_DONE)
 			return verdict;
 		if (str_eq_nocase(field->name, STR("connection")))
@@ -289,7 +291,7 @@ static enum http1_verdict fields(struct scan *scan)
 		head->field_count++;
 	}
 	if (head->chunked && head->has_length)
-		return bad(scan, "both Content-Length and Transfer-Encoding");
+		return http1_bad(scan, "both Content-Length and Transfer-Encoding");
 	head->keep_alive = !close && (head->minor == 1 || keep);
 	return HTTP1_DONE;
 }
@@ -318,13 +320,13 @@ static enum http1_verdict http1_whole(struct str bytes, struct http1_head *out, 
 
 	verdict = is_request ? request_line(&scan) : status_line(&scan);
 	if (verdict == HTTP1_DONE)
-		verdict = fields(&scan);
+		verdict = http1_fields(&scan);
 	if (verdict == HTTP1_MORE && is_cut)
 		return HTTP1_TOO_LARGE;
 	if (verdict != HTTP1_DONE)
 		return verdict;
 	if (is_request && out->minor == 1 && !scan.has_host)
-		return bad(&scan, "no Host");
+		return http1_bad(&scan, "no Host");
 	out->size = (size_t)(scan.at - bytes.at);
 	return HTTP1_DONE;
 }

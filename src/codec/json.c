@@ -15,12 +15,12 @@
 #include "codec/json.h"
 #include "codec/json_scan.h"
 
-static struct json_object *inner(const struct json *value)
+static struct json_object *json_inner(const struct json *value)
 {
 	return (struct json_object *)value;
 }
 
-static struct json *outer(struct json_object *value)
+static struct json *json_outer(struct json_object *value)
 {
 	return (struct json *)value;
 }
@@ -29,7 +29,7 @@ static struct json *outer(struct json_object *value)
 // bounds the depth of this recursion.
 static size_t json_walk(const struct json *value, bool *finite)
 {
-	struct json_object *object = inner(value);
+	struct json_object *object = json_inner(value);
 	size_t sum = 0, at = 0;
 	struct json *member;
 	struct str key;
@@ -92,7 +92,7 @@ static fallible read_tree(struct str text, size_t values_max, struct json **out)
 	if (scan.values > values_max)
 		return bad_json("it has too many values");
 	TRY(json_parse(scan.value, &object));
-	root = outer(object);
+	root = json_outer(object);
 	if (json_walk(root, &finite) != scan.members)
 		return bad_json("an object has two members of one name");
 	if (!finite)
@@ -113,12 +113,12 @@ fallible json_read_any(struct str text, struct json **out)
 
 void json_free(struct json *root)
 {
-	json_object_put(inner(root));
+	json_object_put(json_inner(root));
 }
 
 enum json_type json_type(const struct json *value)
 {
-	switch (json_object_get_type(inner(value))) {
+	switch (json_object_get_type(json_inner(value))) {
 	case json_type_boolean:
 		return JSON_BOOL;
 	case json_type_double:
@@ -140,17 +140,17 @@ struct json *json_get(const struct json *object, const char *key)
 	struct json_object *member = NULL;
 
 	if (json_type(object) == JSON_OBJECT)
-		json_object_object_get_ex(inner(object), key, &member);
-	return outer(member);
+		json_object_object_get_ex(json_inner(object), key, &member);
+	return json_outer(member);
 }
 
 size_t json_count(const struct json *array_or_object)
 {
 	switch (json_type(array_or_object)) {
 	case JSON_ARRAY:
-		return json_object_array_length(inner(array_or_object));
+		return json_object_array_length(json_inner(array_or_object));
 	case JSON_OBJECT:
-		return (size_t)json_object_object_length(inner(array_or_object));
+		return (size_t)json_object_object_length(json_inner(array_or_object));
 	default:
 		return 0;
 	}
@@ -160,7 +160,7 @@ struct json *json_at(const struct json *array, size_t index)
 {
 	if (json_type(array) != JSON_ARRAY)
 		return NULL;
-	return outer(json_object_array_get_idx(inner(array), index));
+	return json_outer(json_object_array_get_idx(json_inner(array), index));
 }
 
 // *at is the last returned entry: an index would make each step a walk from the head.
@@ -170,12 +170,13 @@ bool json_next(const struct json *object, size_t *at, struct str *key, struct js
 
 	if (json_type(object) != JSON_OBJECT)
 		return false;
-	entry = entry ? lh_entry_next(entry) : lh_table_head(json_object_get_object(inner(object)));
+	entry = entry ? lh_entry_next(entry)
+		      : lh_table_head(json_object_get_object(json_inner(object)));
 	if (!entry)
 		return false;
 	*at = (size_t)entry;
 	*key = str_of(lh_entry_k(entry));
-	*value = outer((struct json_object *)lh_entry_v(entry));
+	*value = json_outer((struct json_object *)lh_entry_v(entry));
 	return true;
 }
 
@@ -209,8 +210,8 @@ struct str json_chars(const struct json *value)
 {
 	if (!value || json_type(value) != JSON_STRING)
 		return STR("");
-	return (struct str){json_object_get_string(inner(value)),
-			    (size_t)json_object_get_string_len(inner(value))};
+	return (struct str){json_object_get_string(json_inner(value)),
+			    (size_t)json_object_get_string_len(json_inner(value))};
 }
 
 fallible json_u64(const struct json *value, const char *where, uint64_t min, uint64_t max,
@@ -221,7 +222,7 @@ fallible json_u64(const struct json *value, const char *where, uint64_t min, uin
 	if (!value)
 		return OK;
 	TRY(json_want(value, where, JSON_NUMBER));
-	number = json_object_get_double(inner(value)); // exact: integers are within 2^53
+	number = json_object_get_double(json_inner(value)); // exact: integers are within 2^53
 	if (number < 0 || number > 0x1p53 || number != (double)(uint64_t)number)
 		return err_new(INVALID, "bad_field", "'%s' must be a whole number from 0", where);
 	if ((uint64_t)number < min || (uint64_t)number > max)
@@ -239,7 +240,7 @@ fallible json_double(const struct json *value, const char *where, double min, do
 	if (!value)
 		return OK;
 	TRY(json_want(value, where, JSON_NUMBER));
-	number = json_object_get_double(inner(value));
+	number = json_object_get_double(json_inner(value));
 	if (!(number >= min && number <= max))
 		return err_new(INVALID, "bad_field", "'%s' must be between %g and %g", where, min,
 			       max);
@@ -252,11 +253,11 @@ fallible json_bool(const struct json *value, const char *where, bool *out)
 	if (!value)
 		return OK;
 	TRY(json_want(value, where, JSON_BOOL));
-	*out = json_object_get_boolean(inner(value));
+	*out = json_object_get_boolean(json_inner(value));
 	return OK;
 }
 
-static fallible unknown(struct str key, const char *const *known)
+static fallible json_unknown(struct str key, const char *const *known)
 {
 	auto_buf list = BUF_INIT(1024);
 
@@ -280,7 +281,7 @@ fallible json_only(const struct json *object, const char *const *known)
 		while (*name && !str_is(key, *name))
 			name++;
 		if (!*name)
-			return unknown(key, known);
+			return json_unknown(key, known);
 	}
 	return OK;
 }
@@ -289,5 +290,5 @@ void json_add_value(struct json_out *out, const struct json *value)
 {
 	int flags = JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE;
 
-	json_add_raw(out, str_of(json_object_to_json_string_ext(inner(value), flags)));
+	json_add_raw(out, str_of(json_object_to_json_string_ext(json_inner(value), flags)));
 }

@@ -12,7 +12,7 @@ void json_flow_init(struct json_flow *flow, const char *key, struct buf *rest)
 	*flow = (struct json_flow){.key = key, .rest = rest};
 }
 
-static bool refuse(struct json_flow *flow, const char *fault)
+static bool json_flow_refuse(struct json_flow *flow, const char *fault)
 {
 	flow->fault = fault;
 	return false;
@@ -56,7 +56,7 @@ static bool json_flow_outside(struct json_flow *flow, char c)
 		flow->is_key = c == '{';
 	} else if (c == '}' || c == ']') {
 		if (flow->depth == 0)
-			return refuse(flow, "a closing bracket without an opening one");
+			return json_flow_refuse(flow, "a closing bracket without an opening one");
 		flow->depth--;
 		flow->is_key = false;
 	} else if (c == ',') {
@@ -149,7 +149,7 @@ static bool json_flow_escaped(struct json_flow *flow, char c, struct buf *out)
 			return true;
 		}
 		if (!found)
-			return refuse(flow, "an unknown escape in a string");
+			return json_flow_refuse(flow, "an unknown escape in a string");
 		end_high(flow, out);
 		buf_char(out, letters[found - names]);
 		flow->escape = 0;
@@ -157,13 +157,13 @@ static bool json_flow_escaped(struct json_flow *flow, char c, struct buf *out)
 	}
 	digit = json_flow_hex_value(c);
 	if (digit < 0)
-		return refuse(flow, "\\u is not followed by four hex digits");
+		return json_flow_refuse(flow, "\\u is not followed by four hex digits");
 	flow->unit = (uint16_t)(flow->unit << 4 | digit);
 	return ++flow->escape < 6 || end_unit(flow, out);
 }
 
 // A byte of a multi-byte sequence.
-static bool multibyte(struct json_flow *flow, char c, struct buf *out)
+static bool json_flow_multibyte(struct json_flow *flow, char c, struct buf *out)
 {
 	size_t len;
 
@@ -176,12 +176,12 @@ static bool multibyte(struct json_flow *flow, char c, struct buf *out)
 		flow->cut_len = 0;
 		return true;
 	default:
-		return refuse(flow, "a string that is not UTF-8");
+		return json_flow_refuse(flow, "a string that is not UTF-8");
 	}
 }
 
 // Sets the high bit of each zero byte; a byte after one may be set wrongly.
-static uint64_t zeroes(uint64_t word)
+static uint64_t json_flow_zeroes(uint64_t word)
 {
 	return (word - 0x0101010101010101) & ~word & 0x8080808080808080;
 }
@@ -193,8 +193,8 @@ static bool json_flow_is_mixed(const char *at)
 
 	memcpy(&word, at, 8);
 	low = (word - 0x2020202020202020) & ~word & 0x8080808080808080;
-	return (word & 0x8080808080808080) | low | zeroes(word ^ 0x2222222222222222) |
-	       zeroes(word ^ 0x5c5c5c5c5c5c5c5c);
+	return (word & 0x8080808080808080) | low | json_flow_zeroes(word ^ 0x2222222222222222) |
+	       json_flow_zeroes(word ^ 0x5c5c5c5c5c5c5c5c);
 }
 
 // Copies bytes of the long string that need no decoding.
@@ -239,13 +239,13 @@ static bool in_long(struct json_flow *flow, struct str *in, struct buf *out)
 		return true;
 	}
 	if (flow->cut_len || c >= 0x80)
-		return multibyte(flow, (char)c, out);
+		return json_flow_multibyte(flow, (char)c, out);
 	if (c == '"') {
 		flow->state = OUTSIDE;
 		flow->is_long = false;
 		return true;
 	}
-	return refuse(flow, "a control character in a string");
+	return json_flow_refuse(flow, "a control character in a string");
 }
 
 enum json_flow_verdict json_flow(struct json_flow *flow, struct str *in, struct buf *out)
@@ -266,7 +266,8 @@ enum json_flow_verdict json_flow(struct json_flow *flow, struct str *in, struct 
 			fine = flow->state == OUTSIDE ? json_flow_outside(flow, c)
 						      : json_flow_in_string(flow, c);
 			if (fine && !buf_ok(flow->rest))
-				fine = refuse(flow, "the members beside the content are too large");
+				fine = json_flow_refuse(
+					flow, "the members beside the content are too large");
 		}
 		if (!fine)
 			return JSON_FLOW_BAD;

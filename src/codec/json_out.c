@@ -12,7 +12,7 @@ struct json_out json_to(struct buf *buf)
 }
 
 // Writes the comma before each value but the first.
-static void separate(struct json_out *out)
+static void json_out_separate(struct json_out *out)
 {
 	if (out->comma)
 		buf_char(out->buf, ',');
@@ -21,7 +21,7 @@ static void separate(struct json_out *out)
 
 void json_begin(struct json_out *out, char bracket)
 {
-	separate(out);
+	json_out_separate(out);
 	buf_char(out->buf, bracket);
 	out->comma = false;
 }
@@ -33,7 +33,7 @@ void json_end(struct json_out *out, char bracket)
 }
 
 // Sets the high bit of each zero byte; a byte after one may be set wrongly.
-static uint64_t zeroes(uint64_t word)
+static uint64_t json_out_zeroes(uint64_t word)
 {
 	return (word - 0x0101010101010101) & ~word & 0x8080808080808080;
 }
@@ -45,8 +45,9 @@ static bool json_out_is_mixed(const uint8_t *at)
 
 	memcpy(&word, at, 8);
 	low = (word - 0x2020202020202020) & ~word & 0x8080808080808080;
-	return (word & 0x8080808080808080) | low | zeroes(word ^ 0x2222222222222222) |
-	       zeroes(word ^ 0x5c5c5c5c5c5c5c5c) | zeroes(word ^ 0x7f7f7f7f7f7f7f7f);
+	return (word & 0x8080808080808080) | low | json_out_zeroes(word ^ 0x2222222222222222) |
+	       json_out_zeroes(word ^ 0x5c5c5c5c5c5c5c5c) |
+	       json_out_zeroes(word ^ 0x7f7f7f7f7f7f7f7f);
 }
 
 // Counts bytes that need no escape.
@@ -61,7 +62,7 @@ static size_t json_out_plain(const uint8_t *at, size_t len)
 	return i;
 }
 
-static void escape(struct buf *out, uint8_t c)
+static void json_out_escape(struct buf *out, uint8_t c)
 {
 	static const char letters[] = "\"\\\b\f\n\r\t", names[] = "\"\\bfnrt";
 	const char *found = c ? strchr(letters, c) : NULL;
@@ -75,7 +76,7 @@ static void escape(struct buf *out, uint8_t c)
 }
 
 // Writes all but an incomplete sequence at the end; returns its length.
-static size_t pieces(struct buf *out, struct str text)
+static size_t json_out_pieces(struct buf *out, struct str text)
 {
 	while (text.len > 0 && buf_ok(out)) {
 		size_t len = json_out_plain((const uint8_t *)text.at, text.len);
@@ -83,7 +84,7 @@ static size_t pieces(struct buf *out, struct str text)
 		if (len) {
 			buf_add(out, text.at, len);
 		} else if ((uint8_t)text.at[0] < 0x80) {
-			escape(out, (uint8_t)text.at[0]);
+			json_out_escape(out, (uint8_t)text.at[0]);
 			len = 1;
 		} else {
 			enum str_utf8 verdict = str_utf8(text, &len);
@@ -115,12 +116,12 @@ void json_piece(struct buf *out, const void *bytes, size_t len, struct json_carr
 
 		carry->bytes[carry->len++] = (uint8_t)text.at[0];
 		text = str_skip(text, 1);
-		left = pieces(out, (struct str){(char *)carry->bytes, carry->len});
+		left = json_out_pieces(out, (struct str){(char *)carry->bytes, carry->len});
 		memmove(carry->bytes, carry->bytes + carry->len - left, left);
 		carry->len = (uint8_t)left;
 	}
 	if (text.len) {
-		size_t left = pieces(out, text);
+		size_t left = json_out_pieces(out, text);
 
 		memcpy(carry->bytes, text.at + text.len - left, left);
 		carry->len = (uint8_t)left;
@@ -139,7 +140,7 @@ static void json_out_quote(struct buf *out, struct str text)
 
 void json_key(struct json_out *out, const char *key)
 {
-	separate(out);
+	json_out_separate(out);
 	json_out_quote(out->buf, str_of(key));
 	buf_char(out->buf, ':');
 	out->comma = false;
@@ -147,7 +148,7 @@ void json_key(struct json_out *out, const char *key)
 
 void json_add_str(struct json_out *out, struct str text)
 {
-	separate(out);
+	json_out_separate(out);
 	json_out_quote(out->buf, text);
 }
 
@@ -170,7 +171,7 @@ void json_add_int(struct json_out *out, int64_t value)
 	while (left /= 10);
 	if (value < 0)
 		digits[--at] = '-';
-	separate(out);
+	json_out_separate(out);
 	buf_add(out->buf, digits + at, sizeof(digits) - at);
 }
 
@@ -183,7 +184,7 @@ void json_add_double(struct json_out *out, double value)
 		json_add_null(out);
 		return;
 	}
-	separate(out);
+	json_out_separate(out);
 	snprintf(text, sizeof(text), "%.15g", value);
 	if (strtod(text, NULL) != value)
 		snprintf(text, sizeof(text), "%.17g", value);
@@ -192,19 +193,19 @@ void json_add_double(struct json_out *out, double value)
 
 void json_add_bool(struct json_out *out, bool value)
 {
-	separate(out);
+	json_out_separate(out);
 	buf_text(out->buf, value ? "true" : "false");
 }
 
 void json_add_null(struct json_out *out)
 {
-	separate(out);
+	json_out_separate(out);
 	buf_text(out->buf, "null");
 }
 
 void json_add_raw(struct json_out *out, struct str json)
 {
-	separate(out);
+	json_out_separate(out);
 	buf_str(out->buf, json);
 }
 

@@ -38,7 +38,7 @@ static size_t skip_value(struct str text, size_t at)
 	return at < text.len ? at : text.len;
 }
 
-static struct str slice(struct str text, size_t from, size_t to)
+static struct str json_part_slice(struct str text, size_t from, size_t to)
 {
 	while (to > from && memchr(" \t\r\n", text.at[to - 1], 4))
 		to--;
@@ -65,16 +65,16 @@ bool json_part(struct str object, const char *key, struct buf *rest, struct str 
 		end = skip_value(object, value);
 		if (end > object.len || value >= end)
 			return false;
-		word = slice(object, name, skip_string(object, name));
+		word = json_part_slice(object, name, skip_string(object, name));
 		if (word.len == strlen(key) + 2 && memcmp(word.at + 1, key, word.len - 2) == 0) {
 			if (found.at)
 				return false;
-			found = slice(object, value, end);
+			found = json_part_slice(object, value, end);
 		} else {
 			if (some)
 				buf_char(rest, ',');
 			some = true;
-			buf_str(rest, slice(object, name, end));
+			buf_str(rest, json_part_slice(object, name, end));
 		}
 		at = end + 1;
 	}

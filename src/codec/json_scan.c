@@ -14,14 +14,14 @@ struct cursor {
 	bool in_key;	    // keys are passed on as C strings
 };
 
-static bool refuse(struct cursor *cur, const char *fault)
+static bool json_scan_refuse(struct cursor *cur, const char *fault)
 {
 	cur->fault = fault;
 	return false;
 }
 
 // The current byte, or 0 at the end; a NUL is part of no token, so the two need no distinction.
-static char peek(const struct cursor *cur)
+static char json_scan_peek(const struct cursor *cur)
 {
 	return cur->at < cur->end ? *cur->at : 0;
 }
@@ -30,7 +30,7 @@ static void skip_space(struct cursor *cur)
 {
 	char c;
 
-	while ((c = peek(cur)) == ' ' || c == '\t' || c == '\n' || c == '\r')
+	while ((c = json_scan_peek(cur)) == ' ' || c == '\t' || c == '\n' || c == '\r')
 		cur->at++;
 }
 
@@ -39,19 +39,19 @@ static bool is_digit(char c)
 	return c >= '0' && c <= '9';
 }
 
-static bool hex4(struct cursor *cur, unsigned int *out)
+static bool json_scan_hex4(struct cursor *cur, unsigned int *out)
 {
 	unsigned int value = 0;
 
 	for (int i = 0; i < 4; i++, cur->at++) {
-		char c = peek(cur);
+		char c = json_scan_peek(cur);
 
 		if (is_digit(c))
 			value = value << 4 | (unsigned int)(c - '0');
 		else if ((c | 0x20) >= 'a' && (c | 0x20) <= 'f')
 			value = value << 4 | (unsigned int)((c | 0x20) - 'a' + 10);
 		else
-			return refuse(cur, "\\u is not followed by four hex digits");
+			return json_scan_refuse(cur, "\\u is not followed by four hex digits");
 	}
 	*out = value;
 	return true;
@@ -63,23 +63,23 @@ static bool unicode_escape(struct cursor *cur)
 {
 	unsigned int first, second;
 
-	if (!hex4(cur, &first))
+	if (!json_scan_hex4(cur, &first))
 		return false;
 	if (first == 0 && cur->in_key)
-		return refuse(cur, "a NUL in the name of a member");
+		return json_scan_refuse(cur, "a NUL in the name of a member");
 	if (first < 0xd800 || first > 0xdfff || !cur->in_key)
 		return true;
 	if (first > 0xdbff || cur->end - cur->at < 2 || cur->at[0] != '\\' || cur->at[1] != 'u')
-		return refuse(cur, "half of a surrogate pair");
+		return json_scan_refuse(cur, "half of a surrogate pair");
 	cur->at += 2;
-	if (!hex4(cur, &second))
+	if (!json_scan_hex4(cur, &second))
 		return false;
 	if (second < 0xdc00 || second > 0xdfff)
-		return refuse(cur, "half of a surrogate pair");
+		return json_scan_refuse(cur, "half of a surrogate pair");
 	return true;
 }
 
-static bool string(struct cursor *cur)
+static bool json_scan_string(struct cursor *cur)
 {
 	for (cur->at++; cur->at < cur->end;) {
 		unsigned char c = (unsigned char)*cur->at;
@@ -90,32 +90,32 @@ static bool string(struct cursor *cur)
 			return true;
 		}
 		if (c < 0x20)
-			return refuse(cur, "a control character in a string");
+			return json_scan_refuse(cur, "a control character in a string");
 		if (c >= 0x80) {
 			if (str_utf8((struct str){cur->at, (size_t)(cur->end - cur->at)}, &len) !=
 			    STR_UTF8_GOOD)
-				return refuse(cur, "a string that is not UTF-8");
+				return json_scan_refuse(cur, "a string that is not UTF-8");
 			cur->at += len;
 			continue;
 		}
 		cur->at++;
 		if (c != '\\')
 			continue;
-		c = (unsigned char)peek(cur);
+		c = (unsigned char)json_scan_peek(cur);
 		if (!c || !strchr("\"\\/bfnrtu", c))
-			return refuse(cur, "an unknown escape in a string");
+			return json_scan_refuse(cur, "an unknown escape in a string");
 		cur->at++;
 		if (c == 'u' && !unicode_escape(cur))
 			return false;
 	}
-	return refuse(cur, "a string without an end");
+	return json_scan_refuse(cur, "a string without an end");
 }
 
 static bool json_scan_digits(struct cursor *cur)
 {
-	if (!is_digit(peek(cur)))
-		return refuse(cur, "a malformed number");
-	while (is_digit(peek(cur)))
+	if (!is_digit(json_scan_peek(cur)))
+		return json_scan_refuse(cur, "a malformed number");
+	while (is_digit(json_scan_peek(cur)))
 		cur->at++;
 	return true;
 }
@@ -126,32 +126,32 @@ static bool json_scan_number(struct cursor *cur)
 	bool is_integer = true;
 	uint64_t value;
 
-	if (peek(cur) == '-')
+	if (json_scan_peek(cur) == '-')
 		cur->at++;
 	first = cur->at;
 	if (!json_scan_digits(cur))
 		return false;
 	if (*first == '0' && cur->at - first > 1)
-		return refuse(cur, "a number with a leading zero");
-	if (peek(cur) == '.') {
+		return json_scan_refuse(cur, "a number with a leading zero");
+	if (json_scan_peek(cur) == '.') {
 		cur->at++;
 		is_integer = false;
 		if (!json_scan_digits(cur))
 			return false;
 	}
-	if (peek(cur) == 'e' || peek(cur) == 'E') {
+	if (json_scan_peek(cur) == 'e' || json_scan_peek(cur) == 'E') {
 		cur->at++;
 		is_integer = false;
-		if (peek(cur) == '+' || peek(cur) == '-')
+		if (json_scan_peek(cur) == '+' || json_scan_peek(cur) == '-')
 			cur->at++;
 		if (!json_scan_digits(cur))
 			return false;
 	}
 	if (cur->at - start > NUMBER_MAX)
-		return refuse(cur, "a number of too many digits");
+		return json_scan_refuse(cur, "a number of too many digits");
 	if (is_integer &&
 	    !str_to_u64((struct str){first, (size_t)(cur->at - first)}, 0, INTEGER_MAX, &value))
-		return refuse(cur, "an integer beyond 2^53");
+		return json_scan_refuse(cur, "an integer beyond 2^53");
 	return true;
 }
 
@@ -160,16 +160,16 @@ static bool json_scan_word(struct cursor *cur, struct str text)
 	size_t left = (size_t)(cur->end - cur->at);
 
 	if (left < text.len || memcmp(cur->at, text.at, text.len) != 0)
-		return refuse(cur, "not a JSON value");
+		return json_scan_refuse(cur, "not a JSON value");
 	cur->at += text.len;
 	return true;
 }
 
-static bool scalar(struct cursor *cur)
+static bool json_scan_scalar(struct cursor *cur)
 {
-	switch (peek(cur)) {
+	switch (json_scan_peek(cur)) {
 	case '"':
-		return string(cur);
+		return json_scan_string(cur);
 	case 't':
 		return json_scan_word(cur, STR("true"));
 	case 'f':
@@ -180,23 +180,23 @@ static bool scalar(struct cursor *cur)
 	case '0' ... '9':
 		return json_scan_number(cur);
 	default:
-		return refuse(cur,
-			      cur->at == cur->end ? "the text ends early" : "not a JSON value");
+		return json_scan_refuse(cur, cur->at == cur->end ? "the text ends early"
+								 : "not a JSON value");
 	}
 }
 
 static bool json_scan_key(struct cursor *cur)
 {
 	skip_space(cur);
-	if (peek(cur) != '"')
-		return refuse(cur, "a member without a name");
+	if (json_scan_peek(cur) != '"')
+		return json_scan_refuse(cur, "a member without a name");
 	cur->in_key = true;
-	if (!string(cur))
+	if (!json_scan_string(cur))
 		return false;
 	cur->in_key = false;
 	skip_space(cur);
-	if (peek(cur) != ':')
-		return refuse(cur, "no colon behind the name of a member");
+	if (json_scan_peek(cur) != ':')
+		return json_scan_refuse(cur, "no colon behind the name of a member");
 	cur->at++;
 	cur->members++;
 	return true;
@@ -214,18 +214,18 @@ static bool open_value(struct cursor *cur)
 		char c;
 
 		skip_space(cur);
-		c = peek(cur);
+		c = json_scan_peek(cur);
 		cur->values++;
 		if (c != '{' && c != '[')
-			return scalar(cur);
+			return json_scan_scalar(cur);
 		if (cur->depth == JSON_SCAN_DEPTH)
-			return refuse(cur, "nested too deeply");
+			return json_scan_refuse(cur, "nested too deeply");
 		cur->depth++;
 		cur->is_object &= ~(1ull << cur->depth);
 		cur->is_object |= (uint64_t)(c == '{') << cur->depth;
 		cur->at++;
 		skip_space(cur);
-		if (peek(cur) == (c == '{' ? '}' : ']')) {
+		if (json_scan_peek(cur) == (c == '{' ? '}' : ']')) {
 			cur->at++;
 			cur->depth--;
 			return true;
@@ -244,22 +244,23 @@ static bool close_values(struct cursor *cur, bool *more)
 		char c;
 
 		skip_space(cur);
-		c = peek(cur);
+		c = json_scan_peek(cur);
 		if (c == ',') {
 			cur->at++;
 			*more = true;
 			return !in_object(cur) || json_scan_key(cur);
 		}
 		if (c != (in_object(cur) ? '}' : ']'))
-			return refuse(cur, cur->at == cur->end ? "the text ends early"
-							       : "neither a comma nor an end");
+			return json_scan_refuse(cur, cur->at == cur->end
+							     ? "the text ends early"
+							     : "neither a comma nor an end");
 		cur->at++;
 		cur->depth--;
 	}
 	return true;
 }
 
-static bool document(struct cursor *cur, struct json_scan *out)
+static bool json_scan_document(struct cursor *cur, struct json_scan *out)
 {
 	bool more = true;
 
@@ -270,14 +271,14 @@ static bool document(struct cursor *cur, struct json_scan *out)
 			return false;
 	out->value.len = (size_t)(cur->at - out->value.at);
 	skip_space(cur);
-	return cur->at == cur->end || refuse(cur, "something behind the value");
+	return cur->at == cur->end || json_scan_refuse(cur, "something behind the value");
 }
 
 bool json_scan(struct str text, struct json_scan *out)
 {
 	struct cursor cur = {.at = text.at, .end = text.at + text.len};
 	struct json_scan scan = {0};
-	bool ok = document(&cur, &scan);
+	bool ok = json_scan_document(&cur, &scan);
 
 	scan.members = cur.members;
 	scan.values = cur.values;

@@ -47,20 +47,20 @@ struct parse {
 	const char *wrong; // the first fault
 };
 
-static void blame(struct parse *parse, const char *what)
+static void regex_blame(struct parse *parse, const char *what)
 {
 	if (!parse->wrong)
 		parse->wrong = what;
 	parse->rest.len = 0;
 }
 
-static uint32_t emit(struct parse *parse, struct step step)
+static uint32_t regex_emit(struct parse *parse, struct step step)
 {
 	struct regex *regex = parse->regex;
 
 	parse->weight += step.count;
 	if (regex->count >= REGEX_STEPS_MAX || parse->weight > WEIGHT_MAX) {
-		blame(parse, "it is too long with its repetitions written out");
+		regex_blame(parse, "it is too long with its repetitions written out");
 		return 0;
 	}
 	regex->steps = mem_grow(regex->steps, regex->count + 1, sizeof(step));
@@ -73,7 +73,7 @@ static void add_range(struct parse *parse, uint32_t low, uint32_t high)
 	struct regex *regex = parse->regex;
 
 	if (regex->range_count >= RANGES_MAX) {
-		blame(parse, "its classes are too long");
+		regex_blame(parse, "its classes are too long");
 		return;
 	}
 	regex->ranges = mem_grow(regex->ranges, regex->range_count + 1, sizeof(struct range));
@@ -100,7 +100,7 @@ static uint32_t regex_next(struct str *text)
 	return code;
 }
 
-static bool eat(struct parse *parse, char c)
+static bool regex_eat(struct parse *parse, char c)
 {
 	if (!parse->rest.len || parse->rest.at[0] != c)
 		return false;
@@ -148,7 +148,7 @@ static uint32_t regex_escaped(struct parse *parse)
 	const char *at;
 
 	if (!parse->rest.len) {
-		blame(parse, "it ends with a backslash");
+		regex_blame(parse, "it ends with a backslash");
 		return 0;
 	}
 	code = regex_next(&parse->rest);
@@ -156,7 +156,7 @@ static uint32_t regex_escaped(struct parse *parse)
 	if (at)
 		return (uint8_t)codes[at - names];
 	if (code < 128 && isalnum((int)code))
-		blame(parse, "it has an escape that is not known");
+		regex_blame(parse, "it has an escape that is not known");
 	return code;
 }
 
@@ -164,13 +164,13 @@ static void parse_bracket(struct parse *parse, struct step *step)
 {
 	bool first = true;
 
-	step->inverse = eat(parse, '^');
-	while (!parse->wrong && (first || !eat(parse, ']'))) {
+	step->inverse = regex_eat(parse, '^');
+	while (!parse->wrong && (first || !regex_eat(parse, ']'))) {
 		uint32_t low, high;
 
 		first = false;
 		if (!parse->rest.len) {
-			blame(parse, "a class has no end");
+			regex_blame(parse, "a class has no end");
 			return;
 		}
 		if (parse->rest.len > 1 && parse->rest.at[0] == '\\' &&
@@ -178,14 +178,15 @@ static void parse_bracket(struct parse *parse, struct step *step)
 			parse->rest = str_skip(parse->rest, 2);
 			continue;
 		}
-		low = eat(parse, '\\') ? regex_escaped(parse) : regex_next(&parse->rest);
+		low = regex_eat(parse, '\\') ? regex_escaped(parse) : regex_next(&parse->rest);
 		high = low;
 		if (parse->rest.len > 1 && parse->rest.at[0] == '-' && parse->rest.at[1] != ']') {
 			parse->rest = str_skip(parse->rest, 1);
-			high = eat(parse, '\\') ? regex_escaped(parse) : regex_next(&parse->rest);
+			high = regex_eat(parse, '\\') ? regex_escaped(parse)
+						      : regex_next(&parse->rest);
 		}
 		if (high < low)
-			blame(parse, "a range runs backwards");
+			regex_blame(parse, "a range runs backwards");
 		add_range(parse, low, high);
 	}
 }
@@ -194,18 +195,18 @@ static void parse_either(struct parse *parse);
 
 static void parse_group(struct parse *parse)
 {
-	if (eat(parse, '?') && !eat(parse, ':')) {
-		blame(parse, "it has a group of a sort that is not known");
+	if (regex_eat(parse, '?') && !regex_eat(parse, ':')) {
+		regex_blame(parse, "it has a group of a sort that is not known");
 		return;
 	}
 	if (++parse->depth > DEPTH_MAX) {
-		blame(parse, "its groups are too deep");
+		regex_blame(parse, "its groups are too deep");
 		return;
 	}
 	parse_either(parse);
 	parse->depth--;
-	if (!eat(parse, ')'))
-		blame(parse, "a group has no end");
+	if (!regex_eat(parse, ')'))
+		regex_blame(parse, "a group has no end");
 }
 
 static void parse_escape(struct parse *parse, struct step *step)
@@ -228,30 +229,30 @@ static void parse_atom(struct parse *parse)
 {
 	struct step step = {.op = OP_CLASS, .at = parse->regex->range_count};
 
-	if (eat(parse, '(')) {
+	if (regex_eat(parse, '(')) {
 		parse_group(parse);
 		return;
 	}
-	if (eat(parse, '^')) {
+	if (regex_eat(parse, '^')) {
 		step.op = OP_START;
-	} else if (eat(parse, '$')) {
+	} else if (regex_eat(parse, '$')) {
 		step.op = OP_END;
-	} else if (eat(parse, '.')) {
+	} else if (regex_eat(parse, '.')) {
 		step.inverse = true;
 		add_range(parse, '\n', '\n');
-	} else if (eat(parse, '[')) {
+	} else if (regex_eat(parse, '[')) {
 		parse_bracket(parse, &step);
-	} else if (eat(parse, '\\')) {
+	} else if (regex_eat(parse, '\\')) {
 		parse_escape(parse, &step);
 	} else if (memchr("*+?", parse->rest.at[0], 3)) {
-		blame(parse, "there is nothing to repeat");
+		regex_blame(parse, "there is nothing to repeat");
 	} else {
 		uint32_t code = regex_next(&parse->rest);
 
 		add_range(parse, code, code);
 	}
 	step.count = parse->regex->range_count - step.at;
-	emit(parse, step);
+	regex_emit(parse, step);
 }
 
 static bool regex_read_number(struct parse *parse, uint32_t *out)
@@ -274,13 +275,13 @@ static bool read_braces(struct parse *parse, uint32_t *least, uint32_t *most)
 {
 	struct str before = parse->rest;
 
-	if (!eat(parse, '{'))
+	if (!regex_eat(parse, '{'))
 		return false;
 	if (regex_read_number(parse, least)) {
 		*most = *least;
-		if (eat(parse, ',') && !regex_read_number(parse, most))
+		if (regex_eat(parse, ',') && !regex_read_number(parse, most))
 			*most = ENDLESS;
-		if (eat(parse, '}') && *least <= *most)
+		if (regex_eat(parse, '}') && *least <= *most)
 			return true;
 	}
 	parse->rest = before;
@@ -288,7 +289,7 @@ static bool read_braces(struct parse *parse, uint32_t *least, uint32_t *most)
 }
 
 // Repeats the atom that was emitted from `from` on.
-static void repeat(struct parse *parse, uint32_t from, uint32_t least, uint32_t most)
+static void regex_repeat(struct parse *parse, uint32_t from, uint32_t least, uint32_t most)
 {
 	struct regex *regex = parse->regex;
 	uint32_t len = regex->count - from;
@@ -299,18 +300,18 @@ static void repeat(struct parse *parse, uint32_t from, uint32_t least, uint32_t 
 	regex->count = from;
 	for (uint32_t i = 0; i < least && !parse->wrong; i++)
 		for (uint32_t j = 0; j < len; j++)
-			emit(parse, atom[j]);
+			regex_emit(parse, atom[j]);
 	if (most == ENDLESS) {
-		emit(parse, (struct step){.op = OP_BRANCH, .to = (int32_t)len + 2});
+		regex_emit(parse, (struct step){.op = OP_BRANCH, .to = (int32_t)len + 2});
 		for (uint32_t j = 0; j < len; j++)
-			emit(parse, atom[j]);
-		emit(parse, (struct step){.op = OP_JUMP, .to = -(int32_t)len - 1});
+			regex_emit(parse, atom[j]);
+		regex_emit(parse, (struct step){.op = OP_JUMP, .to = -(int32_t)len - 1});
 		return;
 	}
 	for (uint32_t i = least; i < most && !parse->wrong; i++) {
-		emit(parse, (struct step){.op = OP_BRANCH, .to = (int32_t)len + 1});
+		regex_emit(parse, (struct step){.op = OP_BRANCH, .to = (int32_t)len + 1});
 		for (uint32_t j = 0; j < len; j++)
-			emit(parse, atom[j]);
+			regex_emit(parse, atom[j]);
 	}
 }
 
@@ -321,18 +322,18 @@ static void parse_piece(struct parse *parse)
 	parse_atom(parse);
 	if (parse->wrong)
 		return;
-	if (eat(parse, '*')) {
+	if (regex_eat(parse, '*')) {
 		least = 0;
 		most = ENDLESS;
-	} else if (eat(parse, '+')) {
+	} else if (regex_eat(parse, '+')) {
 		most = ENDLESS;
-	} else if (eat(parse, '?')) {
+	} else if (regex_eat(parse, '?')) {
 		least = 0;
 	} else if (!read_braces(parse, &least, &most)) {
 		return;
 	}
-	eat(parse, '?'); // non-greedy: makes no difference to whether it matches
-	repeat(parse, from, least, most);
+	regex_eat(parse, '?'); // non-greedy: makes no difference to whether it matches
+	regex_repeat(parse, from, least, most);
 }
 
 static bool at_end(const struct parse *parse)
@@ -353,11 +354,11 @@ static void parse_either(struct parse *parse)
 	uint32_t from = regex->count;
 
 	parse_row(parse);
-	while (!parse->wrong && eat(parse, '|')) {
+	while (!parse->wrong && regex_eat(parse, '|')) {
 		uint32_t len = regex->count - from, jump;
 
-		emit(parse, (struct step){.op = OP_MATCH});
-		emit(parse, (struct step){.op = OP_MATCH});
+		regex_emit(parse, (struct step){.op = OP_MATCH});
+		regex_emit(parse, (struct step){.op = OP_MATCH});
 		if (parse->wrong)
 			return;
 		memmove(regex->steps + from + 1, regex->steps + from, len * sizeof(struct step));
@@ -376,11 +377,11 @@ fallible regex_compile(struct str text, bool ignore_case, struct regex **out)
 
 	regex->ignore_case = ignore_case;
 	if (text.len > REGEX_TEXT_MAX)
-		blame(&parse, "it is too long");
+		regex_blame(&parse, "it is too long");
 	parse_either(&parse);
 	if (!parse.wrong && parse.rest.len)
-		blame(&parse, "a group ends that was not begun");
-	emit(&parse, (struct step){.op = OP_MATCH});
+		regex_blame(&parse, "a group ends that was not begun");
+	regex_emit(&parse, (struct step){.op = OP_MATCH});
 	if (parse.wrong)
 		return err_new(INVALID, "bad_pattern", "the regular expression is invalid: %s",
 			       parse.wrong);
@@ -463,7 +464,7 @@ static bool regex_is_listed(const struct regex *regex, const struct step *step, 
 	return false;
 }
 
-static bool takes(const struct regex *regex, const struct step *step, uint32_t code)
+static bool regex_takes(const struct regex *regex, const struct step *step, uint32_t code)
 {
 	bool listed = regex_is_listed(regex, step, code);
 
@@ -505,7 +506,7 @@ bool regex_test(const struct regex *regex, struct str text)
 		regex_settle(&run, is_word(code), text);
 		then.count = 0;
 		for (uint32_t i = 0; i < now.count; i++)
-			if (takes(regex, &regex->steps[now.steps[i]], code))
+			if (regex_takes(regex, &regex->steps[now.steps[i]], code))
 				add_step(&run, &then, now.steps[i] + 1);
 		add_step(&run, &then, 0); // a match may begin anywhere
 		now = then;

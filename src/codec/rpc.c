@@ -10,7 +10,7 @@
 
 #define BASE64_MAX (32u << 20)
 
-static fallible bad(const char *fault)
+static fallible rpc_bad(const char *fault)
 {
 	return err_new(INVALID, "bad_rpc", "the message is malformed: %s", fault);
 }
@@ -69,21 +69,21 @@ fallible rpc_read(const struct json *root, struct rpc_message *out)
 	size_t i = 0;
 
 	if (!is_array(root) || !read_str(json_at(root, 0), &word))
-		return bad("it is not an array that begins with a word");
+		return rpc_bad("it is not an array that begins with a word");
 	while (i < sizeof(kinds) / sizeof(*kinds) && !str_is(word, kinds[i].word))
 		i++;
 	if (i == sizeof(kinds) / sizeof(*kinds))
-		return bad("its kind is not known");
+		return rpc_bad("its kind is not known");
 	if (json_count(root) < kinds[i].least)
-		return bad("it is too short");
+		return rpc_bad("it is too short");
 	message.kind = kinds[i].kind;
 	if (kinds[i].id && !codec_rpc_read_id(json_at(root, 1), &message.id))
-		return bad("its id is not a valid number");
+		return rpc_bad("its id is not a valid number");
 	if (kinds[i].value)
 		message.value = json_at(root, kinds[i].id ? 2 : 1);
 	if (message.kind == RPC_RELEASE) {
 		if (!codec_rpc_read_id(json_at(root, 2), &count) || count < 0)
-			return bad("its count is not a valid number");
+			return rpc_bad("its count is not a valid number");
 		message.count = (uint64_t)count;
 	}
 	*out = message;
@@ -123,14 +123,14 @@ static fallible read_pipeline(const struct json *json, struct rpc_value *value)
 	if (count > 2) {
 		value->path = json_at(json, 2);
 		if (!is_path(value->path))
-			return bad("a path is not an array of names");
+			return rpc_bad("a path is not an array of names");
 	}
 	if (count > 3) {
 		value->args = json_at(json, 3);
 		if (!is_array(value->args))
-			return bad("arguments are not an array");
+			return rpc_bad("arguments are not an array");
 	}
-	return count > 4 ? bad("a pipeline is too long") : OK;
+	return count > 4 ? rpc_bad("a pipeline is too long") : OK;
 }
 
 static fallible read_special(const struct json *json, struct rpc_value *value)
@@ -144,26 +144,27 @@ static fallible read_special(const struct json *json, struct rpc_value *value)
 		value->plain = first;
 		return !first || codec_rpc_read_number(first, &number)
 			       ? OK
-			       : bad("a date is not a number");
+			       : rpc_bad("a date is not a number");
 	case RPC_BYTES:
-		return read_str(first, &value->text) ? OK : bad("bytes are not base64");
+		return read_str(first, &value->text) ? OK : rpc_bad("bytes are not base64");
 	case RPC_ERROR:
 		value->details = json_at(json, 4);
 		if (value->details && json_type(value->details) != JSON_OBJECT)
-			return bad("the details of an error are not an object");
+			return rpc_bad("the details of an error are not an object");
 		if (!read_str(first, &word) || !read_str(json_at(json, 2), &value->text))
-			return bad("an error has no name or no message");
+			return rpc_bad("an error has no name or no message");
 		return OK;
 	case RPC_EXPORT:
 	case RPC_PROMISE:
 	case RPC_READABLE:
 	case RPC_WRITABLE:
-		return codec_rpc_read_id(first, &value->id) ? OK
-							    : bad("an id is not a valid number");
+		return codec_rpc_read_id(first, &value->id)
+			       ? OK
+			       : rpc_bad("an id is not a valid number");
 	case RPC_IMPORT:
 	case RPC_PIPELINE:
 		if (!codec_rpc_read_id(first, &value->id))
-			return bad("an id is not a valid number");
+			return rpc_bad("an id is not a valid number");
 		return read_pipeline(json, value);
 	default:
 		return OK;
@@ -184,7 +185,7 @@ fallible rpc_value(const struct json *json, struct rpc_value *out)
 		return OK;
 	}
 	if (!read_str(json_at(json, 0), &word))
-		return bad("an array is neither doubled nor special");
+		return rpc_bad("an array is neither doubled nor special");
 	for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++) {
 		if (!str_is(word, types[i].word))
 			continue;
@@ -193,7 +194,7 @@ fallible rpc_value(const struct json *json, struct rpc_value *out)
 		*out = value;
 		return OK;
 	}
-	return bad("a special value is not known");
+	return rpc_bad("a special value is not known");
 }
 
 static void codec_rpc_put_number(const struct json *json, struct json_out *out)

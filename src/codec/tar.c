@@ -29,7 +29,7 @@ static void put_text(char *field, size_t size, struct str text)
 	memcpy(field, text.at, text.len < size ? text.len : size);
 }
 
-static void seal(struct block *block)
+static void tar_seal(struct block *block)
 {
 	unsigned sum = 0;
 
@@ -105,7 +105,7 @@ static void put_block(struct block *block, const struct tar_head *head, char typ
 			  ? (uint64_t)head->mtime
 			  : 0);
 	block->type = type;
-	seal(block);
+	tar_seal(block);
 }
 
 size_t tar_write(const struct tar_head *head, void *room, size_t size)
@@ -140,7 +140,7 @@ void tar_begin(struct tar_in *in)
 	in->why = NULL;
 }
 
-static enum tar_step bad(struct tar_in *in, const char *why)
+static enum tar_step tar_bad(struct tar_in *in, const char *why)
 {
 	in->why = why;
 	return TAR_BAD;
@@ -274,11 +274,11 @@ static enum tar_step take_more(struct tar_in *in, const void *block)
 	if (in->left > 0 || in->kind == 'g')
 		return TAR_MORE;
 	if (in->kind == 'x')
-		return take_records(in) ? TAR_MORE : bad(in, "a pax record is malformed");
+		return take_records(in) ? TAR_MORE : tar_bad(in, "a pax record is malformed");
 	name.len = strnlen(in->records, in->records_len);
 	if (!(in->kind == 'L' ? codec_tar_keep(in->path, &in->has_path, name)
 			      : codec_tar_keep(in->target, &in->has_target, name)))
-		return bad(in, "a name is too long");
+		return tar_bad(in, "a name is too long");
 	return TAR_MORE;
 }
 
@@ -330,12 +330,12 @@ static enum tar_step codec_tar_take_head(struct tar_in *in, const struct block *
 	    !codec_tar_get_number(block->gid, sizeof(block->gid), &gid) ||
 	    !codec_tar_get_number(block->mtime, sizeof(block->mtime), &mtime) ||
 	    !codec_tar_get_number(block->size, sizeof(block->size), &size) || size < 0)
-		return bad(in, "a number is malformed");
+		return tar_bad(in, "a number is malformed");
 	if (block->type == 'S')
-		return bad(in, "sparse members are not supported");
+		return tar_bad(in, "sparse members are not supported");
 	if (strchr("xgLK", block->type) && block->type) {
 		if (block->type != 'g' && (uint64_t)size > TAR_PAX_MAX)
-			return bad(in, "the records of a member are too long");
+			return tar_bad(in, "the records of a member are too long");
 		in->kind = block->type;
 		in->left = (uint64_t)size;
 		in->records_len = 0;
@@ -371,6 +371,6 @@ enum tar_step tar_feed(struct tar_in *in, const void *block, struct tar_head *ou
 	if (memcmp(block, zeroes, TAR_BLOCK) == 0)
 		return TAR_END;
 	if (!has_sum(block))
-		return bad(in, "it is not a tar archive, or it is damaged");
+		return tar_bad(in, "it is not a tar archive, or it is damaged");
 	return codec_tar_take_head(in, block, out);
 }

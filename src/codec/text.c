@@ -1,5 +1,6 @@
-// Encoders and decoders for short texts. All decoders are strict: every content has exactly one
-// accepted encoding. UTF-8 is checked by RFC 3629: no overlong forms, no surrogates.
+// Encoders and decoders for short texts. Decoders are strict: malformed input is refused, and
+// base64 has exactly one accepted encoding for a content. UTF-8 is checked by RFC 3629: no overlong
+// forms, no surrogates.
 #include "codec/text.h"
 
 static const char base64_digits[] =

@@ -135,7 +135,8 @@ size_t ws_held(const struct ws_reader *reader)
 	return reader->message.room;
 }
 
-static enum ws_event fault(struct ws_reader *reader, struct ws_item *out, int code, const char *why)
+static enum ws_event ws_fault(struct ws_reader *reader, struct ws_item *out, int code,
+			      const char *why)
 {
 	reader->is_over = true;
 	*out = (struct ws_item){.code = code, .fault = why};
@@ -183,7 +184,7 @@ static enum ws_event end_close(struct ws_reader *reader, struct ws_item *out)
 	int code;
 
 	if (body.len == 1)
-		return fault(reader, out, WS_PROTOCOL_ERROR, "a close with half a code");
+		return ws_fault(reader, out, WS_PROTOCOL_ERROR, "a close with half a code");
 	*out = (struct ws_item){.code = WS_NO_CODE};
 	reader->is_over = true;
 	if (body.len == 0)
@@ -191,9 +192,9 @@ static enum ws_event end_close(struct ws_reader *reader, struct ws_item *out)
 	code = (uint8_t)body.at[0] << 8 | (uint8_t)body.at[1];
 	body = str_skip(body, 2);
 	if (!is_code(code))
-		return fault(reader, out, WS_PROTOCOL_ERROR, "a close with a bad code");
+		return ws_fault(reader, out, WS_PROTOCOL_ERROR, "a close with a bad code");
 	if (!text_is_utf8(body))
-		return fault(reader, out, WS_BAD_DATA, "a reason that is not UTF-8");
+		return ws_fault(reader, out, WS_BAD_DATA, "a reason that is not UTF-8");
 	out->code = code;
 	out->body = body;
 	return WS_GOT_CLOSE;
@@ -256,13 +257,13 @@ static enum ws_event codec_ws_take(struct ws_reader *reader, const struct wslay_
 		const char *why = judge_head(reader, frame);
 
 		if (why)
-			return fault(reader, out, WS_PROTOCOL_ERROR, why);
+			return ws_fault(reader, out, WS_PROTOCOL_ERROR, why);
 		if (is_control(frame))
 			buf_clear(&reader->control);
 		else if (frame->opcode != WS_CONTINUATION)
 			reader->is_text = frame->opcode == WS_TEXT;
 		if (!is_control(frame) && frame->payload_length > reader->max - to->len)
-			return fault(reader, out, WS_TOO_BIG, "the message is too large");
+			return ws_fault(reader, out, WS_TOO_BIG, "the message is too large");
 		reader->in_frame = true;
 		reader->in_message |= !is_control(frame);
 		reader->left = frame->payload_length;
@@ -270,10 +271,10 @@ static enum ws_event codec_ws_take(struct ws_reader *reader, const struct wslay_
 	buf_add(to, frame->data, frame->data_length);
 	reader->left -= frame->data_length;
 	if (!buf_ok(to))
-		return fault(reader, out, WS_TOO_BIG, "there is no memory for the message");
+		return ws_fault(reader, out, WS_TOO_BIG, "there is no memory for the message");
 	if (!is_control(frame) && reader->is_text &&
 	    !check_text(reader, frame->fin && reader->left == 0))
-		return fault(reader, out, WS_BAD_DATA, "a text that is not UTF-8");
+		return ws_fault(reader, out, WS_BAD_DATA, "a text that is not UTF-8");
 	if (reader->left > 0)
 		return WS_MORE;
 	reader->in_frame = false;
@@ -287,7 +288,7 @@ enum ws_event ws_read(struct ws_reader *reader, struct str *in, struct ws_item *
 	enum ws_event event = WS_MORE;
 
 	if (reader->is_over)
-		return fault(reader, out, WS_PROTOCOL_ERROR, "nothing may follow the end");
+		return ws_fault(reader, out, WS_PROTOCOL_ERROR, "nothing may follow the end");
 	codec_ws_forget_told(reader);
 	reader->in = in;
 	while (event == WS_MORE) {
@@ -297,7 +298,7 @@ enum ws_event ws_read(struct ws_reader *reader, struct str *in, struct ws_item *
 		if (n == WSLAY_ERR_WANT_READ)
 			break;
 		if (n < 0) {
-			event = fault(reader, out, WS_PROTOCOL_ERROR, "a malformed frame");
+			event = ws_fault(reader, out, WS_PROTOCOL_ERROR, "a malformed frame");
 			break;
 		}
 		event = codec_ws_take(reader, &frame, out);

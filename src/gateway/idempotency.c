@@ -78,7 +78,7 @@ void idempotency_keys_free(struct idempotency_keys *all)
 	free(all);
 }
 
-static void expire(struct idempotency_keys *all)
+static void idempotency_expire(struct idempotency_keys *all)
 {
 	int64_t oldest = loop_now(all->loop) - IDEMPOTENCY_AGE_MS;
 
@@ -169,7 +169,7 @@ fallible idempotency_claim_of(struct idempotency_keys *all, const char *who, str
 			       "Idempotency-Key must be 1 to %d printable characters", KEY_MAX);
 	name_key(who, plain, name);
 	key = str_of(name);
-	expire(all);
+	idempotency_expire(all);
 	for (;;) {
 		on_exit_call(let_go) struct idempotency *idempotency = map_get(all->by_key, key);
 

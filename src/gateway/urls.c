@@ -16,7 +16,7 @@ static bool is_proto(struct str text)
 }
 
 // The address at which a local client reaches a listener on the wildcard address.
-static char *reachable(struct str bound)
+static char *urls_reachable(struct str bound)
 {
 	struct str port = bound;
 
@@ -57,7 +57,7 @@ fallible urls_make(struct str domain, struct str bound, bool tls, struct urls *o
 	if (!bound.len)
 		return OK;
 	str_cut(&rest, ',', &first);
-	own = reachable(str_trim(first));
+	own = urls_reachable(str_trim(first));
 	out->proto = mem_dup(proto.at, proto.len);
 	out->path = mem_fmt("%s://%s", tls ? "https" : "http", own);
 	if (domain.len)

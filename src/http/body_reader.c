@@ -11,7 +11,7 @@
 #define ROOM_FIRST 4096
 #define SPILL_SIZE (16 * 1024)
 
-static struct str unread(const struct body_reader_room *room)
+static struct str body_reader_unread(const struct body_reader_room *room)
 {
 	return (struct str){room->at + room->start, room->end - room->start};
 }
@@ -51,7 +51,7 @@ fallible body_reader_head(struct body_reader *body_reader, body_reader_parse *pa
 	size_t seen = 0;
 
 	for (;;) {
-		struct str have = unread(room);
+		struct str have = body_reader_unread(room);
 		size_t n = 0;
 
 		// A head ends with LF, so parse only when one arrived: a peer that sends single
@@ -101,7 +101,7 @@ static int64_t silence_ends(const struct body_reader *body_reader, int64_t silen
 					 : loop_now(body_reader->stream->loop) + silence_ms;
 }
 
-static fallible cut(void)
+static fallible body_reader_cut(void)
 {
 	return err_new(BAD_PEER, "cut_body", "the connection ended before the body did");
 }
@@ -110,7 +110,7 @@ static fallible cut(void)
 static fallible body_reader_take(struct body_reader *body_reader, void *room, size_t size,
 				 int64_t silence_ms, size_t *out)
 {
-	struct str have = unread(&body_reader->head);
+	struct str have = body_reader_unread(&body_reader->head);
 
 	if (have.len == 0)
 		return stream_read(body_reader->stream, room, size,
@@ -136,14 +136,14 @@ static fallible fill_spill(struct body_reader *body_reader, int64_t silence_ms)
 	TRY(stream_read(body_reader->stream, spill->at, spill->size,
 			silence_ends(body_reader, silence_ms), &n));
 	if (n == 0)
-		return cut();
+		return body_reader_cut();
 	spill->end = n;
 	return OK;
 }
 
 // Feeds the chunk parser. Content is moved to the front of `room`, which may already contain it.
-static fallible unchunk(struct body_reader *body_reader, struct str in, void *room,
-			size_t *out_used, size_t *out)
+static fallible body_reader_unchunk(struct body_reader *body_reader, struct str in, void *room,
+				    size_t *out_used, size_t *out)
 {
 	struct str data = {NULL, 0};
 	enum http1_verdict verdict = http1_unchunk(&body_reader->chunks, in, &data, out_used);
@@ -167,25 +167,26 @@ static fallible read_chunked(struct body_reader *body_reader, void *room, size_t
 		struct body_reader_room *from = &body_reader->head;
 		struct str in;
 
-		if (unread(from).len == 0)
+		if (body_reader_unread(from).len == 0)
 			from = &body_reader->spill;
-		if (unread(from).len == 0 && body_reader->in_chunk) {
+		if (body_reader_unread(from).len == 0 && body_reader->in_chunk) {
 			size_t want = body_reader->chunks.left < size ? body_reader->chunks.left
 								      : size;
 
 			TRY(stream_read(body_reader->stream, room, want,
 					silence_ends(body_reader, silence_ms), &n));
 			if (n == 0)
-				return cut();
-			TRY(unchunk(body_reader, (struct str){room, n}, room, &used, &n));
+				return body_reader_cut();
+			TRY(body_reader_unchunk(body_reader, (struct str){room, n}, room, &used,
+						&n));
 			continue;
 		}
-		if (unread(from).len == 0)
+		if (body_reader_unread(from).len == 0)
 			TRY(fill_spill(body_reader, silence_ms));
-		in = unread(from);
+		in = body_reader_unread(from);
 		if (in.len > size)
 			in.len = size;
-		TRY(unchunk(body_reader, in, room, &used, &n));
+		TRY(body_reader_unchunk(body_reader, in, room, &used, &n));
 		from->start += used;
 	}
 	*out = n;
@@ -207,7 +208,7 @@ fallible body_reader_read(struct body_reader *body_reader, void *room, size_t si
 		size = body_reader->left;
 	TRY(body_reader_take(body_reader, room, size, silence_ms, &n));
 	if (n == 0 && body_reader->framing == BODY_READER_LENGTH)
-		return cut();
+		return body_reader_cut();
 	body_reader->left -= n;
 	body_reader->ended = body_reader->framing == BODY_READER_LENGTH ? body_reader->left == 0
 									: n == 0;
@@ -217,7 +218,7 @@ fallible body_reader_read(struct body_reader *body_reader, void *room, size_t si
 
 bool body_reader_whole(struct body_reader *body_reader, struct str *out)
 {
-	struct str have = unread(&body_reader->head);
+	struct str have = body_reader_unread(&body_reader->head);
 
 	if (body_reader->framing != BODY_READER_LENGTH || body_reader->ended ||
 	    body_reader->left > have.len)

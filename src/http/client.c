@@ -222,7 +222,7 @@ fallible http_client_begin(struct http_client *client, const char *method, const
 }
 
 // Sends as much as possible; after the server has answered, the rest is dropped.
-static fallible offer(struct http_client *client, const char *at, size_t len)
+static fallible http_client_offer(struct http_client *client, const char *at, size_t len)
 {
 	char c;
 
@@ -255,9 +255,9 @@ fallible http_client_write(struct http_client *client, const void *bytes, size_t
 	if (len == 0)
 		return OK;
 	buf_fmt(&line, "%zx\r\n", len);
-	TRY(offer(client, line.at, line.len));
-	TRY(offer(client, bytes, len));
-	return offer(client, "\r\n", 2);
+	TRY(http_client_offer(client, line.at, line.len));
+	TRY(http_client_offer(client, bytes, len));
+	return http_client_offer(client, "\r\n", 2);
 }
 
 fallible http_client_finish(struct http_client *client, int *out_status)
@@ -265,7 +265,7 @@ fallible http_client_finish(struct http_client *client, int *out_status)
 	struct err *err;
 
 	client->sending = false;
-	TRY(offer(client, "0\r\n\r\n", 5));
+	TRY(http_client_offer(client, "0\r\n\r\n", 5));
 	err = http_client_read_head(client, out_status);
 	if (err)
 		hang_up(client);

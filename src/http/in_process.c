@@ -49,7 +49,7 @@ static fallible client_gone(void)
 }
 
 // An error of a callback counts as a lost client: no more calls follow.
-static fallible told(struct in_process *inner, struct err *err)
+static fallible in_process_told(struct in_process *inner, struct err *err)
 {
 	inner->gone |= err != NULL;
 	return err;
@@ -63,7 +63,7 @@ static fallible in_process_read(struct http *x, void *room, size_t size, size_t 
 	if (inner->gone)
 		return client_gone();
 	if (inner->calls.read)
-		return told(inner, inner->calls.read(inner->arg, room, size, out));
+		return in_process_told(inner, inner->calls.read(inner->arg, room, size, out));
 	if (size > left)
 		size = left;
 	if (size)
@@ -90,7 +90,7 @@ static fallible tell_head(struct http *x, const char *type, bool is_whole, uint6
 	inner->due = head.length;
 	if (inner->gone)
 		return client_gone();
-	return told(inner, inner->calls.head(inner->arg, &head));
+	return in_process_told(inner, inner->calls.head(inner->arg, &head));
 }
 
 static fallible in_process_write(struct http *x, const void *bytes, size_t len)
@@ -104,7 +104,7 @@ static fallible in_process_write(struct http *x, const void *bytes, size_t len)
 	if (inner->is_sized && len > inner->due)
 		return err_new(INTERNAL, "internal", "a reply longer than announced");
 	inner->due -= inner->is_sized ? len : 0;
-	TRY(told(inner, inner->calls.bytes(inner->arg, (struct str){bytes, len})));
+	TRY(in_process_told(inner, inner->calls.bytes(inner->arg, (struct str){bytes, len})));
 	x->bytes_out += len;
 	return OK;
 }
@@ -207,7 +207,7 @@ static const struct http_transport in_process_way = {
 	.is_gone = in_process_is_gone,
 };
 
-static struct str keep(struct arena *arena, struct str text)
+static struct str in_process_keep(struct arena *arena, struct str text)
 {
 	return (struct str){arena_dup(arena, text.at ? text.at : "", text.len), text.len};
 }
@@ -224,14 +224,15 @@ static void write_head(struct in_process *inner, const struct in_process_ask *as
 	struct http *x = &inner->x;
 	struct http1_head *head = &x->head;
 
-	head->method = keep(x->arena, ask->method);
-	head->target = keep(x->arena, ask->target);
+	head->method = in_process_keep(x->arena, ask->method);
+	head->target = in_process_keep(x->arena, ask->target);
 	head->minor = 1;
 	head->keep_alive = true;
 	head->chunked = inner->calls.read != NULL;
 	if (ask->body.at || inner->calls.read)
 		add_field(x, STR("Content-Type"),
-			  keep(x->arena, str_of(ask->type ? ask->type : "application/json")));
+			  in_process_keep(x->arena,
+					  str_of(ask->type ? ask->type : "application/json")));
 	if (!inner->calls.read && ask->body.at) {
 		snprintf(inner->length, sizeof(inner->length), "%zu", ask->body.len);
 		add_field(x, STR("Content-Length"), str_of(inner->length));
@@ -246,7 +247,8 @@ static void write_head(struct in_process *inner, const struct in_process_ask *as
 		struct http1_field field = ask->fields[i];
 
 		inner->is_bad |= !http1_is_field(field.name, field.value);
-		add_field(x, keep(x->arena, field.name), keep(x->arena, field.value));
+		add_field(x, in_process_keep(x->arena, field.name),
+			  in_process_keep(x->arena, field.value));
 	}
 }
 
@@ -268,9 +270,9 @@ struct in_process *in_process_new(const struct in_process_ask *ask,
 	x->extra = &inner->extra;
 	x->body_max = ask->body_max ? ask->body_max : BODY_MAX;
 	x->uid = -1;
-	x->peer = keep(x->arena, ask->peer.len ? ask->peer : STR("inner"));
+	x->peer = in_process_keep(x->arena, ask->peer.len ? ask->peer : STR("inner"));
 	secret_hex(x->id, 8);
-	x->trace = ask->trace.len ? keep(x->arena, ask->trace) : (struct str){x->id, 16};
+	x->trace = ask->trace.len ? in_process_keep(x->arena, ask->trace) : (struct str){x->id, 16};
 	write_head(inner, ask);
 	return inner;
 }

@@ -5,7 +5,7 @@
 // A plain static: only the loop's thread uses it.
 static size_t sum;
 
-static size_t counted(size_t bytes)
+static size_t memory_quota_counted(size_t bytes)
 {
 	return bytes > MEMORY_QUOTA_SMALL ? bytes : 0;
 }
@@ -14,7 +14,7 @@ fallible memory_quota_hold(struct memory_quota *memory_quota, size_t bytes)
 {
 	size_t others = sum - memory_quota->held;
 
-	bytes = counted(bytes);
+	bytes = memory_quota_counted(bytes);
 	if (bytes > memory_quota->held &&
 	    (others > MEMORY_QUOTA_MAX || bytes > MEMORY_QUOTA_MAX - others))
 		return err_hint(err_new(EXHAUSTED, "too_much_at_once",
@@ -34,10 +34,10 @@ fallible memory_quota_hold(struct memory_quota *memory_quota, size_t bytes)
 
 void memory_quota_move(struct memory_quota *memory_quota, size_t bytes)
 {
-	sum = sum - memory_quota->held + counted(bytes);
+	sum = sum - memory_quota->held + memory_quota_counted(bytes);
 	if (memory_quota->share)
-		memory_quota->share->held += counted(bytes) - memory_quota->held;
-	memory_quota->held = counted(bytes);
+		memory_quota->share->held += memory_quota_counted(bytes) - memory_quota->held;
+	memory_quota->held = memory_quota_counted(bytes);
 }
 
 void memory_quota_join(struct memory_quota *memory_quota, struct fair_share *fair_share)

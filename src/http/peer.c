@@ -67,7 +67,7 @@ static bool is_gone(struct http_conn *conn, struct str probe)
 	       info.tcpi_state == TCP_CLOSE;
 }
 
-static struct str allowed(const struct http *x, struct str probe)
+static struct str peer_allowed(const struct http *x, struct str probe)
 {
 	return x->head.minor == 0 ? STR("") : probe;
 }
@@ -97,7 +97,7 @@ fallible socket_transport_away(struct http *x, struct str probe)
 {
 	struct http_conn *conn = x->conn;
 
-	conn->probe = allowed(x, probe);
+	conn->probe = peer_allowed(x, probe);
 	if (is_gone(conn, conn->probe)) {
 		conn->close_after = true;
 		return err_new(CANCELLED, "client_gone", "the client closed the connection");
@@ -141,5 +141,5 @@ uint64_t http_taken(struct http *x)
 
 bool socket_transport_is_gone(struct http *x, struct str probe)
 {
-	return is_gone(x->conn, allowed(x, probe));
+	return is_gone(x->conn, peer_allowed(x, probe));
 }

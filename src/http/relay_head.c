@@ -36,7 +36,7 @@ static bool relay_head_is_named(const struct http1_head *head, struct str name)
 	return false;
 }
 
-static bool stays(const struct http1_head *head, struct str name)
+static bool relay_head_stays(const struct http1_head *head, struct str name)
 {
 	static const char *const hops[] = {"Connection",
 					   "Keep-Alive",
@@ -122,7 +122,7 @@ static void put_client_fields(const struct http *x, const struct relay_options *
 	for (size_t i = 0; i < x->head.field_count; i++) {
 		struct http1_field field = x->head.fields[i];
 
-		if (stays(&x->head, field.name) ||
+		if (relay_head_stays(&x->head, field.name) ||
 		    (!options->keep_origin && is_origin_story(field.name)) ||
 		    is_more(options, field.name) ||
 		    (!options->keep_bearer && str_eq_nocase(field.name, STR("Authorization"))) ||
@@ -266,7 +266,7 @@ fallible relay_head_reply(struct http *x, const struct relay_options *options,
 	for (size_t i = 0; i < head->field_count; i++) {
 		struct http1_field field = head->fields[i];
 
-		if (stays(head, field.name) || str_eq_nocase(field.name, STR("Date")) ||
+		if (relay_head_stays(head, field.name) || str_eq_nocase(field.name, STR("Date")) ||
 		    (!upgrade && str_eq_nocase(field.name, STR("Content-Type"))) ||
 		    (options->prefix.len && is_of_origin(field.name)) ||
 		    (options->shares_origin && str_eq_nocase(field.name, STR("Referrer-Policy"))))

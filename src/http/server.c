@@ -88,7 +88,7 @@ static bool fill_reserve(struct http_server *server)
 	return true;
 }
 
-static void drop(int *fd)
+static void server_drop(int *fd)
 {
 	if (*fd >= 0)
 		close(*fd);
@@ -98,7 +98,7 @@ static void drop(int *fd)
 static void drop_reserve(struct http_server *server)
 {
 	for (int i = 0; i < RESERVE; i++)
-		drop(&server->reserve[i]);
+		server_drop(&server->reserve[i]);
 }
 
 static void pause_accepting(struct http_server *server)
@@ -458,7 +458,7 @@ void http_server_drain(struct http_server *server)
 	loop_drop_timer(server->terms.loop, &server->resume);
 	for (int i = 0; i < server->listener_count; i++) {
 		loop_unwatch(server->terms.loop, &server->listeners[i].watch);
-		drop(&server->listeners[i].watch.fd);
+		server_drop(&server->listeners[i].watch.fd);
 	}
 	server->listener_count = 0;
 	drop_reserve(server);

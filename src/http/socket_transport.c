@@ -55,7 +55,7 @@ static fallible socket_transport_read(struct http *x, void *room, size_t size, s
 }
 
 // Formatted once a second.
-static const char *date(struct http_terms *terms)
+static const char *socket_transport_date(struct http_terms *terms)
 {
 	auto_buf text = BUF_INIT(64);
 	int64_t wall;
@@ -110,7 +110,7 @@ static fallible socket_transport_put_head(struct http *x, const char *type, enum
 	buf_char(out, ' ');
 	buf_text(out, http1_status_text(x->status));
 	buf_add(out, "\r\nDate: ", 8);
-	buf_text(out, date(conn->terms));
+	buf_text(out, socket_transport_date(conn->terms));
 	if (type) {
 		buf_text(out, "\r\nContent-Type: ");
 		buf_text(out, type);

@@ -58,7 +58,7 @@ static fallible tunnel_copy(struct tunnel *tunnel, int from)
 	return OK;
 }
 
-static void half(struct tunnel *tunnel, int from, bool failed)
+static void tunnel_half(struct tunnel *tunnel, int from, bool failed)
 {
 	tunnel->ended++;
 	if (!failed) {
@@ -76,7 +76,7 @@ static void tunnel_run_back(void *arg)
 	struct tunnel *tunnel = arg;
 	auto_err err = tunnel_copy(tunnel, 1);
 
-	half(tunnel, 1, err != NULL);
+	tunnel_half(tunnel, 1, err != NULL);
 	tunnel->back = NULL;
 	condition_signal(&tunnel->over);
 }
@@ -99,7 +99,7 @@ fallible tunnel_run(struct loop *loop, struct body_reader *one, struct body_read
 	body_reader_frame(other, BODY_READER_TO_CLOSE, 0);
 	tunnel.back = task_start(loop, "tunnel", tunnel_run_back, &tunnel);
 	err = tunnel_copy(&tunnel, 0);
-	half(&tunnel, 0, err != NULL);
+	tunnel_half(&tunnel, 0, err != NULL);
 	while (!err && tunnel.back) // the other direction has its own time limits
 		err = condition_wait(&tunnel.over, CLOCK_NEVER);
 	if (tunnel.back)

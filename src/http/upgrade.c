@@ -18,7 +18,7 @@ static bool upgrade_has_token(struct str list, struct str token)
 	return false;
 }
 
-static fallible malformed(const char *why)
+static fallible upgrade_malformed(const char *why)
 {
 	return err_new(INVALID, "bad_upgrade", "the request for a WebSocket is malformed: %s", why);
 }
@@ -34,9 +34,9 @@ fallible upgrade_check(struct http *x)
 			err_new(NOT_FOUND, "no_route", "The requested endpoint was not found"),
 			"this path is for WebSockets: connect with ws://");
 	if (x->head.minor == 0)
-		return malformed("it needs HTTP/1.1");
+		return upgrade_malformed("it needs HTTP/1.1");
 	if (x->head.chunked || x->body_left > 0)
-		return malformed("it must have no body");
+		return upgrade_malformed("it must have no body");
 	if (!str_is(version, "13")) {
 		http_set(x, "Sec-WebSocket-Version", STR("13"));
 		return err_hint(err_new(UPGRADE, "bad_version",
@@ -44,11 +44,11 @@ fallible upgrade_check(struct http *x)
 				"send 'Sec-WebSocket-Version: 13'");
 	}
 	if (!ws_is_key(http_field(x, "Sec-WebSocket-Key")))
-		return malformed("Sec-WebSocket-Key must be 16 bytes in base64");
+		return upgrade_malformed("Sec-WebSocket-Key must be 16 bytes in base64");
 	return OK;
 }
 
-static fallible agree(struct http *x, bool more_follows)
+static fallible upgrade_agree(struct http *x, bool more_follows)
 {
 	struct http_conn *conn = x->conn;
 	struct err *err;
@@ -98,7 +98,7 @@ fallible upgrade_run(struct http *x, const struct wsock_options *options, upgrad
 	struct err *err;
 
 	TRY(upgrade_check(x));
-	TRY(agree(x, mine.speaks_first));
+	TRY(upgrade_agree(x, mine.speaks_first));
 	if (!mine.silence_ms)
 		mine.silence_ms = conn->terms->silence_ms;
 	ws = wsock_new(&conn->stream, &conn->buffers->body_reader, true, &mine);

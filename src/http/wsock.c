@@ -59,7 +59,7 @@ struct wsock {
 	int code;     // close code
 };
 
-static fallible gone(void)
+static fallible wsock_gone(void)
 {
 	return err_new(CANCELLED, "client_gone", "the WebSocket is closed");
 }
@@ -202,7 +202,7 @@ static fallible write_frame(struct wsock *ws, enum ws_opcode opcode, bool is_fin
 	return err;
 }
 
-static void leave(struct wsock *ws)
+static void wsock_leave(struct wsock *ws)
 {
 	if (--ws->users == 0)
 		condition_signal(&ws->left);
@@ -216,9 +216,9 @@ static fallible take_turn(struct wsock *ws)
 	while (!err && ws->busy && !ws->is_over)
 		err = condition_wait(&ws->turn, CLOCK_NEVER);
 	if (!err && !wsock_is_open(ws))
-		err = gone();
+		err = wsock_gone();
 	if (err)
-		leave(ws);
+		wsock_leave(ws);
 	else
 		ws->busy = true;
 	return err;
@@ -234,7 +234,7 @@ static void give_turn(struct wsock *ws)
 	}
 	ws->busy = ws->begun = false;
 	condition_signal(&ws->turn);
-	leave(ws);
+	wsock_leave(ws);
 }
 
 fallible wsock_send(struct wsock *ws, enum wsock_kind kind, struct str body)
@@ -265,13 +265,14 @@ static enum ws_opcode next_opcode(struct wsock *ws)
 fallible wsock_piece(struct wsock *ws, struct str body)
 {
 	if (ws->is_over)
-		return gone();
+		return wsock_gone();
 	return write_frame(ws, next_opcode(ws), false, body);
 }
 
 fallible wsock_finish(struct wsock *ws)
 {
-	struct err *err = ws->is_over ? gone() : write_frame(ws, next_opcode(ws), true, STR(""));
+	struct err *err = ws->is_over ? wsock_gone()
+				      : write_frame(ws, next_opcode(ws), true, STR(""));
 
 	give_turn(ws);
 	return err;
@@ -385,7 +386,7 @@ static bool wsock_handle(struct wsock *ws, enum ws_event event, const struct ws_
 	}
 }
 
-static int64_t sooner(int64_t a, int64_t b)
+static int64_t wsock_sooner(int64_t a, int64_t b)
 {
 	return a < b ? a : b;
 }
@@ -435,8 +436,8 @@ static fallible on_time(struct wsock *ws, int64_t deadline, struct err *late)
 static fallible wsock_fill(struct wsock *ws, int64_t deadline)
 {
 	struct stream *stream = ws->stream;
-	int64_t due = sooner(ws->next_ping_ms, ws->whole_by);
-	int64_t until = sooner(deadline, ws->closing ? ws->close_by : due);
+	int64_t due = wsock_sooner(ws->next_ping_ms, ws->whole_by);
+	int64_t until = wsock_sooner(deadline, ws->closing ? ws->close_by : due);
 	struct err *err = OK;
 	bool empty = true;
 	size_t n = 0;

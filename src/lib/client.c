@@ -39,7 +39,7 @@ static bool is_local(struct str host)
 }
 
 // The first that is given: by the caller, by the environment.
-static const char *either(const char *given, const char *variable)
+static const char *client_either(const char *given, const char *variable)
 {
 	const char *value = given && *given ? given : getenv(variable);
 
@@ -95,7 +95,7 @@ static fallible find_local_key(const char *data, char **url, char **token)
 // The current context, or the one that COVE_CONTEXT names. *out_found false: none.
 static fallible take_context(struct cove *cove, bool *out_found)
 {
-	const char *name = either(NULL, "COVE_CONTEXT");
+	const char *name = client_either(NULL, "COVE_CONTEXT");
 	const struct context *context;
 	auto_contexts contexts = {0};
 
@@ -118,9 +118,9 @@ static fallible take_context(struct cove *cove, bool *out_found)
 // nothing: its key is sent to no other server, and no other key to its server.
 static fallible find_server(struct cove *cove, const struct cove_options *options)
 {
-	const char *data = either(options->data, "COVE_DATA");
-	const char *link = either(options->url, "COVE_URL"),
-		   *token = either(options->token, "COVE_TOKEN");
+	const char *data = client_either(options->data, "COVE_DATA");
+	const char *link = client_either(options->url, "COVE_URL"),
+		   *token = client_either(options->token, "COVE_TOKEN");
 	bool found = false;
 	struct url url;
 

@@ -144,7 +144,7 @@ static fallible lib_follow_copy(struct cove_process *process, bool is_stderr,
 	return err;
 }
 
-static fallible logs(struct cove_process *process, bool follow, const struct cove_sink *sink)
+static fallible follow_logs(struct cove_process *process, bool follow, const struct cove_sink *sink)
 {
 	struct cove_piece piece = {0};
 
@@ -165,7 +165,7 @@ enum cove_kind cove_process_logs(struct cove_process *process, bool follow,
 				 const struct cove_sink *sink, struct cove_error *error)
 {
 	private_begin(process->cove);
-	return private_end(process->cove, logs(process, follow, sink), error);
+	return private_end(process->cove, follow_logs(process, follow, sink), error);
 }
 
 // Repeated when the connection is lost: waiting twice is harmless.

@@ -36,7 +36,7 @@ static enum err_kind http_call_kind_of(int status)
 	return status >= 500 ? ERR_BAD_PEER : ERR_INVALID;
 }
 
-static fallible refusal(struct cove *cove, int status, const struct json *reply)
+static fallible lib_http_call_refusal(struct cove *cove, int status, const struct json *reply)
 {
 	const char *reason = fields_text(reply, "reason"), *message = fields_text(reply, "message");
 	const char *hint = fields_text(reply, "hint");
@@ -65,7 +65,7 @@ fallible http_call_refusal(struct cove *cove, int status, struct str text)
 	auto_json reply = NULL;
 	auto_err malformed = json_read(text, &reply);
 	bool is_ours = !malformed && json_type(reply) == JSON_OBJECT;
-	struct err *err = refusal(cove, status, is_ours ? reply : NULL);
+	struct err *err = lib_http_call_refusal(cove, status, is_ours ? reply : NULL);
 
 	json_free(cove->refusal);
 	cove->refusal = is_ours ? take_ptr(reply) : NULL;

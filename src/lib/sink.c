@@ -13,7 +13,7 @@ fallible sink_put(const struct cove_sink *sink, bool is_stderr, struct str bytes
 	return OK;
 }
 
-static int add(struct buf *to, const void *bytes, size_t len)
+static int sink_add(struct buf *to, const void *bytes, size_t len)
 {
 	buf_add(to, bytes, len);
 	return !buf_ok(to);
@@ -21,12 +21,12 @@ static int add(struct buf *to, const void *bytes, size_t len)
 
 static int add_out(void *arg, const void *bytes, size_t len)
 {
-	return add(&((struct sink_both *)arg)->out, bytes, len);
+	return sink_add(&((struct sink_both *)arg)->out, bytes, len);
 }
 
 static int add_err(void *arg, const void *bytes, size_t len)
 {
-	return add(&((struct sink_both *)arg)->err, bytes, len);
+	return sink_add(&((struct sink_both *)arg)->err, bytes, len);
 }
 
 struct cove_sink sink_to_both(struct sink_both *both)

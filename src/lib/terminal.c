@@ -45,7 +45,7 @@ static fallible hang_up(void *arg)
 	return OK;
 }
 
-static void disconnect(struct cove_terminal *t)
+static void terminal_disconnect(struct cove_terminal *t)
 {
 	struct work_item work_item = {.terminal = t};
 
@@ -186,24 +186,24 @@ const char *cove_terminal_id(const struct cove_terminal *terminal)
 	return terminal->id;
 }
 
-static fallible reattach(struct cove_terminal *t)
+static fallible terminal_reattach(struct cove_terminal *t)
 {
-	disconnect(t);
+	terminal_disconnect(t);
 	return terminal_connect_now(t);
 }
 
 enum cove_kind cove_terminal_reattach(struct cove_terminal *terminal, struct cove_error *error)
 {
 	private_begin(terminal->cove);
-	return private_end(terminal->cove, reattach(terminal), error);
+	return private_end(terminal->cove, terminal_reattach(terminal), error);
 }
 
-static fallible lost(void)
+static fallible lib_terminal_lost(void)
 {
 	return err_new(BAD_PEER, "terminal_lost", "the connection to the terminal is lost");
 }
 
-static fallible deliver(void *arg)
+static fallible terminal_deliver(void *arg)
 {
 	struct work_item *e = arg;
 
@@ -218,11 +218,11 @@ static fallible terminal_send(struct cove_terminal *t, enum wsock_kind kind, str
 	if (t->ended)
 		return err_new(GONE, "terminal_ended", "the terminal's program has ended");
 	if (!t->ws || !wsock_is_open(t->ws))
-		return lost();
-	err = private_wait(t->cove, PRIVATE_DEFAULT, deliver, &work_item);
+		return lib_terminal_lost();
+	err = private_wait(t->cove, PRIVATE_DEFAULT, terminal_deliver, &work_item);
 	if (err && err_kind(err) == ERR_CANCELLED && strcmp(err_reason(err), "client_gone") == 0) {
 		err_free(err);
-		return lost();
+		return lib_terminal_lost();
 	}
 	return err;
 }
@@ -286,7 +286,7 @@ static fallible on_close(struct cove_terminal *t, const struct wsock_message *me
 		return err_new(GONE, "box_lost", "the sandbox is gone");
 	if (message->code == WS_INTERNAL && *t->trouble)
 		return err_new(INVALID, *reason ? reason : "terminal_error", "%s", t->trouble);
-	return lost();
+	return lib_terminal_lost();
 }
 
 static fallible terminal_take(struct cove_terminal *t, int64_t timeout_ms, void *room, size_t size,
@@ -300,7 +300,7 @@ static fallible terminal_take(struct cove_terminal *t, int64_t timeout_ms, void 
 			return OK;
 		}
 		if (!t->ws)
-			return lost();
+			return lib_terminal_lost();
 		TRY(private_wait(t->cove, -1, terminal_receive, &work_item));
 		if (work_item.message.kind == WSOCK_CLOSED)
 			return on_close(t, &work_item.message);
@@ -339,7 +339,7 @@ void cove_terminal_close(struct cove_terminal *terminal)
 {
 	if (!terminal)
 		return;
-	disconnect(terminal);
+	terminal_disconnect(terminal);
 	free(terminal->id);
 	free(terminal->path);
 	free(terminal);

@@ -19,8 +19,8 @@ static struct json_out lib_tree_begin(struct buf *body, const char *key, const c
 	return out;
 }
 
-static fallible send(struct cove_box *box, const char *rest, struct buf *body,
-		     struct json_out *json, struct json **out)
+static fallible tree_send(struct cove_box *box, const char *rest, struct buf *body,
+			  struct json_out *json, struct json **out)
 {
 	json_end(json, '}');
 	return lib_box_post(box, rest, body, out);
@@ -91,7 +91,7 @@ static fallible lib_tree_list(struct cove_box *box, const char *path, bool recur
 	json_put_bool(&json, "recursive", recursive);
 	json_put_bool(&json, "includeHidden", hidden);
 	json_end(&json, '}');
-	TRY(send(box, "/api/list-files", &body, &json, &answer));
+	TRY(tree_send(box, "/api/list-files", &body, &json, &answer));
 	files = json_get(answer, "files");
 	for (size_t i = 0; files && i < json_count(files); i++)
 		TRY(lib_tree_tell(json_at(files, i), each, arg));
@@ -114,7 +114,7 @@ static fallible lib_tree_look(struct cove_box *box, const char *path, cove_entry
 	struct json_out json = lib_tree_begin(&body, "path", path);
 	struct cove_entry entry;
 
-	TRY(send(box, "/api/stat", &body, &json, &answer));
+	TRY(tree_send(box, "/api/stat", &body, &json, &answer));
 	entry = lib_tree_entry_of(answer);
 	if (!*entry.path)
 		entry.path = path;
@@ -138,7 +138,7 @@ static fallible lib_tree_exists(struct cove_box *box, const char *path, bool *ou
 	auto_json answer = NULL;
 	struct json_out json = lib_tree_begin(&body, "path", path);
 
-	TRY(send(box, "/api/exists", &body, &json, &answer));
+	TRY(tree_send(box, "/api/exists", &body, &json, &answer));
 	*out = fields_flag(answer, "exists");
 	return OK;
 }
@@ -158,7 +158,7 @@ enum cove_kind cove_mkdir(struct cove_box *box, const char *path, bool parents,
 
 	private_begin(box->cove);
 	json_put_bool(&json, "recursive", parents);
-	return private_end(box->cove, send(box, "/api/mkdir", &body, &json, NULL), error);
+	return private_end(box->cove, tree_send(box, "/api/mkdir", &body, &json, NULL), error);
 }
 
 enum cove_kind cove_remove(struct cove_box *box, const char *path, bool recursive,
@@ -170,7 +170,7 @@ enum cove_kind cove_remove(struct cove_box *box, const char *path, bool recursiv
 	private_begin(box->cove);
 	if (recursive)
 		json_put_bool(&json, "recursive", true);
-	return private_end(box->cove, send(box, "/api/delete", &body, &json, NULL), error);
+	return private_end(box->cove, tree_send(box, "/api/delete", &body, &json, NULL), error);
 }
 
 enum cove_kind cove_rename(struct cove_box *box, const char *from, const char *to,
@@ -181,7 +181,7 @@ enum cove_kind cove_rename(struct cove_box *box, const char *from, const char *t
 
 	private_begin(box->cove);
 	fields_path(&json, "newPath", to);
-	return private_end(box->cove, send(box, "/api/rename", &body, &json, NULL), error);
+	return private_end(box->cove, tree_send(box, "/api/rename", &body, &json, NULL), error);
 }
 
 enum cove_kind cove_chmod(struct cove_box *box, const char *path, unsigned mode,
@@ -193,5 +193,5 @@ enum cove_kind cove_chmod(struct cove_box *box, const char *path, unsigned mode,
 
 	private_begin(box->cove);
 	json_put_text(&json, "mode", octal);
-	return private_end(box->cove, send(box, "/api/chmod", &body, &json, NULL), error);
+	return private_end(box->cove, tree_send(box, "/api/chmod", &body, &json, NULL), error);
 }

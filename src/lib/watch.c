@@ -1,6 +1,6 @@
 // Watches files of a sandbox through an event stream. cove_watch_open() returns after the server
-// has set up the watch. A lost connection ends the watch: changes in between would be missed
-// silently.
+// has set up the watch. After a lost connection the caller must open a new watch; changes in
+// between are not reported.
 #include "base/mem.h"
 #include "lib/box.h"
 #include "lib/event_reader.h"

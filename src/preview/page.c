@@ -20,7 +20,7 @@ static bool wants_html(const struct http *x)
 	return false;
 }
 
-static size_t listed(const struct page *page)
+static size_t page_listed(const struct page *page)
 {
 	return page->listening_count < LISTED_MAX ? page->listening_count : LISTED_MAX;
 }
@@ -58,11 +58,12 @@ static void put_html(const struct page *page, struct buf *out)
 	buf_text(out, "</h1><p>");
 	preview_page_put_text(out, page->text);
 	buf_text(out, "</p>");
-	if (page->port && listed(page)) {
+	if (page->port && page_listed(page)) {
 		buf_text(out, "<p>In this sandbox these ports have a listener: ");
-		for (size_t i = 0; i < listed(page); i++)
+		for (size_t i = 0; i < page_listed(page); i++)
 			buf_fmt(out, "%s<code>%u</code>", i ? ", " : "", page->listening[i].port);
-		buf_fmt(out, "%s.</p>", listed(page) < page->listening_count ? " and more" : "");
+		buf_fmt(out, "%s.</p>",
+			page_listed(page) < page->listening_count ? " and more" : "");
 	} else if (page->port) {
 		buf_text(out, "<p>In this sandbox no port has a listener.</p>");
 	}
@@ -82,7 +83,7 @@ static void preview_page_put_json(const struct page *page, struct buf *text)
 		json_put_int(&out, "port", page->port);
 		json_key(&out, "listening");
 		json_begin(&out, '[');
-		for (size_t i = 0; i < listed(page); i++)
+		for (size_t i = 0; i < page_listed(page); i++)
 			json_add_int(&out, page->listening[i].port);
 		json_end(&out, ']');
 	}

@@ -199,7 +199,7 @@ static struct str original_url(struct http *x, const char *proto)
 				STR_ARG(http_field(x, "Host")), STR_ARG(x->head.target)));
 }
 
-static fallible relay(struct caller *caller, bool is_reused)
+static fallible target_relay(struct caller *caller, bool is_reused)
 {
 	struct http *x = caller->x;
 	const struct entry *entry = caller->ref.entry;
@@ -291,7 +291,7 @@ static fallible target_box_ref(struct caller *caller)
 			return target_no_listener(caller, &files);
 		}
 		TRY(box_ref_explain(err));
-		err = relay(caller, is_reused);
+		err = target_relay(caller, is_reused);
 		// The server closed it at the same moment: retry on a new connection.
 		again = err && !strcmp(err_reason(err), "stale");
 		is_reused = false;

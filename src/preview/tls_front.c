@@ -65,7 +65,7 @@ uint32_t tls_front_unsaid(void)
 	return unsaid;
 }
 
-static fallible wrong(const char *what)
+static fallible tls_front_wrong(const char *what)
 {
 	char why[160] = "it does not fit";
 	unsigned long code = ERR_peek_last_error();
@@ -125,9 +125,9 @@ static fallible read_keys(SSL_CTX *context, struct str cert, struct str key)
 
 	ERR_clear_error();
 	if (!take_cert(context, certs))
-		err = wrong("preview-cert is not a certificate");
+		err = tls_front_wrong("preview-cert is not a certificate");
 	else if (!tls_front_take_key(context, keys))
-		err = wrong("preview-key is not the key of preview-cert");
+		err = tls_front_wrong("preview-key is not the key of preview-cert");
 	BIO_free(certs);
 	BIO_free(keys);
 	return err;
@@ -139,7 +139,7 @@ fallible tls_front_keys_read(struct str cert, struct str key, struct tls_front_k
 	struct err *err;
 
 	if (!context)
-		return wrong("TLS could not be set up");
+		return tls_front_wrong("TLS could not be set up");
 	SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
 	SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
 					     SSL_OP_IGNORE_UNEXPECTED_EOF |
@@ -167,7 +167,7 @@ void tls_front_keys_free(struct tls_front_keys *keys)
 	free(keys);
 }
 
-static void shake(void *arg)
+static void tls_front_shake(void *arg)
 {
 	struct talk *talk = arg;
 
@@ -177,7 +177,7 @@ static void shake(void *arg)
 	ERR_clear_error();
 }
 
-static fallible gone(void)
+static fallible tls_front_gone(void)
 {
 	return err_new(BAD_PEER, "bad_tls", "TLS with the visitor failed");
 }
@@ -189,7 +189,7 @@ static fallible tls_front_wait_for(struct talk *talk, int want, int64_t deadline
 		return stream_wait_readable(&talk->net, deadline);
 	if (want == SSL_ERROR_WANT_WRITE)
 		return stream_wait_writable(&talk->net, deadline);
-	return gone();
+	return tls_front_gone();
 }
 
 static fallible shake_hands(struct talk *talk)
@@ -198,14 +198,14 @@ static fallible shake_hands(struct talk *talk)
 
 	for (;;) {
 		if (talk->net.reset || loop_now(talk->loop) >= deadline)
-			return gone();
+			return tls_front_gone();
 		talk->net.readable = false;
-		offload_run(shake, talk);
+		offload_run(tls_front_shake, talk);
 		if (talk->result == 1)
 			return OK;
 		// A half-close by the client is permanent: it would wake us forever.
 		if (talk->net.hung_up && talk->want == SSL_ERROR_WANT_READ && !talk->net.readable)
-			return gone();
+			return tls_front_gone();
 		TRY(tls_front_wait_for(talk, talk->want, deadline));
 	}
 }
@@ -224,7 +224,7 @@ static fallible tls_front_copy_in(struct talk *talk)
 		n = SSL_read(talk->ssl, room, PIECE);
 		want = n > 0 ? SSL_ERROR_NONE : SSL_get_error(talk->ssl, n);
 		if (talk->chatter.over)
-			return gone();
+			return tls_front_gone();
 		if (want == SSL_ERROR_ZERO_RETURN)
 			return OK;
 		if (want == SSL_ERROR_NONE) {
@@ -257,7 +257,7 @@ static fallible await_visitor(struct talk *talk)
 		err_free(err);
 	} while (!talk->inner.hung_up && loop_now(talk->loop) < deadline);
 	talk->net.aborted = true;
-	return gone();
+	return tls_front_gone();
 }
 
 static fallible tls_front_push(struct talk *talk, const char *at, size_t len)
@@ -270,7 +270,7 @@ static fallible tls_front_push(struct talk *talk, const char *at, size_t len)
 		want = n > 0 ? SSL_ERROR_NONE : SSL_get_error(talk->ssl, n);
 		if (want != SSL_ERROR_NONE) {
 			if (want != SSL_ERROR_WANT_WRITE)
-				return gone();
+				return tls_front_gone();
 			TRY(await_visitor(talk));
 			continue;
 		}
@@ -372,7 +372,7 @@ static fallible tls_front_prepare(struct talk *talk, const struct tls_front_keys
 	TRY(stream_open(&talk->inner, talk->loop, pair[0]));
 	talk->ssl = SSL_new(keys->context);
 	if (!talk->ssl || SSL_set_fd(talk->ssl, fd) != 1)
-		return wrong("TLS could not be set up");
+		return tls_front_wrong("TLS could not be set up");
 	SSL_set_accept_state(talk->ssl);
 	return OK;
 }

@@ -442,7 +442,7 @@ static void backup_fail(struct backup *backup, const char *operation, const char
 	error_response_answer(backup->x, backup_face(err, reason), &detail);
 }
 
-static void end(struct backup *backup)
+static void backup_end(struct backup *backup)
 {
 	box_ref_end(&backup->ref);
 }
@@ -488,7 +488,7 @@ static fallible backup_answer(struct backup *backup, uint64_t size)
 
 fallible toolbox_backup_create(struct http *x)
 {
-	on_exit_call(end) struct backup backup = {.level = LEVEL_FAST};
+	on_exit_call(backup_end) struct backup backup = {.level = LEVEL_FAST};
 	auto_json json = NULL;
 	uint64_t size = 0;
 	struct err *err = backup_begin(&backup, x);
@@ -503,7 +503,7 @@ fallible toolbox_backup_create(struct http *x)
 
 fallible toolbox_backup_restore(struct http *x)
 {
-	on_exit_call(end) struct backup backup = {0};
+	on_exit_call(backup_end) struct backup backup = {0};
 	auto_json json = NULL;
 	struct err *err = backup_begin(&backup, x);
 

@@ -32,8 +32,8 @@ static fallible bad_command(void)
 }
 
 // Looks up a field and notes its name for error messages.
-static const struct json *field(const struct json *json, const char *name,
-				struct exec_request *request)
+static const struct json *exec_request_field(const struct json *json, const char *name,
+					     struct exec_request *request)
 {
 	request->field = name;
 	return json_get(json, name);
@@ -68,8 +68,8 @@ static fallible exec_request_read_argv(struct http *x, const struct json *list,
 
 static fallible read_command(struct http *x, const struct json *json, struct exec_request *request)
 {
-	const struct json *argv = field(json, "argv", request);
-	const struct json *command = field(json, "command", request);
+	const struct json *argv = exec_request_field(json, "argv", request);
+	const struct json *command = exec_request_field(json, "command", request);
 	struct str text = {0};
 
 	if (argv && command)
@@ -124,7 +124,8 @@ static fallible read_session(struct http *x, const struct json *json, struct exe
 		request->in_session = request->session;
 	else if (!request->session.at && !is_apart(json))
 		request->in_session = STR(SESSION_DEFAULT);
-	TRY(json_bool(field(json, "background", request), "background", &request->background));
+	TRY(json_bool(exec_request_field(json, "background", request), "background",
+		      &request->background));
 	return OK;
 }
 
@@ -133,12 +134,12 @@ static fallible exec_request_read_path_arg(struct http *x, const struct json *js
 {
 	struct str cwd = {0}, user = {0};
 
-	TRY(json_str(field(json, "cwd", request), "cwd", &cwd));
+	TRY(json_str(exec_request_field(json, "cwd", request), "cwd", &cwd));
 	if (cwd.len > CWD_MAX)
 		return err_new(INVALID, "bad_field", "'cwd' may have %d bytes", CWD_MAX);
 	if (cwd.len)
 		request->spec.cwd = arena_dup(x->arena, cwd.at, cwd.len);
-	TRY(json_str(field(json, "user", request), "user", &user));
+	TRY(json_str(exec_request_field(json, "user", request), "user", &user));
 	if (user.len > USER_MAX)
 		return err_new(INVALID, "bad_field", "'user' may have %d bytes", USER_MAX);
 	if (user.len)
@@ -150,8 +151,8 @@ static fallible read_stdin(const struct json *json, struct exec_request *request
 {
 	struct str text = {0}, how = STR("utf8");
 
-	TRY(json_str(field(json, "stdinEncoding", request), "stdinEncoding", &how));
-	TRY(json_str(field(json, "stdin", request), "stdin", &text));
+	TRY(json_str(exec_request_field(json, "stdinEncoding", request), "stdinEncoding", &how));
+	TRY(json_str(exec_request_field(json, "stdin", request), "stdin", &text));
 	if (str_is(how, "utf8")) {
 		request->spec.stdin_bytes = text;
 		return OK;
@@ -174,13 +175,13 @@ static fallible exec_request_read_rest(const struct json *json, struct exec_requ
 {
 	struct str encoding = {0};
 
-	TRY(json_u64(field(json, "timeoutMs", request), "timeoutMs", 1, TIME_MAX,
+	TRY(json_u64(exec_request_field(json, "timeoutMs", request), "timeoutMs", 1, TIME_MAX,
 		     &request->spec.wall_ms));
-	TRY(json_u64(field(json, "cpuTimeMs", request), "cpuTimeMs", 1, TIME_MAX,
+	TRY(json_u64(exec_request_field(json, "cpuTimeMs", request), "cpuTimeMs", 1, TIME_MAX,
 		     &request->spec.cpu_ms));
-	TRY(env_map_read_env(field(json, "env", request), &request->env));
+	TRY(env_map_read_env(exec_request_field(json, "env", request), &request->env));
 	request->spec.env = &request->env;
-	TRY(json_str(field(json, "encoding", request), "encoding", &encoding));
+	TRY(json_str(exec_request_field(json, "encoding", request), "encoding", &encoding));
 	if (str_is(encoding, "auto"))
 		request->encoding = EXEC_REQUEST_AUTO;
 	else if (str_is(encoding, "base64"))

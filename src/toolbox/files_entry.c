@@ -7,7 +7,7 @@
 static const char letters[] = "rwxrwxrwx";
 
 // Nine letters; set-id and sticky bits are shown as ls(1) shows them.
-static void spell(uint32_t mode, char out[10])
+static void files_entry_spell(uint32_t mode, char out[10])
 {
 	for (int i = 0; i < 9; i++)
 		out[i] = mode >> (8 - i) & 1 ? letters[i] : '-';
@@ -20,7 +20,7 @@ static void spell(uint32_t mode, char out[10])
 	out[9] = 0;
 }
 
-static bool octal(struct str text, uint32_t *out)
+static bool files_entry_octal(struct str text, uint32_t *out)
 {
 	uint32_t mode = 0;
 
@@ -42,7 +42,7 @@ bool entry_mode(struct str text, uint32_t *out)
 	uint32_t mode = 0;
 
 	if (text.len != 9)
-		return octal(text, out);
+		return files_entry_octal(text, out);
 	for (int i = 0; i < 9; i++) {
 		if (text.at[i] != letters[i] && text.at[i] != '-')
 			return false;
@@ -57,7 +57,7 @@ void entry_put_stat(struct json_out *out, const struct fileop_stat *stat)
 	static const char *const words[] = {"file", "directory", "symlink", "other"};
 	char mode[10];
 
-	spell(stat->mode, mode);
+	files_entry_spell(stat->mode, mode);
 	json_put_text(out, "type", words[stat->type]);
 	json_put_int(out, "size", (int64_t)stat->size);
 	json_put_time(out, "modifiedAt", stat->mtime_us / 1000);
@@ -92,7 +92,7 @@ void entry_put_mode(struct json_out *out, uint32_t mode)
 {
 	char text[10];
 
-	spell(mode, text);
+	files_entry_spell(mode, text);
 	json_put_text(out, "mode", text);
 	put_octal(out, mode);
 }

@@ -22,7 +22,8 @@ struct put_ask {
 	struct parking parking;
 };
 
-static fallible bad(struct path_arg *path_arg, const char *field, const char *code, const char *why)
+static fallible files_put_bad(struct path_arg *path_arg, const char *field, const char *code,
+			      const char *why)
 {
 	path_arg->field = field;
 	path_arg->code = code;
@@ -39,17 +40,17 @@ static fallible files_put_read_ask(struct path_arg *path_arg, struct put_ask *as
 	*ask = (struct put_ask){
 		.mode = FILEOP_KEEP_MODE, .flags = FILEOP_PARENTS, .len = SIZE_MOST};
 	if (mode.at && !entry_mode(mode, &ask->mode))
-		return bad(path_arg, "mode", "INVALID_MODE", "is not a mode, as 0644 is");
+		return files_put_bad(path_arg, "mode", "INVALID_MODE", "is not a mode, as 0644 is");
 	if (str_is(str_trim(http_field(x, "If-None-Match")), "*"))
 		ask->flags |= FILEOP_EXCLUSIVE;
 	ask->has_range = range.at != NULL;
 	if (ask->has_range && !range_content(str_trim(range), &ask->first, &ask->len, &ask->total))
-		return bad(path_arg, "Content-Range", "INVALID_RANGE",
-			   "must be 'bytes FIRST-LAST/TOTAL' or 'bytes */TOTAL'");
+		return files_put_bad(path_arg, "Content-Range", "INVALID_RANGE",
+				     "must be 'bytes FIRST-LAST/TOTAL' or 'bytes */TOTAL'");
 	ask->asks = ask->has_range && ask->len == 0;
 	if (ask->has_range && known && announced != ask->len)
-		return bad(path_arg, "Content-Range", "INVALID_RANGE",
-			   "and Content-Length differ in length");
+		return files_put_bad(path_arg, "Content-Range", "INVALID_RANGE",
+				     "and Content-Length differ in length");
 	if (!ask->has_range)
 		ask->total = known ? announced : 0;
 	ask->has_total = ask->has_range || known;
@@ -149,7 +150,7 @@ static fallible answer_ask(struct path_arg *path_arg, const struct put_ask *ask)
 	return answer_part(path_arg, ask, have);
 }
 
-static fallible receive(struct path_arg *path_arg, int fd, uint64_t max, uint64_t *out)
+static fallible files_put_receive(struct path_arg *path_arg, int fd, uint64_t max, uint64_t *out)
 {
 	auto_cancel_on_delete cancel_on_delete = cancel_on_delete_begin(path_arg->ref.entry,
 									path_arg->x);
@@ -171,10 +172,10 @@ static fallible files_put_put(struct path_arg *path_arg)
 	if (ask.asks)
 		return answer_ask(path_arg, &ask);
 	TRY(find_upload(path_arg, &ask, &upload));
-	err = receive(path_arg, files_upload_fd(upload), ask.len, &got);
+	err = files_put_receive(path_arg, files_upload_fd(upload), ask.len, &got);
 	if (!err && ask.has_range && got != ask.len)
-		err = bad(path_arg, "Content-Range", "INVALID_RANGE",
-			  "does not match the length of the body");
+		err = files_put_bad(path_arg, "Content-Range", "INVALID_RANGE",
+				    "does not match the length of the body");
 	if (err && may_go_on(&ask, err))
 		parked_upload_put(watch_state_of(path_arg->x), &path_arg->ref, &ask.parking,
 				  upload);

@@ -117,7 +117,7 @@ static fallible files_stream_send_error(struct path_arg *path_arg, const struct 
 	return files_stream_send_event(path_arg->x, &event);
 }
 
-static fallible begin(struct http *x)
+static fallible files_stream_begin(struct http *x)
 {
 	http_set(x, "Cache-Control", STR("no-cache"));
 	http_be_patient(x);
@@ -165,7 +165,7 @@ static fallible stream_file(struct path_arg *path_arg)
 	path_arg_unlock(path_arg); // a stream holds the session's lock only until it has started
 	if (err && !files_stream_is_told(err))
 		return take_ptr(err);
-	TRY(begin(path_arg->x));
+	TRY(files_stream_begin(path_arg->x));
 	if (err)
 		TRY(files_stream_send_error(path_arg, err));
 	else

@@ -77,21 +77,22 @@ static fallible git_read_body(struct http *x, const struct json *json, struct ch
 	return OK;
 }
 
-static void set(struct env_map *env, const char *name, const char *value)
+static void git_set(struct env_map *env, const char *name, const char *value)
 {
 	env_map_set(env, str_of(name), str_of(value));
 }
 
 // Makes git and ssh fail instead of prompting: there is no terminal.
-static void silence(struct env_map *env)
+static void git_silence(struct env_map *env)
 {
-	set(env, "GIT_TERMINAL_PROMPT", "0");
-	set(env, "GIT_ASKPASS", "/bin/false");
-	set(env, "SSH_ASKPASS", "/bin/false");
-	set(env, "GIT_SSH_COMMAND", "ssh -o BatchMode=yes -o StrictHostKeyChecking=accept-new");
+	git_set(env, "GIT_TERMINAL_PROMPT", "0");
+	git_set(env, "GIT_ASKPASS", "/bin/false");
+	git_set(env, "SSH_ASKPASS", "/bin/false");
+	git_set(env, "GIT_SSH_COMMAND", "ssh -o BatchMode=yes -o StrictHostKeyChecking=accept-new");
 }
 
-static fallible clone(struct http *x, const struct checkout *checkout, struct helper_exec *helper)
+static fallible toolbox_git_clone(struct http *x, const struct checkout *checkout,
+				  struct helper_exec *helper)
 {
 	const char *argv[40] = {
 		"git",
@@ -125,14 +126,14 @@ static fallible clone(struct http *x, const struct checkout *checkout, struct he
 	argv[n++] = "--";
 	argv[n++] = arena_dup(x->arena, checkout->url.at, checkout->url.len);
 	argv[n++] = checkout->dir;
-	silence(&env);
+	git_silence(&env);
 	helper->argv = argv;
 	helper->env = &env;
 	helper->wall_ms = checkout->timeout_ms;
 	return helper_exec_run(x, helper);
 }
 
-static bool mentions(const struct buf *text, const char *word)
+static bool git_mentions(const struct buf *text, const char *word)
 {
 	return text->len && strcasestr(text->at, word);
 }
@@ -156,7 +157,7 @@ static const char *hint_of(const struct buf *said)
 {
 	size_t i = 0;
 
-	while (*hints[i].word && !mentions(said, hints[i].word))
+	while (*hints[i].word && !git_mentions(said, hints[i].word))
 		i++;
 	return hints[i].hint;
 }
@@ -173,16 +174,16 @@ static struct err *git_judge(const struct checkout *checkout, const struct helpe
 		return err_new(BAD_PEER, "git_network",
 			       "Git clone timed out after %.15g seconds for '%s'",
 			       (double)checkout->timeout_ms / 1000, shown);
-	if (mentions(said, "repository not found"))
+	if (git_mentions(said, "repository not found"))
 		return err_new(NOT_FOUND, "git_no_repository", "the repository '%s' was not found",
 			       shown);
-	if (!fatal && (mentions(said, "permission") || mentions(said, "authentication") ||
-		       mentions(said, "credentials")))
+	if (!fatal && (git_mentions(said, "permission") || git_mentions(said, "authentication") ||
+		       git_mentions(said, "credentials")))
 		return err_new(UNAUTHENTICATED, "git_auth", "'%s' wants credentials", shown);
-	if (!fatal && mentions(said, "already exists"))
+	if (!fatal && git_mentions(said, "already exists"))
 		return err_new(CONFLICT, "git_clone", "the directory '%s' already exists",
 			       checkout->dir);
-	if (!fatal && mentions(said, "pathspec"))
+	if (!fatal && git_mentions(said, "pathspec"))
 		return err_new(NOT_FOUND, "git_no_branch", "'%s' has no such branch", shown);
 	return err_new(CONFLICT, "git_failed", "git could not clone '%s'", shown);
 }
@@ -255,7 +256,7 @@ fallible toolbox_git_checkout(struct http *x)
 	if (!err)
 		err = git_read_body(x, json, &checkout);
 	if (!err)
-		err = clone(x, &checkout, &helper);
+		err = toolbox_git_clone(x, &checkout, &helper);
 	if (!err && helper.result.exit_code != 0) {
 		repo_redact(&shown, checkout.url);
 		err = err_hint(git_judge(&checkout, &helper, shown.at ? shown.at : ""), "%s",

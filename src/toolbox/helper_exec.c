@@ -7,7 +7,7 @@
 
 #define RUN (4 * 1024)
 
-static void keep(struct buf *to, const char *bytes, size_t len, size_t max)
+static void helper_exec_keep(struct buf *to, const char *bytes, size_t len, size_t max)
 {
 	size_t room = max > to->len ? max - to->len : 0;
 
@@ -25,7 +25,8 @@ static fallible helper_exec_gather(struct helper_exec *helper, struct manager_ex
 
 		TRY(tape_read(manager_exec_tape(run), &offset, &stream, room, RUN, &got,
 			      CLOCK_NEVER));
-		keep(stream == TAPE_STDOUT ? &helper->out : &helper->err, room, got, max);
+		helper_exec_keep(stream == TAPE_STDOUT ? &helper->out : &helper->err, room, got,
+				 max);
 	} while (got);
 	return OK;
 }

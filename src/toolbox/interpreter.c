@@ -20,7 +20,7 @@ static fallible interpreter_refuse(struct http *x, struct err *err)
 	return OK;
 }
 
-static fallible enter(struct http *x, struct box_ref *ref)
+static fallible interpreter_enter(struct http *x, struct box_ref *ref)
 {
 	return box_ref_begin(gateway_of(x)->manager, gateway_who(x), x->params[0], ref);
 }
@@ -37,7 +37,7 @@ static fallible interpreter_find(struct box_ref *ref, struct str id, struct cont
 
 static fallible find_named(struct http *x, struct box_ref *ref, struct context **out)
 {
-	TRY(enter(x, ref));
+	TRY(interpreter_enter(x, ref));
 	return interpreter_find(ref, x->params[1], out);
 }
 
@@ -59,7 +59,7 @@ fallible toolbox_interpreter_health(struct http *x)
 	auto_buf body = BUF_INIT(1024);
 	struct json_out out = gateway_success(&body);
 
-	TRY(enter(x, &ref));
+	TRY(interpreter_enter(x, &ref));
 	json_put_text(&out, "status", "healthy");
 	return gateway_answer(x, &out);
 }
@@ -89,7 +89,7 @@ fallible toolbox_interpreter_list(struct http *x)
 	auto_buf body = BUF_INIT(CONTEXT_MAX * 8 * CWD_MAX);
 	struct json_out out = gateway_success(&body);
 
-	TRY(enter(x, &ref));
+	TRY(interpreter_enter(x, &ref));
 	json_key(&out, "contexts");
 	json_begin(&out, '[');
 	context_each(ref.box, put_one, &out);
@@ -98,7 +98,7 @@ fallible toolbox_interpreter_list(struct http *x)
 }
 
 // Reads a field by one of two names: RPC callers send the SDK's own name.
-static struct json *either(const struct json *json, const char *name, const char *other)
+static struct json *interpreter_either(const struct json *json, const char *name, const char *other)
 {
 	struct json *found = json_get(json, name);
 
@@ -117,9 +117,9 @@ static fallible read_create(struct http *x, const struct json *json, struct env_
 		return err_new(INVALID, "bad_field", "'cwd' may have %d bytes", CWD_MAX);
 	if (cwd.len)
 		spec->cwd = arena_dup(x->arena, cwd.at, cwd.len);
-	TRY(json_u64(either(json, "timeout_ms", "timeout"), "timeout_ms", 1, TIME_MAX,
+	TRY(json_u64(interpreter_either(json, "timeout_ms", "timeout"), "timeout_ms", 1, TIME_MAX,
 		     &spec->timeout_ms));
-	TRY(env_map_read_env(either(json, "env_vars", "envVars"), env));
+	TRY(env_map_read_env(interpreter_either(json, "env_vars", "envVars"), env));
 	spec->env = env;
 	return OK;
 }
@@ -136,7 +136,7 @@ static fallible interpreter_create(struct http *x, struct box_ref *ref, struct c
 		TRY(json_want(json, "body", JSON_OBJECT));
 		TRY(read_create(x, json, &env, &spec));
 	}
-	TRY(enter(x, ref));
+	TRY(interpreter_enter(x, ref));
 	TRY(http_away(x, HTTP_PROBE_HEAD));
 	err = contexts_create(ref, &spec, out);
 	http_back(x);
@@ -214,7 +214,7 @@ fallible toolbox_interpreter_restart(struct http *x)
 }
 
 // The context that the body names, or the default context of its language.
-static fallible pick(struct box_ref *ref, const struct json *json, struct context **out)
+static fallible interpreter_pick(struct box_ref *ref, const struct json *json, struct context **out)
 {
 	enum context_language language = CONTEXT_PYTHON;
 	struct str id = {0};
@@ -245,8 +245,8 @@ static fallible interpreter_start(struct http *x, struct box_ref *ref, struct co
 	TRY(json_want(code, "code", JSON_STRING));
 	TRY(json_u64(json_get(json, "timeout_ms"), "timeout_ms", 1, TIME_MAX, &timeout_ms));
 	http_be_patient(x);
-	TRY(enter(x, ref));
-	TRY(pick(ref, json, &context));
+	TRY(interpreter_enter(x, ref));
+	TRY(interpreter_pick(ref, json, &context));
 	return contexts_run(ref, context, json_chars(code), timeout_ms, out);
 }
 
@@ -267,7 +267,7 @@ fallible toolbox_interpreter_run(struct http *x)
 }
 
 // Finds a context of a sandbox in any state: its records can be read after the sandbox stopped.
-static fallible look(struct http *x, struct box_ref *ref, struct context **out)
+static fallible interpreter_look(struct http *x, struct box_ref *ref, struct context **out)
 {
 	TRY(box_ref_look(gateway_of(x)->manager, gateway_who(x), x->params[0], ref));
 	return interpreter_find(ref, x->params[1], out);
@@ -286,7 +286,7 @@ fallible toolbox_interpreter_cells(struct http *x)
 	auto_box_ref ref = {0};
 	auto_context context = NULL;
 	auto_buf body = BUF_INIT(BODY_MAX);
-	struct err *err = look(x, &ref, &context);
+	struct err *err = interpreter_look(x, &ref, &context);
 	struct json_out out;
 
 	if (err)
@@ -320,7 +320,7 @@ static fallible find_cell(struct http *x, struct box_ref *ref, struct cells_from
 	uint64_t number = 0;
 
 	TRY(interpreter_read_from(x, from));
-	TRY(look(x, ref, &context));
+	TRY(interpreter_look(x, ref, &context));
 	if (str_to_u64(x->params[2], 1, INT64_MAX, &number))
 		*out = context_cell(context, number);
 	if (*out)

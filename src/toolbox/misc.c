@@ -13,7 +13,7 @@
 #define NAMES_MAX 8192
 #define SEARCH_MS 10000
 
-static fallible enter(struct http *x)
+static fallible misc_enter(struct http *x)
 {
 	auto_box_ref ref = {0};
 
@@ -22,7 +22,7 @@ static fallible enter(struct http *x)
 
 fallible toolbox_misc_greet(struct http *x)
 {
-	TRY(enter(x));
+	TRY(misc_enter(x));
 	return http_reply(x, 200, "text/plain; charset=utf-8", STR("Hello from cove!\n"));
 }
 
@@ -31,7 +31,7 @@ fallible toolbox_misc_ping(struct http *x)
 	auto_buf body = BUF_INIT(256);
 	struct json_out out = gateway_success(&body);
 
-	TRY(enter(x));
+	TRY(misc_enter(x));
 	json_put_text(&out, "status", "healthy");
 	json_put_text(&out, "message", "healthy"); // the value that the SDK returns to its caller
 	return gateway_answer(x, &out);
@@ -75,7 +75,7 @@ fallible toolbox_misc_version(struct http *x)
 	auto_buf body = BUF_INIT(1024);
 	struct json_out out = gateway_success(&body);
 
-	TRY(enter(x));
+	TRY(misc_enter(x));
 	if (warning)
 		log_event(client.at ? LOG_WARN : LOG_DEBUG, "client.version", "message", warning,
 			  NULL);
@@ -140,7 +140,7 @@ fallible toolbox_misc_commands(struct http *x)
 
 fallible toolbox_misc_no_desktop(struct http *x)
 {
-	TRY(enter(x));
+	TRY(misc_enter(x));
 	return err_hint(
 		err_new(NOT_OFFERED, "not_offered", "cove has no desktop"),
 		"start an X server of your own in the sandbox, or drive a headless browser");
@@ -148,14 +148,14 @@ fallible toolbox_misc_no_desktop(struct http *x)
 
 fallible toolbox_misc_no_tunnels(struct http *x)
 {
-	TRY(enter(x));
+	TRY(misc_enter(x));
 	return err_hint(err_new(NOT_OFFERED, "not_offered", "cove opens no tunnels"),
 			"reach a port of the sandbox through /proxy/PORT/");
 }
 
 fallible toolbox_misc_no_buckets(struct http *x)
 {
-	TRY(enter(x));
+	TRY(misc_enter(x));
 	return err_hint(err_new(NOT_OFFERED, "not_offered", "cove mounts no buckets"),
 			"copy the files in and out: /api/files/PATH, or a tar archive");
 }

@@ -14,7 +14,7 @@ struct parked {
 	struct task *task;
 };
 
-static void unlist(struct parked *parked)
+static void parked_upload_unlist(struct parked *parked)
 {
 	link_drop(&parked->link);
 	parked->watches->upload_count--;
@@ -34,7 +34,7 @@ static void wait_for_client(void *arg)
 	while (!err && may_wait(parked))
 		err = condition_wait(&parked->entry->changed, parked->until);
 	if (parked->upload)
-		unlist(parked);
+		parked_upload_unlist(parked);
 	files_abort(parked->upload);
 	entry_unref(parked->entry);
 	free(parked->user);
@@ -42,9 +42,9 @@ static void wait_for_client(void *arg)
 	free(parked);
 }
 
-static struct files_upload *take(struct parked *parked)
+static struct files_upload *toolbox_parked_upload_take(struct parked *parked)
 {
-	unlist(parked);
+	parked_upload_unlist(parked);
 	task_cancel(parked->task);
 	return take_ptr(parked->upload);
 }
@@ -63,7 +63,7 @@ static void parked_upload_make_room(struct watch_state *watches, const struct en
 		if ((same && of_box >= PARKED_UPLOAD_BOX_MAX) ||
 		    watches->upload_count >= PARKED_UPLOAD_MAX) {
 			of_box -= same;
-			files_abort(take(parked));
+			files_abort(toolbox_parked_upload_take(parked));
 		}
 	}
 }
@@ -98,7 +98,7 @@ struct files_upload *parked_upload_take(struct watch_state *watches, const struc
 
 		if (parked->entry == ref->entry && parked->total == parking->total &&
 		    !strcmp(parked->user, parking->user) && !strcmp(parked->path, parking->path))
-			return take(parked);
+			return toolbox_parked_upload_take(parked);
 	}
 	return NULL;
 }

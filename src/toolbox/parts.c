@@ -41,7 +41,7 @@ struct parts {
 	struct condition ended;
 };
 
-static fallible bad(const char *field, const char *why)
+static fallible parts_bad(const char *field, const char *why)
 {
 	return err_new(INVALID, "bad_backup", "'%s' %s", field, why);
 }
@@ -52,7 +52,7 @@ static fallible read_part(const struct json *json, struct part *part)
 
 	TRY(json_want(json, "parts", JSON_OBJECT));
 	if (!json_get(json, "partNumber") || !json_get(json, "offset") || !json_get(json, "size"))
-		return bad("parts", "must have partNumber, url, offset and size");
+		return parts_bad("parts", "must have partNumber, url, offset and size");
 	TRY(json_u64(json_get(json, "partNumber"), "parts.partNumber", 1, PARTS_MAX,
 		     &part->number));
 	TRY(json_u64(json_get(json, "offset"), "parts.offset", 0, 1ull << 53, &part->offset));
@@ -61,7 +61,7 @@ static fallible read_part(const struct json *json, struct part *part)
 	part->etag = BUF_INIT(ETAG_MAX);
 	if (url.len > URL_MAX || !url_absolute(url, &part->url) ||
 	    !str_is(part->url.scheme, "https"))
-		return bad("parts.url", "must be an https URL");
+		return parts_bad("parts.url", "must be an https URL");
 	return OK;
 }
 
@@ -84,12 +84,12 @@ static fallible toolbox_parts_read_body(struct parts *parts, const struct json *
 
 	TRY(json_str(json_get(json, "archivePath"), "archivePath", &archive));
 	if (!is_archive(archive))
-		return bad("archivePath", "must be a file in " ARCHIVES);
+		return parts_bad("archivePath", "must be a file in " ARCHIVES);
 	TRY(path_arg_text(parts->path_arg, "archivePath", archive));
 	TRY(json_want(list, "parts", JSON_ARRAY));
 	parts->count = list ? json_count(list) : 0;
 	if (!parts->count || parts->count > PARTS_MAX)
-		return bad("parts", "must have 1 to 10000 entries");
+		return parts_bad("parts", "must have 1 to 10000 entries");
 	parts->at = arena_take(parts->path_arg->x->arena, parts->count * sizeof(*parts->at));
 	memset(parts->at, 0, parts->count * sizeof(*parts->at));
 	for (size_t i = 0; i < parts->count; i++)
@@ -106,11 +106,11 @@ static fallible open_archive(struct parts *parts)
 	for (size_t i = 0; i < parts->count; i++)
 		if (parts->at[i].offset > stat.size ||
 		    parts->at[i].size > stat.size - parts->at[i].offset)
-			return bad("parts", "must lie inside of the archive");
+			return parts_bad("parts", "must lie inside of the archive");
 	return OK;
 }
 
-static fallible refused(int status)
+static fallible parts_refused(int status)
 {
 	if (status >= 500 || status == 408 || status == 429)
 		return err_new(BAD_PEER, "refused", "the server answered %d", status);
@@ -146,7 +146,7 @@ static fallible send_once(struct parts *parts, struct part *part)
 	TRY(upload_put_send(&stream, gateway_of(x)->outbound.trust, &put, SILENCE_MS, &status,
 			    &part->etag));
 	if (status < 200 || status > 299)
-		return refused(status);
+		return parts_refused(status);
 	return part->etag.len ? OK : err_new(BAD_PEER, "bad_reply", "the server sent no ETag");
 }
 
@@ -192,7 +192,7 @@ static void toolbox_parts_send_parts(void *arg)
 	condition_signal(&parts->ended);
 }
 
-static void stop(struct parts *parts)
+static void parts_stop(struct parts *parts)
 {
 	for (size_t i = 0; i < AT_ONCE; i++)
 		if (parts->tasks[i])
@@ -214,7 +214,7 @@ static fallible send_all(struct parts *parts)
 	}
 	while (parts->running && !parts->err && !gone)
 		gone = condition_wait(&parts->ended, CLOCK_NEVER);
-	stop(parts);
+	parts_stop(parts);
 	task_shield(true);
 	while (parts->running)
 		err_free(condition_wait(&parts->ended, CLOCK_NEVER));
@@ -243,7 +243,7 @@ static fallible toolbox_parts_answer(struct parts *parts)
 	return gateway_answer(parts->path_arg->x, &out);
 }
 
-static void end(struct parts *parts)
+static void parts_end(struct parts *parts)
 {
 	closer_drop(&parts->file);
 	for (size_t i = 0; parts->at && i < parts->count; i++)
@@ -271,7 +271,7 @@ static fallible toolbox_parts_face(const struct parts *parts, struct err *err)
 
 static fallible toolbox_parts_upload(struct path_arg *path_arg)
 {
-	on_exit_call(end) struct parts parts = {.path_arg = path_arg, .file = -1};
+	on_exit_call(parts_end) struct parts parts = {.path_arg = path_arg, .file = -1};
 	auto_json json = NULL;
 	struct err *err = path_arg_json(path_arg, &json);
 

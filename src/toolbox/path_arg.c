@@ -17,7 +17,8 @@ void path_arg_within(struct path_arg *path_arg, int64_t ms)
 	path_arg->files.deadline = loop_now(gateway_of(path_arg->x)->loop) + ms;
 }
 
-static fallible bad(struct path_arg *path_arg, const char *field, const char *code, const char *why)
+static fallible path_arg_bad(struct path_arg *path_arg, const char *field, const char *code,
+			     const char *why)
 {
 	path_arg->field = field;
 	path_arg->code = code;
@@ -41,7 +42,7 @@ static fallible text_of(struct path_arg *path_arg, const struct json *json, cons
 static fallible set_user(struct path_arg *path_arg, struct str user)
 {
 	if (user.len > USER_MAX)
-		return bad(path_arg, "user", "INVALID_USER", "is too long");
+		return path_arg_bad(path_arg, "user", "INVALID_USER", "is too long");
 	if (user.len)
 		path_arg->files.user = arena_dup(path_arg->x->arena, user.at, user.len);
 	return OK;
@@ -130,11 +131,11 @@ fallible path_arg_text(struct path_arg *path_arg, const char *field, struct str 
 	struct arena *arena = path_arg->x->arena;
 
 	if (!path.len)
-		return bad(path_arg, field, "INVALID_PATH", "must not be empty");
+		return path_arg_bad(path_arg, field, "INVALID_PATH", "must not be empty");
 	if (path.len > PATH_ARG_PATH_MAX)
-		return bad(path_arg, field, "INVALID_PATH", "may have 4096 bytes");
+		return path_arg_bad(path_arg, field, "INVALID_PATH", "may have 4096 bytes");
 	if (memchr(path.at, 0, path.len))
-		return bad(path_arg, field, "INVALID_PATH", "must not contain a NUL");
+		return path_arg_bad(path_arg, field, "INVALID_PATH", "must not contain a NUL");
 	path_arg->shown = (struct str){arena_dup(arena, path.at, path.len), path.len};
 	path_arg->path = path_arg->shown.at;
 	return OK;
@@ -148,7 +149,7 @@ fallible path_arg_raw(struct path_arg *path_arg, struct str path)
 		buf_char(&whole, '/');
 	buf_str(&whole, path);
 	if (!buf_ok(&whole))
-		return bad(path_arg, "path", "INVALID_PATH", "may have 4096 bytes");
+		return path_arg_bad(path_arg, "path", "INVALID_PATH", "may have 4096 bytes");
 	return path_arg_text(path_arg, "path", buf_view(&whole));
 }
 
@@ -162,9 +163,9 @@ fallible path_arg_path(struct path_arg *path_arg, const struct json *json, const
 	TRY(text_of(path_arg, json, coded, &code));
 	TRY(text_of(path_arg, json, name, &text));
 	if (code.at && !text_unbase64(&bytes, code))
-		return bad(path_arg, coded, "INVALID_BASE64", "is not base64 of a path");
+		return path_arg_bad(path_arg, coded, "INVALID_BASE64", "is not base64 of a path");
 	if (!code.at && !text.at)
-		return bad(path_arg, name, "INVALID_PATH", "is missing");
+		return path_arg_bad(path_arg, name, "INVALID_PATH", "is missing");
 	TRY(path_arg_text(path_arg, name, code.at ? buf_view(&bytes) : text));
 	if (out)
 		*out = path_arg->path;
@@ -177,7 +178,7 @@ fallible path_arg_json(struct path_arg *path_arg, struct json **json)
 	path_arg->code = "INVALID_JSON";
 	TRY(gateway_json(path_arg->x, json, NULL));
 	if (!*json)
-		return bad(path_arg, "body", "REQUIRED", "is empty");
+		return path_arg_bad(path_arg, "body", "REQUIRED", "is empty");
 	TRY(json_want(*json, "body", JSON_OBJECT));
 	return path_arg_user(path_arg, *json);
 }

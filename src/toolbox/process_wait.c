@@ -85,7 +85,7 @@ static void log_wait_done(struct log_wait *log_wait)
 		buf_done(&log_wait->lines[i]);
 }
 
-static bool fits(const struct log_wait *log_wait, struct str line)
+static bool process_wait_fits(const struct log_wait *log_wait, struct str line)
 {
 	if (log_wait->regex)
 		return regex_test(log_wait->regex, line);
@@ -101,7 +101,7 @@ struct search {
 	size_t used;
 };
 
-static struct str bare(struct str line)
+static struct str process_wait_bare(struct str line)
 {
 	if (line.len && line.at[line.len - 1] == '\r')
 		line.len--;
@@ -120,8 +120,8 @@ static void search_run(void *arg)
 
 		if (!end && !search->all)
 			break;
-		search->line = bare(line);
-		search->found = fits(search->log_wait, search->line);
+		search->line = process_wait_bare(line);
+		search->found = process_wait_fits(search->log_wait, search->line);
 		rest = str_skip(rest, line.len + (end != NULL));
 	}
 	search->used = search->text.len - rest.len;

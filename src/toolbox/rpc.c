@@ -20,7 +20,7 @@ struct path {
 	char name[64];
 };
 
-static fallible protocol(const char *words)
+static fallible rpc_protocol(const char *words)
 {
 	return err_new(INVALID, "bad_rpc", "%s", words);
 }
@@ -62,7 +62,7 @@ static fallible toolbox_rpc_push(struct rpc_conn *conn, const struct json *expre
 	count = value.path ? json_count(value.path) : 0;
 	target = value.id ? rpc_conn_find(conn, value.id) : NULL;
 	if (value.id && !target)
-		return protocol("a call of an unknown object");
+		return rpc_protocol("a call of an unknown object");
 	if (!value.args)
 		return list_path(conn, value.id ? NULL : value.path);
 	if (!value.id && count == 2)
@@ -93,7 +93,7 @@ static fallible toolbox_rpc_pull(struct rpc_conn *conn, int64_t id)
 	struct rpc_conn_export *export = rpc_conn_find(conn, id);
 
 	if (!export)
-		return protocol("a pull of an unknown number");
+		return rpc_protocol("a pull of an unknown number");
 	if (export->kind == RPC_CONN_CALL) {
 		rpc_conn_call_pull(export);
 		return OK;
@@ -162,7 +162,7 @@ static fallible toolbox_rpc_release(struct rpc_conn *conn, int64_t id)
 	if (id == 0)
 		return OK;
 	if (!export)
-		return protocol("a release of an unknown number");
+		return rpc_protocol("a release of an unknown number");
 	export_release(export);
 	return OK;
 }
@@ -226,7 +226,7 @@ static fallible toolbox_rpc_listen_to(struct rpc_conn *conn)
 		if (message.kind == WSOCK_CLOSED)
 			return OK;
 		if (message.kind != WSOCK_TEXT)
-			return protocol("messages must be text");
+			return rpc_protocol("messages must be text");
 		TRY(toolbox_rpc_take(conn, message.body, &over));
 	}
 	return OK;

@@ -62,7 +62,7 @@ static bool is_stream(const struct call *call)
 	       shape == RPC_TABLE_DOWNLOAD;
 }
 
-static fallible unwanted(void)
+static fallible rpc_call_unwanted(void)
 {
 	return err_new(CANCELLED, "client_gone", "the client released the answer");
 }
@@ -126,7 +126,7 @@ static fallible await_pull(struct call *call)
 	}
 	while (!call->pulled && is_wanted(call))
 		TRY(condition_wait(&call->flow.moved, CLOCK_NEVER));
-	return call->pulled && !call->export.conn->over ? OK : unwanted();
+	return call->pulled && !call->export.conn->over ? OK : rpc_call_unwanted();
 }
 
 static void put_download(struct call *call, struct json_out *out,
@@ -255,13 +255,13 @@ static fallible rpc_call_on_read(void *arg, void *room, size_t size, size_t *out
 	struct call *call = arg;
 
 	if (call->export.conn->over)
-		return unwanted();
+		return rpc_call_unwanted();
 	TRY(rpc_conn_pipe_read(call->source, room, size, out));
 	call->uploaded += *out;
 	return OK;
 }
 
-static fallible reject(struct call *call)
+static fallible rpc_call_reject(struct call *call)
 {
 	auto_buf text = BUF_INIT(2 * GATHER_MAX);
 	struct json_out out = json_to(&text);
@@ -378,7 +378,7 @@ static fallible rpc_call_finish(struct call *call, bool is_whole)
 	TRY(await_pull(call));
 	if (is_whole && is_good(call) && call->request.shape == RPC_TABLE_CALLS)
 		return resolve_nothing(call);
-	return is_whole && is_good(call) ? resolve_changed(call) : reject(call);
+	return is_whole && is_good(call) ? resolve_changed(call) : rpc_call_reject(call);
 }
 
 // The call has ended: frees all but its number.
@@ -399,7 +399,7 @@ static void rpc_call_forget(struct call *call)
 }
 
 // Drops a call that has not started.
-static void discard(struct call *call)
+static void rpc_call_discard(struct call *call)
 {
 	call->waits = false;
 	call->export.conn->waiting_bytes -= call->bytes;
@@ -561,7 +561,7 @@ void rpc_conn_call_cancel_all(struct rpc_conn *conn)
 
 		condition_signal(&call->flow.moved);
 		if (call->waits)
-			discard(call);
+			rpc_call_discard(call);
 		else if (call->inner)
 			in_process_cancel(call->inner);
 	}
@@ -574,7 +574,7 @@ void rpc_conn_call_release(struct rpc_conn_export *export)
 
 	condition_signal(&call->flow.moved);
 	if (call->waits && is_stream(call) && !call->pulled) {
-		discard(call);
+		rpc_call_discard(call);
 		return;
 	}
 	if (call->running && call->inner && !call->waits && is_stream(call) && !call->pulled)

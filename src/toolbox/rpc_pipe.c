@@ -28,7 +28,7 @@ static struct rpc_pipe *in_process_of(struct rpc_conn_export *export)
 	return link_of(export, struct rpc_pipe, export);
 }
 
-static size_t filled(const struct rpc_pipe *pipe)
+static size_t rpc_pipe_filled(const struct rpc_pipe *pipe)
 {
 	return pipe->bytes.len - pipe->at;
 }
@@ -104,7 +104,7 @@ static fallible rpc_pipe_settle(struct rpc_pipe *pipe)
 	auto_free int64_t *owed = NULL;
 	size_t count;
 
-	if (filled(pipe) > LOW)
+	if (rpc_pipe_filled(pipe) > LOW)
 		return OK;
 	owed = take_ptr(pipe->owed);
 	count = pipe->owed_count;
@@ -140,7 +140,7 @@ static fallible rpc_pipe_await_room(struct rpc_pipe *pipe)
 {
 	int64_t deadline = loop_now(task_loop()) + FULL_MS;
 
-	while (filled(pipe) >= FULL && !pipe->aborted && !pipe->export.conn->over)
+	while (rpc_pipe_filled(pipe) >= FULL && !pipe->aborted && !pipe->export.conn->over)
 		TRY(condition_wait(&pipe->moved, deadline), "wait for the reader of a stream");
 	return OK;
 }
@@ -161,7 +161,7 @@ static fallible write_to(struct rpc_pipe *pipe, int64_t id, const struct json *a
 	TRY(rpc_pipe_add_piece(pipe, args));
 	TRY(memory_quota_hold(&pipe->memory_quota, pipe->bytes.room));
 	condition_signal(&pipe->moved);
-	if (filled(pipe) <= LOW)
+	if (rpc_pipe_filled(pipe) <= LOW)
 		return rpc_pipe_acknowledge(pipe->export.conn, id);
 	if (pipe->owed_count >= OWED_MAX)
 		return err_new(EXHAUSTED, "bad_rpc", "too many writes are not acknowledged");
@@ -196,12 +196,12 @@ fallible rpc_conn_pipe_take(struct rpc_conn_export *export, int64_t id, struct s
 
 fallible rpc_conn_pipe_read(struct rpc_pipe *pipe, void *room, size_t size, size_t *out)
 {
-	while (!filled(pipe) && !pipe->closed && !pipe->aborted)
+	while (!rpc_pipe_filled(pipe) && !pipe->closed && !pipe->aborted)
 		TRY(condition_wait(&pipe->moved, CLOCK_NEVER));
 	if (pipe->aborted)
 		return err_new(CANCELLED, "client_gone", "the stream was aborted");
-	if (size > filled(pipe))
-		size = filled(pipe);
+	if (size > rpc_pipe_filled(pipe))
+		size = rpc_pipe_filled(pipe);
 	if (size)
 		memcpy(room, pipe->bytes.at + pipe->at, size);
 	pipe->at += size;

@@ -1,5 +1,5 @@
 // Routes for sessions: shells that keep their state between commands. The shells themselves are in
-// box/session; creating one waits until its shell is up. Deleting a session also kills its
+// box/session. Deleting a session also kills its
 // terminal. An id that the client does not give is made here.
 #include "toolbox/session.h"
 
@@ -16,7 +16,7 @@
 #define CWD_MAX 4095
 #define PIECE (16 * 1024)
 
-static fallible enter(struct http *x, struct box_ref *ref)
+static fallible session_enter(struct http *x, struct box_ref *ref)
 {
 	return box_ref_begin(gateway_of(x)->manager, gateway_who(x), x->params[0], ref);
 }
@@ -113,7 +113,7 @@ static fallible toolbox_session_make(struct http *x, struct box_ref *ref, struct
 		TRY(toolbox_session_read_request(x, json, request));
 	if (!request->id.at)
 		request->id = new_id(x);
-	TRY(enter(x, ref));
+	TRY(session_enter(x, ref));
 	return shells_create(ref, request->id, &request->spec, out);
 }
 
@@ -149,7 +149,7 @@ fallible toolbox_session_list(struct http *x)
 	auto_buf body = BUF_INIT(8 * SESSION_MAX * SESSION_ID_MAX);
 	struct json_out out = gateway_success(&body);
 
-	TRY(enter(x, &ref));
+	TRY(session_enter(x, &ref));
 	json_key(&out, "data");
 	json_begin(&out, '[');
 	session_each(ref.box, put_one, &out);
@@ -157,18 +157,19 @@ fallible toolbox_session_list(struct http *x)
 	return gateway_answer(x, &out);
 }
 
-static fallible absent(struct str id)
+static fallible session_absent(struct str id)
 {
 	return err_hint(err_new(NOT_FOUND, "no_session", "Session '" STR_FMT "' not found",
 				(int)(id.len < SESSION_ID_MAX ? id.len : SESSION_ID_MAX), id.at),
 			"GET …/api/session/list shows those there are");
 }
 
-static fallible find(struct http *x, struct str id, struct box_ref *ref, struct session **out)
+static fallible toolbox_session_find(struct http *x, struct str id, struct box_ref *ref,
+				     struct session **out)
 {
-	TRY(enter(x, ref));
+	TRY(session_enter(x, ref));
 	*out = session_find(ref->box, id);
-	return *out ? OK : absent(id);
+	return *out ? OK : session_absent(id);
 }
 
 fallible toolbox_session_get(struct http *x)
@@ -176,7 +177,7 @@ fallible toolbox_session_get(struct http *x)
 	auto_box_ref ref = {0};
 	auto_session session = NULL;
 	auto_buf body = BUF_INIT(BODY_MAX);
-	struct err *err = find(x, x->params[1], &ref, &session);
+	struct err *err = toolbox_session_find(x, x->params[1], &ref, &session);
 	struct json_out out;
 
 	if (err)
@@ -244,7 +245,7 @@ fallible toolbox_session_delete(struct http *x)
 				      &(struct error_response_detail){.field = "sessionId"});
 		return OK;
 	}
-	err = find(x, id, &ref, &session);
+	err = toolbox_session_find(x, id, &ref, &session);
 	if (!err)
 		err = end_session(x, session, now);
 	if (err && err_kind(err) == ERR_CANCELLED)
@@ -303,7 +304,7 @@ fallible toolbox_session_output(struct http *x)
 	auto_tape tape = NULL;
 	struct str path_arg = http_query(x, "offset"), accept = http_field(x, "Accept");
 	struct follow_from from = {0};
-	struct err *err = find(x, x->params[1], &ref, &session);
+	struct err *err = toolbox_session_find(x, x->params[1], &ref, &session);
 
 	if (err)
 		return toolbox_session_refuse(x, x->params[1], err);
@@ -332,7 +333,7 @@ static fallible toolbox_session_change_env(struct http *x)
 		return err_hint(err_new(INVALID, "bad_field", "'envVars' is missing"),
 				"send {\"envVars\": {\"NAME\": \"value\", \"OLD\": null}}");
 	TRY(json_want(json_get(json, "envVars"), "envVars", JSON_OBJECT));
-	TRY(enter(x, &ref));
+	TRY(session_enter(x, &ref));
 	return shells_change_env(&ref, json_get(json, "envVars"));
 }
 

@@ -40,7 +40,7 @@ static void spill_buffer_make_file(void *arg)
 		birth->errnum = ENOSPC;
 }
 
-static fallible spill(struct spill_buffer *spill_buffer)
+static fallible spill_buffer_spill(struct spill_buffer *spill_buffer)
 {
 	struct birth birth = {.dir = spill_buffer->dir, .file = spill_buffer->file};
 
@@ -60,7 +60,7 @@ fallible spill_buffer_add(struct spill_buffer *spill_buffer, struct str bytes)
 		size_t len = bytes.len < room ? bytes.len : room;
 
 		if (room == 0) {
-			TRY(spill(spill_buffer), "put a body aside");
+			TRY(spill_buffer_spill(spill_buffer), "put a body aside");
 			continue;
 		}
 		buf_add(&spill_buffer->memory, bytes.at, len);

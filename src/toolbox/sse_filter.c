@@ -15,7 +15,7 @@ static struct str sse_filter_type_of(struct str line)
 }
 
 // Decides whether the line that begins so is dropped, passed, or gets an event: line.
-static void decide(struct sse_filter *filter, struct buf *out)
+static void sse_filter_decide(struct sse_filter *filter, struct buf *out)
 {
 	struct str start = {filter->start, filter->len}, type = sse_filter_type_of(start);
 
@@ -55,7 +55,7 @@ void sse_filter_add(struct sse_filter *filter, struct str bytes, struct buf *out
 			memcpy(filter->start + filter->len, bytes.at, len);
 			filter->len += len;
 			if (end || filter->len == SSE_FILTER_START)
-				decide(filter, out);
+				sse_filter_decide(filter, out);
 		} else if (!filter->dropped) {
 			buf_add(out, bytes.at, len);
 		}
@@ -70,5 +70,5 @@ void sse_filter_add(struct sse_filter *filter, struct str bytes, struct buf *out
 void sse_filter_end(struct sse_filter *filter, struct buf *out)
 {
 	if (filter->len && !filter->decided)
-		decide(filter, out);
+		sse_filter_decide(filter, out);
 }

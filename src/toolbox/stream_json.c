@@ -64,7 +64,7 @@ struct funnel {
 	struct rest *rest;
 };
 
-static void give(void *arg, const char *bytes, size_t len)
+static void stream_json_give(void *arg, const char *bytes, size_t len)
 {
 	struct funnel *funnel = arg;
 
@@ -80,7 +80,7 @@ static void toolbox_stream_json_put(struct stream_json *writer, const char *byte
 		toolbox_stream_json_add(writer, bytes, len, rest);
 		return;
 	}
-	writer->filter->give = give;
+	writer->filter->give = stream_json_give;
 	writer->filter->arg = &funnel;
 	if (len)
 		shell_sift(writer->filter, bytes, len);

@@ -304,7 +304,7 @@ fallible toolbox_term_list(struct http *x)
 	return gateway_answer(x, &out);
 }
 
-static fallible find(struct http *x, struct box_ref *ref, struct term **out)
+static fallible toolbox_term_find(struct http *x, struct box_ref *ref, struct term **out)
 {
 	TRY(box_ref_begin(gateway_of(x)->manager, gateway_who(x), x->params[0], ref));
 	*out = term_find(ref->box, x->params[1]);
@@ -319,7 +319,7 @@ fallible toolbox_term_log(struct http *x)
 	uint64_t at = 0, end;
 	char *room;
 
-	TRY(find(x, &ref, &term));
+	TRY(toolbox_term_find(x, &ref, &term));
 	auto_cancel_on_delete cancel_on_delete = cancel_on_delete_begin_reader(ref.entry, x);
 
 	end = tape_kept(term_tape(term));
@@ -344,7 +344,7 @@ fallible toolbox_term_kill(struct http *x)
 	auto_buf body = BUF_INIT(TEXT_MAX);
 	struct json_out out = gateway_success(&body);
 
-	TRY(find(x, &ref, &term));
+	TRY(toolbox_term_find(x, &ref, &term));
 	term_kill(term);
 	term_told(term);
 	json_put_text(&out, "id", term_view(term).id);

@@ -22,7 +22,7 @@
 #define PIECE_MAX (96 * 1024)	// of one argument: the kernel's limit is 128 KiB (MAX_ARG_STRLEN)
 #define SHOWN_MAX 4096
 
-static fallible bad(const char *field, const char *why)
+static fallible terminal_command_bad(const char *field, const char *why)
 {
 	return err_new(INVALID, "bad_field", "'%s' %s", field, why);
 }
@@ -67,11 +67,11 @@ static fallible toolbox_terminal_command_read_env(struct terminal_command *termi
 	struct str name;
 
 	if (!pair.len || !memchr(pair.at, '=', pair.len))
-		return bad("env", "must be NAME=value");
+		return terminal_command_bad("env", "must be NAME=value");
 	str_cut(&pair, '=', &name);
 	if (!toolbox_terminal_command_is_env_name(name) ||
 	    terminal_command->env.count >= ENV_MAP_ENV_MAX)
-		return bad("env", "has a bad name, or there are too many");
+		return terminal_command_bad("env", "has a bad name, or there are too many");
 	env_map_set(&terminal_command->env, name, pair);
 	return OK;
 }
@@ -92,18 +92,18 @@ static fallible toolbox_terminal_command_read_lists(struct http *x,
 		if (!is_word && !str_is(key, "env"))
 			continue;
 		if (!toolbox_terminal_command_decode(x, value, &text))
-			return bad(is_word ? "command" : "env", "is malformed");
+			return terminal_command_bad(is_word ? "command" : "env", "is malformed");
 		if (!is_word) {
 			TRY(toolbox_terminal_command_read_env(terminal_command, text));
 			continue;
 		}
 		if (count == TALK_ARGS_MAX)
-			return bad("command", "has too many words");
+			return terminal_command_bad("command", "has too many words");
 		buf_fmt(&shown, "%s" STR_FMT, count ? " " : "", STR_ARG(text));
 		terminal_command->argv[count++] = text.at;
 	}
 	if (count && !*terminal_command->argv[0])
-		return bad("command", "is empty");
+		return terminal_command_bad("command", "is empty");
 	terminal_command->is_command = count > 0;
 	terminal_command->shown = (struct str){
 		arena_dup(x->arena, shown.at ? shown.at : "", shown.len), shown.len};
@@ -116,7 +116,7 @@ static fallible toolbox_terminal_command_read_path_arg(struct http *x,
 	struct str cwd = http_query(x, "cwd"), user = http_query(x, "user");
 
 	if (cwd.len > CWD_MAX || user.len > USER_MAX)
-		return bad(cwd.len > CWD_MAX ? "cwd" : "user", "is too long");
+		return terminal_command_bad(cwd.len > CWD_MAX ? "cwd" : "user", "is too long");
 	if (cwd.len)
 		terminal_command->cwd = arena_dup(x->arena, cwd.at, cwd.len);
 	if (user.len)
@@ -137,7 +137,8 @@ fallible terminal_command_read(struct http *x, struct terminal_command *out)
 	TRY(toolbox_terminal_command_read_lists(x, out));
 	TRY(toolbox_terminal_command_read_path_arg(x, out));
 	if (terminal.len > TERM_ID_MAX || out->session.len > TERM_ID_MAX)
-		return bad(terminal.len > TERM_ID_MAX ? "terminal" : "sessionId", "is too long");
+		return terminal_command_bad(terminal.len > TERM_ID_MAX ? "terminal" : "sessionId",
+					    "is too long");
 	if (terminal.len) {
 		out->id = terminal;
 		out->must_exist = !out->is_command;
@@ -149,7 +150,7 @@ fallible terminal_command_read(struct http *x, struct terminal_command *out)
 		return err_hint(err_new(INVALID, "bad_field", "'sessionId' is missing"),
 				"name the session whose terminal it is to be");
 	if (shell.len > SHELL_MAX)
-		return bad("shell", "is too long");
+		return terminal_command_bad("shell", "is too long");
 	out->argv[0] = shell.len ? shell.at : SHELL_DEFAULT;
 	out->shown = str_of(out->argv[0]);
 	out->id = out->session;

@@ -13,7 +13,8 @@ const char *watch_event_word(enum fileop_event_type type)
 	return type < sizeof(words) / sizeof(*words) ? words[type] : "modify";
 }
 
-static fallible bad(struct path_arg *path_arg, const char *field, const char *code, const char *why)
+static fallible watch_ask_bad(struct path_arg *path_arg, const char *field, const char *code,
+			      const char *why)
 {
 	path_arg->field = field;
 	path_arg->code = code;
@@ -27,8 +28,8 @@ static fallible read_patterns(struct path_arg *path_arg, const struct json *json
 	TRY(globs_read(path_arg, json, name, out));
 	for (const char *const *at = *out; at && *at; at++)
 		if (strpbrk(*at, "[]{}"))
-			return bad(path_arg, name, "INVALID_PATTERN",
-				   "may use *, ** and ?, but no brackets or braces");
+			return watch_ask_bad(path_arg, name, "INVALID_PATTERN",
+					     "may use *, ** and ?, but no brackets or braces");
 	return OK;
 }
 
@@ -48,8 +49,9 @@ static fallible watch_ask_read_events(struct path_arg *path_arg, const struct js
 		while (word < sizeof(words) / sizeof(*words) && !str_is(text, words[word]))
 			word++;
 		if (word == sizeof(words) / sizeof(*words))
-			return bad(path_arg, "events", "INVALID_EVENT",
-				   "may hold create, modify, delete, move_from, move_to, attrib");
+			return watch_ask_bad(
+				path_arg, "events", "INVALID_EVENT",
+				"may hold create, modify, delete, move_from, move_to, attrib");
 		events |= 1u << word;
 	}
 	path_arg->field = NULL;
@@ -109,8 +111,8 @@ fallible watch_ask_read(struct path_arg *path_arg, const struct json *json, stru
 	TRY(read_patterns(path_arg, json, "include", &ask.include));
 	TRY(read_patterns(path_arg, json, "exclude", &ask.exclude));
 	if (ask.include && ask.include[0] && ask.exclude && ask.exclude[0])
-		return bad(path_arg, "include", "INVALID_PATTERN",
-			   "and 'exclude' exclude each other");
+		return watch_ask_bad(path_arg, "include", "INVALID_PATTERN",
+				     "and 'exclude' exclude each other");
 	if (json_get(json, "events"))
 		TRY(watch_ask_read_events(path_arg, json_get(json, "events"), &ask.events));
 	path_arg->field = NULL;

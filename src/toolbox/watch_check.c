@@ -52,7 +52,7 @@ static void watch_check_unlist(struct tree *tree)
 	tree->listed = false;
 }
 
-static void track(void *arg)
+static void watch_check_track(void *arg)
 {
 	struct tree *tree = arg;
 
@@ -148,15 +148,15 @@ static struct tree *find_tree(struct watch_state *watches, const struct entry *e
 }
 
 // Renews the tree's timeout and its place in the LRU list.
-static void refresh(struct tree *tree)
+static void watch_check_refresh(struct tree *tree)
 {
 	link_drop(&tree->link);
 	link_add(&tree->watches->trees, &tree->link);
 	tree->until = loop_now(tree->watches->loop) + TREE_MS;
 }
 
-static struct tree *plant(struct path_arg *path_arg, const struct watch_ask *ask, struct str key,
-			  struct files_walk *walk)
+static struct tree *watch_check_start_tree(struct path_arg *path_arg, const struct watch_ask *ask,
+					   struct str key, struct files_walk *walk)
 {
 	struct watch_state *watches = watch_state_of(path_arg->x);
 	struct tree *tree = mem_new_of(struct tree);
@@ -177,7 +177,7 @@ static struct tree *plant(struct path_arg *path_arg, const struct watch_ask *ask
 	watch_state_name(watches, tree->name);
 	link_add(&watches->trees, &tree->link);
 	watches->tree_count++;
-	tree->task = task_start(watches->loop, "tracked tree", track, tree);
+	tree->task = task_start(watches->loop, "tracked tree", watch_check_track, tree);
 	return tree;
 }
 
@@ -272,9 +272,9 @@ static fallible answer_of(struct path_arg *path_arg, const struct watch_ask *ask
 		if (tree)
 			files_drop(walk);
 		else
-			tree = plant(path_arg, ask, buf_view(&key), walk);
+			tree = watch_check_start_tree(path_arg, ask, buf_view(&key), walk);
 	}
-	refresh(tree);
+	watch_check_refresh(tree);
 	return watch_check_answer(path_arg, tree, since);
 }
 

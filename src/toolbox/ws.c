@@ -18,7 +18,7 @@
 #define AROUND_MAX (64 * 1024) // a message without its body
 #define LARGE (256 * 1024)
 
-static fallible bad(struct ws_mux *mux, struct str id, const char *why)
+static fallible ws_bad(struct ws_mux *mux, struct str id, const char *why)
 {
 	return ws_mux_error(mux, id, "INVALID_REQUEST", why, 400);
 }
@@ -51,17 +51,17 @@ static fallible take_request(struct ws_mux *mux, const struct json *json, struct
 	auto_err err = OK;
 
 	if (!request.id.at)
-		return bad(mux, request.id, "a request needs an 'id'");
+		return ws_bad(mux, request.id, "a request needs an 'id'");
 	if (!toolbox_ws_is_method(request.method) || !request.path.len || request.path.at[0] != '/')
-		return bad(mux, request.id, "a request needs a 'method' and a 'path'");
+		return ws_bad(mux, request.id, "a request needs a 'method' and a 'path'");
 	if (request.headers && json_type(request.headers) != JSON_OBJECT)
-		return bad(mux, request.id, "'headers' must be an object");
+		return ws_bad(mux, request.id, "'headers' must be an object");
 	err = ws_mux_ask(mux, &request);
 	if (!err)
 		return OK;
 	if (err_kind(err) == ERR_EXHAUSTED)
 		return ws_mux_error(mux, request.id, "RESOURCE_BUSY", err_message(err), 429);
-	return bad(mux, request.id, err_message(err));
+	return ws_bad(mux, request.id, err_message(err));
 }
 
 struct look {
@@ -104,7 +104,7 @@ static fallible take_message(struct ws_mux *mux, const struct wsock_message *mes
 		return ws_mux_error(mux, (struct str){NULL, 0}, "PARSE_ERROR",
 				    "the message is not JSON", 400);
 	if (!look.has_parts)
-		return bad(mux, (struct str){NULL, 0}, "the message is not a request");
+		return ws_bad(mux, (struct str){NULL, 0}, "the message is not a request");
 	err = json_read(buf_view(&look.around), &json);
 	if (err)
 		return ws_mux_error(mux, (struct str){NULL, 0}, "PARSE_ERROR", err_message(err),
@@ -113,7 +113,7 @@ static fallible take_message(struct ws_mux *mux, const struct wsock_message *mes
 	if (str_is(type, "request"))
 		return take_request(mux, json, look.body);
 	if (!str_is(type, "cancel"))
-		return bad(mux, toolbox_ws_word(json, "id"), "the message is not a request");
+		return ws_bad(mux, toolbox_ws_word(json, "id"), "the message is not a request");
 	ws_mux_cancel(mux, toolbox_ws_word(json, "id"));
 	return OK;
 }
