@@ -1,5 +1,5 @@
 // The control socket to pid 1. An idle box costs one watch: no task and no buffer. Every send and
-// receive passes MSG_DONTWAIT, because processes of the box share the socket's file flags. A
+// receive passes MSG_DONTWAIT: O_NONBLOCK belongs to the open file, which others may share. A
 // message that does not decode, or that only the daemon may send, closes the channel.
 //
 // syscalls: sendmsg recvmsg close

@@ -6,8 +6,9 @@
 //	DONE      the result is final; while a process holds a pipe, its bytes are read and dropped
 //
 // The recorded cause is the first that acted: a limit, the API, loss of the box; else the wait
-// status, or the cgroup's OOM counter after a SIGKILL. An ended command has its cgroup killed. If
-// pid 1 does not report the end in time, the result is final without EXITED, which may come late.
+// status, or the cgroup's OOM counter after a SIGKILL. A command that is told to end has its cgroup
+// killed. If pid 1 does not report the end in time, the result is final without EXITED, which may
+// come late.
 //
 // syscalls: close clock_gettime
 #include "box/exec.h"

@@ -423,7 +423,7 @@ fallible box_file_worker_ask(struct box_file_worker *worker, const struct fileop
 		return err_new(TOO_LARGE, "request_too_large", "the request is too large");
 	if (worker->phase != FILE_WORKER_BUSY ||
 	    fd_send(worker->watch.fd, words, len, NULL, 0, MSG_DONTWAIT) < 0) {
-		// An idle worker has read everything before, so a full socket means that it is
+		// An idle worker has read all earlier requests: a failed send means that it is
 		// dead.
 		(void)deadline;
 		worker->unheard = true;

@@ -1,6 +1,6 @@
 // Readers that are attached to a tape: they get the log, kept or not (tape_window.c), and output
-// for which the disk had no room (tape_chunk.c). A reader that was detached, or came late, learns
-// how many bytes it missed.
+// for which the disk had no room (tape_chunk.c). `missed` and `cut` of a reader tell what it did
+// not get.
 #include "box/tape_private.h"
 #include "types/timers.h"
 

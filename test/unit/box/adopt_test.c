@@ -1,4 +1,4 @@
-// Processes from one daemon to the next: records, output to the byte, limits, ends.
+// Adoption of processes by the next daemon: records, output to the byte, limits, ends.
 #include <dirent.h>
 
 #include "box/box.h"
@@ -6,13 +6,13 @@
 #include "protocol/exec_label.h"
 #include "unit/box/lives.h"
 
-TEST(opens, "a house opens, and its boxes outlive their daemon")
+TEST(opens, "the fixture opens; boxes outlive their daemon")
 {
 	fake_warden_holds_on = true;
 	signal(SIGPIPE, SIG_IGN);
 	snprintf(tapes_path, sizeof(tapes_path), "/tmp/cove-adopt-%d", getpid());
 	CHECK(mkdir(tapes_path, 0700) == 0);
-	fake_warden_open(&house.actor);
+	fake_warden_open(&fixture.warden);
 }
 
 static void first_process(int said)
@@ -249,12 +249,12 @@ static void streams_body(void)
 	end_box();
 }
 
-TEST(streams_end, "and the last daemon has them all")
+TEST(streams_end, "the last daemon has the output of all twelve streams")
 {
 	if (slot_cannot(true))
 		return;
 	CHECK(open_loop());
-	house_run(streams_body);
+	fixture_run(streams_body);
 	close_loop();
 }
 
@@ -285,7 +285,7 @@ ADOPT_TEST(limits, first_limit, 100, "limits go on where they were, of plain com
 {
 	auto_proc wall = NULL;
 	auto_proc cpu = NULL;
-	int64_t from = loop_now(house.loop);
+	int64_t from = loop_now(fixture.loop);
 
 	CHECK_OK(adopt());
 	wall = find("wall");
@@ -293,7 +293,7 @@ ADOPT_TEST(limits, first_limit, 100, "limits go on where they were, of plain com
 	CHECK(wall && cpu && box_execs(box) == 3);
 	CHECK_OK(proc_wait(wall, in(8000)));
 	CHECK(proc_look(wall).result->ending == ENDING_WALL_LIMIT);
-	CHECK(loop_now(house.loop) - from < 600);
+	CHECK(loop_now(fixture.loop) - from < 600);
 	CHECK_OK(proc_wait(cpu, in(8000)));
 	CHECK(proc_look(cpu).result->ending == ENDING_CPU_LIMIT);
 	for (int i = 0; i < 100 && box_execs(box); i++)
@@ -329,7 +329,7 @@ ADOPT_TEST(usable, first_nothing, 0,
 	auto_err err = OK;
 	int fds;
 
-	CHECK_OK(ask_wait_linked(house.ask, in(5000)));
+	CHECK_OK(ask_wait_linked(fixture.ask, in(5000)));
 	fds = count_fds();
 	CHECK_OK(adopt());
 	printf("# %lld us\n", (long long)(clock_us() - from));
@@ -370,7 +370,7 @@ ADOPT_TEST(no_files, first_many, 50,
 	auto_err err = OK;
 	int refused = 0;
 
-	CHECK_OK(ask_wait_linked(house.ask, in(5000)));
+	CHECK_OK(ask_wait_linked(fixture.ask, in(5000)));
 	for (int room = 0; room < 64; room++) {
 		struct rlimit old;
 
@@ -382,7 +382,7 @@ ADOPT_TEST(no_files, first_many, 50,
 		CHECK(err_kind(err) == ERR_EXHAUSTED || err_kind(err) == ERR_INTERNAL);
 		refused++;
 		err_free(take_ptr(err));
-		house_settle_to(2);
+		fixture_settle_to(2);
 	}
 	printf("# refused %d times\n", refused);
 	CHECK(!err && refused > 3);
@@ -492,7 +492,7 @@ static void be_liar(int listener, int rule)
 		TAGGED();
 		TELL(held, ends[0], ends[0], ends[1]);
 		break;
-	default: // hangs up in the middle
+	default: // closes the socket in the middle
 		_exit(0);
 	}
 	fd_send(sock, room, talk_encode(&end, room, sizeof(room)), NULL, 0, 0);
@@ -509,11 +509,11 @@ static void liars_body(void)
 		uint32_t tasks;
 
 		next_box();
-		CHECK_OK(ask_wait_linked(house.ask, in(5000)));
+		CHECK_OK(ask_wait_linked(fixture.ask, in(5000)));
 		tasks = task_count();
 		snprintf(order.name, sizeof(order.name), "evil-0");
 		memcpy(order.box, box_id, sizeof(order.box));
-		CHECK_OK(box_build(house.loop, house.ask, &order, house.tapes, &first));
+		CHECK_OK(box_build(fixture.loop, fixture.ask, &order, fixture.tapes, &first));
 		snprintf(slot_listens, sizeof(slot_listens), "%s/%s", fake_warden_sockets, box_id);
 		listener = slot_listener();
 		pid = fork();
@@ -530,24 +530,25 @@ static void liars_body(void)
 		unlink(slot_listens);
 		CHECK_OK(box_destroy(first, in(5000)));
 		box_free(first);
-		tape_remove_folder(house.loop, house.tapes, box_id); // it was left as it was
-		house_settle_to(tasks);
+		tape_remove_folder(fixture.loop, fixture.tapes,
+				   box_id); // adoption left it unchanged
+		fixture_settle_to(tasks);
 		CHECK(task_count() <= tasks);
 	}
 }
 
-TEST(liars, "a pid 1 that lies about what it holds is not taken up, and harms nobody")
+TEST(liars, "a pid 1 that lies about what it holds is not adopted, and harms no other box")
 {
 	if (slot_cannot(true))
 		return;
 	CHECK(open_loop());
-	house_run(liars_body);
+	fixture_run(liars_body);
 	close_loop();
 }
 
-TEST(closes, "it closes: no task is left, no folder of a destroyed box")
+TEST(closes, "the fixture closes: no task is left, no folder of a destroyed box")
 {
 	CHECK(task_count() == 0);
-	fake_warden_close(&house.actor);
+	fake_warden_close(&fixture.warden);
 	CHECK(rmdir(tapes_path) == 0);
 }

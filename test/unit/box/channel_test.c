@@ -1,4 +1,4 @@
-// The last words of a pid 1.
+// Messages that pid 1 sends before it ends.
 #include "box/channel.h"
 
 #include <stdio.h>
@@ -55,12 +55,12 @@ static void break_off(bool unread)
 	CHECK(lost && !strcmp(lost, "pid 1 is gone"));
 }
 
-TASK_TEST(ended, "what a pid 1 says before it ends is heard")
+TASK_TEST(ended, "messages that pid 1 sent before its end are read")
 {
 	break_off(false);
 }
 
-TASK_TEST(unread, "also when it has not read what was said to it")
+TASK_TEST(unread, "the same when pid 1 ended with unread messages of ours")
 {
 	break_off(true);
 }

@@ -1,11 +1,11 @@
-// Contexts from one daemon to the next.
+// Adoption of contexts by the next daemon.
 #include "box/context.h"
 #include "box/context_private.h"
 #include "unit/box/lives.h"
 
 static char ids[4][CONTEXT_ID + 1];
 
-TEST(opens, "a house opens, and its boxes outlive their daemon")
+TEST(opens, "the fixture opens; boxes outlive their daemon")
 {
 	char path[64];
 
@@ -16,7 +16,7 @@ TEST(opens, "a house opens, and its boxes outlive their daemon")
 	CHECK(mkdir(tapes_path, 0700) == 0);
 	life_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	CHECK(life_fd >= 0 && unlink(path) == 0);
-	fake_warden_open(&house.actor);
+	fake_warden_open(&fixture.warden);
 }
 
 static fallible make(int number, struct context **out)
@@ -202,7 +202,7 @@ static void first_dying(int said)
 			     0, &run));
 	CHECK_OK(task_sleep_until(in(50)));
 	fd_write_all(said, ".", 1);
-	kill(getpid(), SIGKILL); // and nobody comes for a while
+	kill(getpid(), SIGKILL); // no daemon runs for a while
 }
 
 ADOPT_TEST(dying, first_dying, 600, "the end of one that died alone is told, behind its words")
@@ -330,9 +330,9 @@ ADOPT_TEST(taken, first_taken, 200,
 	end_box();
 }
 
-TEST(closes, "it closes: no task is left, no folder of a destroyed box")
+TEST(closes, "the fixture closes: no task is left, no folder of a destroyed box")
 {
 	CHECK(task_count() == 0);
-	fake_warden_close(&house.actor);
+	fake_warden_close(&fixture.warden);
 	CHECK(rmdir(tapes_path) == 0);
 }

@@ -16,7 +16,7 @@ static const char *const env[] = {"PATH=/usr/bin:/bin", "HOME=/tmp", "GIVEN=it's
 
 static int64_t in(int64_t ms)
 {
-	return loop_now(house.loop) + ms;
+	return loop_now(fixture.loop) + ms;
 }
 
 static int count_fds(void)
@@ -117,13 +117,13 @@ static bool gives(const char *code, const char *want)
 	return same;
 }
 
-TEST(opens, "a house opens")
+TEST(opens, "the fixture opens")
 {
 	fds_before = count_fds();
-	CHECK(house_open());
+	CHECK(fixture_open());
 }
 
-BOX_TEST(words, "languages have their names")
+BOX_TEST(words, "languages are known by their names and aliases")
 {
 	enum context_language language = CONTEXT_PYTHON;
 
@@ -137,10 +137,10 @@ BOX_TEST(keeps, "a context keeps its state, and has its directory and environmen
 {
 	struct order order = {.kind = ORDER_BUILD, .host = "box", .limits = LIMITS_DEFAULT};
 
-	CHECK_OK(ask_wait_linked(house.ask, in(5000)));
+	CHECK_OK(ask_wait_linked(fixture.ask, in(5000)));
 	snprintf(order.name, sizeof(order.name), "real");
 	id_box(order.box);
-	CHECK_OK(box_build(house.loop, house.ask, &order, house.tapes, &box));
+	CHECK_OK(box_build(fixture.loop, fixture.ask, &order, fixture.tapes, &box));
 	CHECK_OK(make(CONTEXT_PYTHON, &py));
 	CHECK(gives("x = 1", DONE(1)));
 	CHECK(gives("print(x)", "1\n" DONE(2)));
@@ -160,7 +160,7 @@ BOX_TEST(errors, "an error is an event and a status")
 	CHECK(!strncmp(out, "raw\n<", 5) && !strcmp(err_out, "bad\n"));
 }
 
-BOX_TEST(line, "cells run one after another; one that nobody waits for is passed over")
+BOX_TEST(line, "cells run one after another; a cell without a waiter is skipped")
 {
 	auto_context_run first = NULL;
 	auto_context_run second = NULL;
@@ -176,7 +176,7 @@ BOX_TEST(line, "cells run one after another; one that nobody waits for is passed
 	CHECK(!box_is_busy(box)); // an interpreter that waits keeps no box awake
 }
 
-BOX_TEST(side_by_side, "contexts run side by side")
+BOX_TEST(side_by_side, "contexts run in parallel")
 {
 	auto_context other = NULL;
 	auto_context_run slow = NULL;
@@ -194,7 +194,7 @@ BOX_TEST(side_by_side, "contexts run side by side")
 	CHECK(context_find(box, str_of(other->id)) == NULL);
 }
 
-BOX_TEST(late, "a cell that is late is interrupted; one that does not heed is killed")
+BOX_TEST(late, "a late cell is interrupted; one that ignores that is killed")
 {
 	CHECK_OK(run_for(py, "while True: pass", 100));
 	CHECK(result.end == CONTEXT_DONE && result.timed_out && result.status == 1);
@@ -222,7 +222,7 @@ BOX_TEST(deaths, "a process that dies ends its cell, with what it wrote before")
 BOX_TEST(memory, "memory that runs out ends the context, not the box")
 {
 	if (access(FAKE_WARDEN_MEMORY "/memory.limit_in_bytes", F_OK) < 0)
-		return; // then a box of this house has no limit
+		return; // then a box of this fixture has no limit
 	CHECK_OK(run_for(py, "b = b'x' * (400 << 20)", 0));
 	CHECK(result.end == CONTEXT_DIED && result.exec.ending == ENDING_OOM);
 	CHECK_OK(context_restart(py));
@@ -238,7 +238,7 @@ BOX_TEST(flood, "output past the cap is dropped, and the cell ends all the same"
 	CHECK(gives("1", "<{\"type\":\"result\",\"text\":\"1\""));
 }
 
-BOX_TEST(restarted, "a restart under a cell ends it, and those that wait are run")
+BOX_TEST(restarted, "a restart ends the running cell, and queued cells run")
 {
 	auto_context_run slow = NULL;
 	auto_context_run next = NULL;
@@ -252,7 +252,7 @@ BOX_TEST(restarted, "a restart under a cell ends it, and those that wait are run
 	CHECK(!strncmp(out, "next\n", 5));
 }
 
-BOX_TEST(limits, "code and line are bounded")
+BOX_TEST(limits, "code and queue are bounded")
 {
 	static char code[CONTEXT_CODE_MAX + 1];
 	auto_context_run run = NULL;
@@ -264,7 +264,7 @@ BOX_TEST(limits, "code and line are bounded")
 	CHECK(result.end == CONTEXT_DONE && result.status == 0);
 }
 
-BOX_TEST(cwd, "a directory that is not there is an error of the start")
+BOX_TEST(cwd, "a missing directory is an error of the start")
 {
 	struct context_spec spec = {.env = env, .cwd = "/nowhere", .output_cap = 1 << 18};
 	static const char *const no_path[] = {"PATH=/nowhere", NULL};
@@ -293,7 +293,7 @@ BOX_TEST(node, "JavaScript and TypeScript")
 	context_delete(ts);
 }
 
-BOX_TEST(destroyed, "a box that ends takes its contexts along, and their waiters learn of it")
+BOX_TEST(destroyed, "a box that ends ends its contexts, and their waiters get an error")
 {
 	struct context_run *first, *second;
 
@@ -309,9 +309,9 @@ BOX_TEST(destroyed, "a box that ends takes its contexts along, and their waiters
 	box_free(box);
 }
 
-TEST(closes, "it closes: no task is left, and no fd")
+TEST(closes, "the fixture closes: no task is left, and no fd")
 {
-	house_close();
+	fixture_close();
 	CHECK(task_count() == 0);
 	CHECK(count_fds() <= fds_before + 2); // pipes.c may keep a pipe of its own
 }

@@ -1,4 +1,4 @@
-// Commands in a real box, through the real pid 1; and pid 1s that are not to be trusted.
+// Commands in a real box, through the real pid 1; and hostile pid 1s.
 #include "box/exec.h"
 
 #include <spawn.h>
@@ -14,7 +14,7 @@ static int lost_boxes;
 
 static int64_t in(int64_t ms)
 {
-	return loop_now(house.loop) + ms;
+	return loop_now(fixture.loop) + ms;
 }
 
 static fallible build(const char *name, struct box **made)
@@ -23,7 +23,7 @@ static fallible build(const char *name, struct box **made)
 
 	snprintf(order.name, sizeof(order.name), "%s", name);
 	id_box(order.box);
-	return box_build(house.loop, house.ask, &order, house.tapes, made);
+	return box_build(fixture.loop, fixture.ask, &order, fixture.tapes, made);
 }
 
 static const char *const no_env[] = {"PATH=/usr/bin:/bin", NULL};
@@ -91,7 +91,7 @@ static bool is_gone(const char *pattern)
 	char script[128];
 
 	snprintf(script, sizeof(script), "pgrep -f '%s' | wc -l", pattern);
-	for (int64_t until = in(10000); loop_now(house.loop) < until;) {
+	for (int64_t until = in(10000); loop_now(fixture.loop) < until;) {
 		auto_err err = sh(script);
 
 		if (!err && strcmp(out, "0\n") == 0)
@@ -112,15 +112,15 @@ static int count_fds(void)
 
 static int fds_before;
 
-TEST(opens, "a house opens")
+TEST(opens, "the fixture opens")
 {
 	fds_before = count_fds();
-	CHECK(house_open());
+	CHECK(fixture_open());
 }
 
-BOX_TEST(builds, "a box is built, and a command in it tells what it did")
+BOX_TEST(builds, "a box is built, and a command in it has a result")
 {
-	CHECK_OK(ask_wait_linked(house.ask, in(5000)));
+	CHECK_OK(ask_wait_linked(fixture.ask, in(5000)));
 	CHECK_OK(build("real", &box));
 	CHECK(box_is_alive(box));
 	CHECK_OK(sh("echo out; echo err >&2; exit 3"));
@@ -133,7 +133,7 @@ BOX_TEST(builds, "a box is built, and a command in it tells what it did")
 	CHECK(result.exit_code == 128 + SIGUSR1);
 }
 
-BOX_TEST(refusals, "what cannot start has a kind, a reason and leaves nothing behind")
+BOX_TEST(refusals, "a command that cannot start has a kind and a reason, and leaves nothing behind")
 {
 	struct exec_spec spec = spec_of("true");
 	const char *argv[] = {"no-such-command", NULL};
@@ -203,7 +203,7 @@ BOX_TEST(background, "a background job that holds the pipes delays nothing")
 	CHECK_STR(out, "again\n");
 }
 
-BOX_TEST(wall, "the wall limit asks first, then kills the whole tree")
+BOX_TEST(wall, "the wall limit sends SIGTERM, then kills the whole tree")
 {
 	struct exec_spec spec = spec_of("sleep 60");
 	int64_t before = clock_ms();
@@ -221,7 +221,7 @@ BOX_TEST(wall, "the wall limit asks first, then kills the whole tree")
 	CHECK(is_gone("sleep 7[0]"));
 }
 
-BOX_TEST(wall_survivors, "what survives a polite end by the wall limit is killed as well")
+BOX_TEST(wall_survivors, "processes that survive the SIGTERM of the wall limit are killed")
 {
 	struct exec_spec spec = spec_of(
 		"setsid sh -c 'trap \"\" TERM; exec sleep 777' >/dev/null 2>&1 & exec sleep 100");
@@ -245,7 +245,7 @@ BOX_TEST(cpu, "the CPU limit holds for the tree, and is met within 50 ms")
 	CHECK(result.ending == ENDING_EXITED && result.exit_code == 0);
 }
 
-BOX_TEST(left_behind, "what a limited exec leaves behind is still limited")
+BOX_TEST(left_behind, "processes that a limited exec leaves behind are still limited")
 {
 	struct exec_spec spec = spec_of(
 		"setsid sh -c 'while :; do :; done' >/dev/null 2>&1 & echo $!");
@@ -274,7 +274,7 @@ BOX_TEST(unlimited, "a limit does not pass to the next command in the same cgrou
 	box = first;
 }
 
-BOX_TEST(oom, "death by the kernel's OOM killer is told as such")
+BOX_TEST(oom, "a kill by the OOM killer is reported as oom")
 {
 	if (access(FAKE_WARDEN_MEMORY "/memory.limit_in_bytes", F_OK) < 0) {
 		printf("# skip: no v1 memory controller\n");
@@ -299,7 +299,7 @@ BOX_TEST(killed, "an exec that the API kills ends as killed, with its tree")
 
 	CHECK_OK(exec_start(box, &spec, &exec));
 	CHECK(exec_pid(exec) > 1 && box_execs(box) == 1);
-	task_start(house.loop, "kill", kill_soon, exec);
+	task_start(fixture.loop, "kill", kill_soon, exec);
 	CHECK_OK(exec_wait(exec, in(5000), &result));
 	CHECK(result.ending == ENDING_KILLED_BY_API);
 	exec_unref(exec);
@@ -331,22 +331,22 @@ static void one_exec(void *arg)
 static bool await_kills(int count)
 {
 	for (int64_t until = in(20000);
-	     fake_warden_kill->asked < count && loop_now(house.loop) < until;)
+	     fake_warden_kill->asked < count && loop_now(fixture.loop) < until;)
 		err_free(task_sleep_until(in(1)));
 	return fake_warden_kill->asked >= count;
 }
 
-BOX_TEST(unasked_kill, "a kill that could not be asked is asked again, and its box lives")
+BOX_TEST(unasked_kill, "a kill that could not be sent is repeated, and the box lives on")
 {
 	struct exec_spec spec = spec_of("sleep 1234 & echo up; sleep 1234");
 	struct exec *exec = NULL;
-	int links = (int)ask_links(house.ask);
+	int links = (int)ask_links(fixture.ask);
 
 	fake_warden_kill->mode = FAKE_WARDEN_HANGS_UP;
 	fake_warden_kill->asked = 0;
 	CHECK_OK(exec_start(box, &spec, &exec));
 	exec_kill(exec);
-	CHECK(await_kills(3) && (int)ask_links(house.ask) > links);
+	CHECK(await_kills(3) && (int)ask_links(fixture.ask) > links);
 	CHECK(box_is_alive(box));
 	// Longer than pid 1 may take to report an end: nothing has ended, and nothing is told.
 	CHECK_ERR(exec_wait(exec, in(6000), &result), TIMEOUT);
@@ -359,7 +359,7 @@ BOX_TEST(unasked_kill, "a kill that could not be asked is asked again, and its b
 }
 
 BOX_TEST(unasked_cgroup,
-	 "while a kill is without an answer no new cgroup is ordered, which could get its number")
+	 "while a kill has no answer no new cgroup is ordered, which could get its number")
 {
 	struct exec_spec spec = spec_of("sleep 1236");
 	struct exec *execs[BOX_CGROUPS_MAX], *killed = NULL;
@@ -374,10 +374,10 @@ BOX_TEST(unasked_cgroup,
 	exec_kill(killed);
 	CHECK(await_kills(2));
 	finished = 0;
-	task_start(house.loop, "one", one_exec, NULL);
+	task_start(fixture.loop, "one", one_exec, NULL);
 	CHECK(await_kills(5) && finished == 0);
 	fake_warden_kill->mode = FAKE_WARDEN_KILLS;
-	for (int64_t until = in(20000); !finished && loop_now(house.loop) < until;)
+	for (int64_t until = in(20000); !finished && loop_now(fixture.loop) < until;)
 		CHECK_OK(task_sleep_until(in(1)));
 	CHECK(finished == 1 && !fake_warden_kill->overtaken);
 	execs[count++] = killed;
@@ -388,7 +388,7 @@ BOX_TEST(unasked_cgroup,
 	}
 }
 
-BOX_TEST(unkillable, "a cgroup that the kernel does not end condemns its box")
+BOX_TEST(unkillable, "a cgroup that the kernel cannot kill breaks its box")
 {
 	struct exec_spec spec = spec_of("sleep 1235");
 	struct exec *exec = NULL;
@@ -407,11 +407,11 @@ BOX_TEST(unkillable, "a cgroup that the kernel does not end condemns its box")
 	box = kept;
 }
 
-BOX_TEST(parallel, "a hundred at once all end well, each in a cgroup of its own")
+BOX_TEST(parallel, "a hundred commands at once all end well, each in its own cgroup")
 {
 	finished = 0;
 	for (int i = 0; i < 100; i++)
-		task_start(house.loop, "exec", one_exec, NULL);
+		task_start(fixture.loop, "exec", one_exec, NULL);
 	for (int i = 0; i < 200 && (finished < 100 || box_execs(box) > 0); i++)
 		CHECK_OK(task_sleep_until(in(50)));
 	CHECK(finished == 100);
@@ -499,7 +499,7 @@ static void on_lost(struct box *which, void *arg)
 	lost_boxes++;
 }
 
-BOX_TEST(destroyed, "stopping ends running execs as killed, and tells nobody of a loss")
+BOX_TEST(destroyed, "destroying a box ends its execs as killed, and reports no loss")
 {
 	struct exec_spec spec = spec_of("echo begun; sleep 60");
 	struct exec *exec = NULL;
@@ -518,7 +518,7 @@ BOX_TEST(destroyed, "stopping ends running execs as killed, and tells nobody of 
 	exec_unref(exec);
 }
 
-BOX_TEST(evil, "a pid 1 that breaks a rule loses its box, and nothing else")
+BOX_TEST(evil, "a pid 1 that breaks the protocol loses its box, and nothing else")
 {
 	for (int rule = 0; rule <= 8; rule++) {
 		struct exec_spec spec = spec_of("true");
@@ -544,7 +544,7 @@ BOX_TEST(evil, "a pid 1 that breaks a rule loses its box, and nothing else")
 	}
 }
 
-BOX_TEST(silent, "a pid 1 that reports no end holds up no result")
+BOX_TEST(silent, "a pid 1 that reports no exit delays no result")
 {
 	struct exec_spec spec = spec_of("true");
 	struct exec *exec = NULL;
@@ -576,7 +576,7 @@ BOX_TEST(late_report, "a pid 1 that reports an end late keeps its box")
 	box_free(box);
 }
 
-BOX_TEST(always_busy, "a pid 1 that calls every cgroup busy holds nobody up")
+BOX_TEST(always_busy, "a pid 1 that calls every cgroup busy blocks no caller")
 {
 	struct exec_spec spec = spec_of("true");
 	struct exec *exec = NULL;
@@ -593,9 +593,9 @@ BOX_TEST(absent, "a box that is refused leaves nothing behind")
 	CHECK_ERR(build("absent", &box), NOT_FOUND);
 }
 
-TEST(closes, "it closes: no task is left, and no fd")
+TEST(closes, "the fixture closes: no task is left, and no fd")
 {
-	house_close();
+	fixture_close();
 	CHECK(task_count() == 0);
 	CHECK(count_fds() == fds_before);
 }

@@ -161,7 +161,7 @@ static void fake_warden_be_evil(int control, int rule)
 	say.started.pid = 7;
 	len = talk_encode(&say, room, sizeof(room));
 	switch (rule) {
-	case 1: // nonsense
+	case 1: // an invalid message
 		fd_send(control, "\377\377\377", 3, NULL, 0, 0);
 		break;
 	case 2: // more fds than the message has
@@ -170,12 +170,12 @@ static void fake_warden_be_evil(int control, int rule)
 	case 3: // fds that are no pipes
 		fd_send(control, room, len, (int[]){null, null}, 2, 0);
 		break;
-	case 4: // an answer to nobody
+	case 4: // an answer without a request
 		say.conn += 1000;
 		len = talk_encode(&say, room, sizeof(room));
 		fd_send(control, room, len, (int[]){pipes[0], pipes[2]}, 2, 0);
 		break;
-	case 5: // a word of the daemon's
+	case 5: // a message that only the daemon may send
 		fd_send(control, (char[]){TALK_EXEC, 0, 0, 0, 0}, 5, NULL, 0, 0);
 		break;
 	case 6: // very long
@@ -197,20 +197,20 @@ static void fake_warden_be_evil(int control, int rule)
 			(void)!read(pipes[0], &byte, 1);
 		}
 		_exit(0);
-	case 9: // never tells of an end
+	case 9: // never reports an exit
 		fd_send(control, room, len, (int[]){pipes[0], pipes[2]}, 2, 0);
 		break;
 	case 10:
 		fake_warden_always_busy(control, heard.conn);
 		break;
-	case 11: // tells of the end when nobody waits for it any more
+	case 11: // reports the exit after the result is final
 		fd_send(control, room, len, (int[]){pipes[0], pipes[2]}, 2, 0);
 		sleep(7);
 		say = (struct talk){.kind = TALK_EXITED, .conn = heard.conn};
 		len = talk_encode(&say, room, sizeof(room));
 		fd_send(control, room, len, NULL, 0, 0);
 		break;
-	default: // hangs up
+	default: // closes the socket
 		_exit(0);
 	}
 	pause();
@@ -486,7 +486,7 @@ static void fake_warden_serve(int term, int listener)
 	}
 }
 
-static void actor_start(struct fake_warden *fake_warden)
+static void fake_warden_start(struct fake_warden *fake_warden)
 {
 	struct sockaddr_un at = {.sun_family = AF_UNIX};
 	int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -517,7 +517,7 @@ static void fake_warden_open(struct fake_warden *fake_warden)
 	snprintf(fake_warden_sockets, sizeof(fake_warden_sockets), "/tmp/cove-k-%d", getpid());
 	if (mkdir(fake_warden->dir, 0700) < 0 || mkdir(fake_warden_sockets, 0700) < 0)
 		perror("fake_warden");
-	actor_start(fake_warden);
+	fake_warden_start(fake_warden);
 }
 
 static void fake_warden_close(struct fake_warden *fake_warden)
@@ -531,65 +531,65 @@ static void fake_warden_close(struct fake_warden *fake_warden)
 
 // A whole daemon of one loop for one test file. Each test runs in a task.
 static struct {
-	struct fake_warden actor;
+	struct fake_warden warden;
 	struct loop *loop;
 	struct ask *ask;
 	int tapes;
 	void (*body)(void);
-} house;
+} fixture;
 
-static void house_task(void *arg)
+static void fixture_task(void *arg)
 {
 	(void)arg;
-	house.body();
-	loop_stop(house.loop);
+	fixture.body();
+	loop_stop(fixture.loop);
 }
 
-static void house_run(void (*body)(void))
+static void fixture_run(void (*body)(void))
 {
-	house.body = body;
-	task_start(house.loop, "test", house_task, NULL);
-	loop_run(house.loop);
+	fixture.body = body;
+	task_start(fixture.loop, "test", fixture_task, NULL);
+	loop_run(fixture.loop);
 }
 
-__attribute__((unused)) static bool house_open(void)
+__attribute__((unused)) static bool fixture_open(void)
 {
 	auto_err err = OK;
 
 	signal(SIGPIPE, SIG_IGN);
-	fake_warden_open(&house.actor);
-	err = loop_new(&house.loop);
+	fake_warden_open(&fixture.warden);
+	err = loop_new(&fixture.loop);
 	if (!err)
-		err = offload_open(house.loop, 2);
+		err = offload_open(fixture.loop, 2);
 	if (err)
 		return false;
-	house.tapes = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	house.ask = ask_open(house.loop, house.actor.path);
+	fixture.tapes = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	fixture.ask = ask_open(fixture.loop, fixture.warden.path);
 	return true;
 }
 
-static void house_settle_to(uint32_t tasks)
+static void fixture_settle_to(uint32_t tasks)
 {
 	for (int i = 0; i < 100 && (i == 0 || task_count() > tasks); i++)
-		err_free(task_sleep_until(loop_now(house.loop) + 50));
+		err_free(task_sleep_until(loop_now(fixture.loop) + 50));
 }
 
-static void house_settle(void) // nobody but who asks
+static void fixture_settle(void) // until only the caller's task is left
 {
-	house_settle_to(1);
+	fixture_settle_to(1);
 }
 
-__attribute__((unused)) static void house_close(void)
+__attribute__((unused)) static void fixture_close(void)
 {
-	ask_close(house.ask);
-	house_run(house_settle); // the link's task ends, and who else is on the way out
+	ask_close(fixture.ask);
+	fixture_run(fixture_settle); // the task of the connection ends, and others that are ending
 	offload_close();
-	loop_free(house.loop);
-	close(house.tapes);
-	fake_warden_close(&house.actor);
+	loop_free(fixture.loop);
+	close(fixture.tapes);
+	fake_warden_close(&fixture.warden);
 }
 
-// A test that runs in a task of the house.
+// A test that runs in a task of the fixture.
 #define BOX_TEST(fn, sentence)                                                                     \
 	static void fn##_body(void);                                                               \
 	TEST(fn, sentence)                                                                         \
@@ -599,6 +599,6 @@ __attribute__((unused)) static void house_close(void)
 			tap_bad |= getenv("COVE_TEST_MUST") != NULL;                               \
 			return;                                                                    \
 		}                                                                                  \
-		house_run(fn##_body);                                                              \
+		fixture_run(fn##_body);                                                            \
 	}                                                                                          \
 	static void fn##_body(void)

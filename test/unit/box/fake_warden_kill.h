@@ -12,8 +12,8 @@ static struct {
 	enum fake_warden_kill_mode mode;
 	int asked;	// KILL orders that came
 	bool unsure;	// the last one was not answered
-	uint64_t spent; // bits: cgroups that ADOPT tells to be killed
-	bool overtaken; // a new cgroup was ordered before it was given again
+	uint64_t spent; // bits: cgroups that ADOPT reports as spent
+	bool overtaken; // a new cgroup was ordered before the kill was repeated
 } * fake_warden_kill;
 
 static void fake_warden_kill_share(void)
@@ -23,7 +23,7 @@ static void fake_warden_kill_share(void)
 					MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 }
 
-static enum fake_warden_kill_mode fake_warden_kill_mode(void) // of one that has come
+static enum fake_warden_kill_mode fake_warden_kill_mode(void) // of a KILL order that arrived
 {
 	fake_warden_kill->asked++;
 	fake_warden_kill->unsure = fake_warden_kill->mode == FAKE_WARDEN_HANGS_UP;

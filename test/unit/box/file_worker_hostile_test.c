@@ -16,8 +16,8 @@
 static struct box box;
 static int pid1 = -1;	   // our end of the talk
 static int ends[2];	   // of the file worker: the daemon's, ours
-static const char *answer; // what the file worker says first
-static int gift = -1;	   // and what it passes
+static const char *answer; // its first answer
+static int gift = -1;	   // the fd that it passes
 
 static void said(struct channel *channel, const struct talk *talk, int *fds, int count)
 {
@@ -176,7 +176,7 @@ static void try_gift(const char *words, int fd, enum err_kind want)
 		close(fd);
 }
 
-TASK_TEST(gifts, "what is no file is not taken for one, and a file worker that lies is let go")
+TASK_TEST(gifts, "an fd that is no regular file is refused, and a file worker that lies is dropped")
 {
 	int pipes[2];
 
@@ -214,7 +214,7 @@ static void give_two(void *arg)
 	CHECK(fd_send(ends[1], room, len, NULL, 0, 0) > 0);
 }
 
-TASK_TEST(unheard, "a request that a dying file worker did not read is put to another one")
+TASK_TEST(unheard, "a request that a dying file worker did not read is sent to another one")
 {
 	struct files files;
 	bool reads = false;
@@ -225,7 +225,7 @@ TASK_TEST(unheard, "a request that a dying file worker did not read is put to an
 	close_box();
 }
 
-TASK_TEST(half_done, "one that it did read may be half done, and a change is not put again")
+TASK_TEST(half_done, "a change that a dying file worker did read is not repeated")
 {
 	struct files files;
 	bool reads = true;

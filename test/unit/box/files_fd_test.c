@@ -11,7 +11,7 @@
 #include "box/files_private.h"
 #include "tap.h"
 
-TEST(regular, "a file on a disk is taken")
+TEST(regular, "a regular file on a disk is accepted")
 {
 	char path[] = "/var/tmp/cove-fd-XXXXXX";
 	auto_fd fd = mkstemp(path);
@@ -20,7 +20,7 @@ TEST(regular, "a file on a disk is taken")
 	CHECK_OK(files_check_fd(fd));
 }
 
-TEST(others, "pipes, sockets, events, directories, devices and windows into the kernel are not")
+TEST(others, "pipes, sockets, events, directories, devices and kernel file systems are refused")
 {
 	int pipes[2], pair[2];
 	auto_fd event = eventfd(0, EFD_CLOEXEC), folder = open("/", O_RDONLY | O_CLOEXEC);
@@ -42,7 +42,7 @@ TEST(others, "pipes, sockets, events, directories, devices and windows into the 
 }
 
 // What is written through it is charged to whoever writes, and nothing bounds it.
-TEST(memory, "a file that is memory without a bound is not")
+TEST(memory, "a memfd without a size is refused")
 {
 	auto_fd fd = memfd_create("x", MFD_CLOEXEC);
 
@@ -50,7 +50,7 @@ TEST(memory, "a file that is memory without a bound is not")
 	CHECK_ERR(files_check_fd(fd), INVALID);
 }
 
-TEST(bounded, "a file of a tmpfs that has a size is")
+TEST(bounded, "a file of a tmpfs with a size is accepted")
 {
 	if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
 	    mount("x", "/mnt", "tmpfs", 0, "size=1m") != 0) {

@@ -12,7 +12,7 @@ static char dir[64];
 
 static int64_t in(int64_t ms)
 {
-	return loop_now(house.loop) + ms;
+	return loop_now(fixture.loop) + ms;
 }
 
 static const struct files *soon(void)
@@ -43,26 +43,26 @@ static fallible sh(const char *script)
 	return err;
 }
 
-TEST(opens, "a house opens")
+TEST(opens, "the fixture opens")
 {
-	CHECK(house_open());
+	CHECK(fixture_open());
 }
 
 BOX_TEST(builds, "a box is built")
 {
 	struct order order = {.kind = ORDER_BUILD, .host = "box", .limits = LIMITS_DEFAULT};
 
-	CHECK_OK(ask_wait_linked(house.ask, in(5000)));
+	CHECK_OK(ask_wait_linked(fixture.ask, in(5000)));
 	snprintf(order.name, sizeof(order.name), "real");
 	id_box(order.box);
-	CHECK_OK(box_build(house.loop, house.ask, &order, house.tapes, &box));
+	CHECK_OK(box_build(fixture.loop, fixture.ask, &order, fixture.tapes, &box));
 	snprintf(dir, sizeof(dir), "/tmp/cove-files-%d", getpid());
 	mkdir(dir, 0777);
 	chmod(dir, 0777);
 	files = (struct files){.box = box, .user = "", .base = dir};
 }
 
-BOX_TEST(small, "a small file goes there and back, and one file worker served it all")
+BOX_TEST(small, "a small file is written and read by one file worker")
 {
 	auto_buf out = BUF_INIT(1 << 20);
 	struct fileop_stat stat;
@@ -83,13 +83,13 @@ BOX_TEST(small, "a small file goes there and back, and one file worker served it
 	CHECK(box_workers(box) == 1);
 }
 
-BOX_TEST(scores, "when memory ends, a file worker goes before pid 1 does")
+BOX_TEST(scores, "when memory runs out, a file worker is killed before pid 1")
 {
 	CHECK_OK(sh("[ $(cat /proc/$(pgrep -x cove-files)/oom_score_adj) = 500 ] && "
 		    "[ $(cat /proc/1/oom_score_adj) -lt 500 ]"));
 }
 
-BOX_TEST(users, "a file worker has the rights of its user and no more")
+BOX_TEST(users, "a file worker has exactly the rights of its user")
 {
 	struct files nobody = *soon();
 	auto_buf out = BUF_INIT(1 << 20);
@@ -110,7 +110,7 @@ BOX_TEST(users, "a file worker has the rights of its user and no more")
 	CHECK_OK(sh("[ \"$(cat safe/open/hard)\" = secret ]"));
 }
 
-BOX_TEST(uploads, "an upload is a file, and takes its place when it is committed")
+BOX_TEST(uploads, "an upload replaces the file when it is committed")
 {
 	struct files_upload *upload = NULL;
 	auto_buf out = BUF_INIT(1 << 20);
@@ -172,7 +172,7 @@ BOX_TEST(walks, "trees are listed, packed and unpacked")
 	CHECK_ERR(files_remove(soon(), "t", false), INVALID);
 }
 
-BOX_TEST(watches, "a watch tells of changes, waits without harm, and ends when it is dropped")
+BOX_TEST(watches, "a watch reports changes, survives a timeout, and ends when it is dropped")
 {
 	struct files_walk *walk = NULL;
 	struct fileop_event event;
@@ -187,7 +187,7 @@ BOX_TEST(watches, "a watch tells of changes, waits without harm, and ends when i
 	files_drop(walk);
 }
 
-BOX_TEST(dies, "a file worker that is killed fails its request only; at rest it is not missed")
+BOX_TEST(dies, "a killed file worker fails its own request only; a killed idle one is replaced")
 {
 	struct files_walk *walk = NULL;
 	struct fileop_event event;
@@ -225,14 +225,14 @@ BOX_TEST(many, "64 callers share a few file workers")
 	soon();
 	running = 64;
 	for (int i = 0; i < 64; i++)
-		task_start(house.loop, "many", many_task, NULL);
+		task_start(fixture.loop, "many", many_task, NULL);
 	while (running > 0)
 		CHECK_OK(task_sleep_until(in(2)));
 	printf("# %u file workers\n", box_workers(box));
 	CHECK(failures == 0 && box_workers(box) <= 8);
 }
 
-BOX_TEST(bound, "nobody takes all file workers for long")
+BOX_TEST(bound, "long requests never take all file workers")
 {
 	struct files_walk *walks[BOX_WORKERS_ENDLESS];
 	struct fileop_stat stat;
@@ -264,13 +264,13 @@ static void list_task(void *arg)
 	running--;
 }
 
-BOX_TEST(lists, "64 who list at once wait for each other, and all are served")
+BOX_TEST(lists, "64 callers that list at once wait for each other, and all are served")
 {
 	soon();
 	failures = 0;
 	running = 64;
 	for (int i = 0; i < 64; i++)
-		task_start(house.loop, "list", list_task, NULL);
+		task_start(fixture.loop, "list", list_task, NULL);
 	while (running > 0)
 		CHECK_OK(task_sleep_until(in(2)));
 	CHECK(failures == 0 && box_workers(box) <= BOX_WORKERS_MAX);
@@ -302,7 +302,7 @@ BOX_TEST(fast, "a small read is one message each way")
 	files.base = dir;
 }
 
-BOX_TEST(ports, "a port in the box is seen and dialled")
+BOX_TEST(ports, "a port in the box is listed and dialled")
 {
 	struct fileop_port seen[64];
 	size_t count = 0;
@@ -313,7 +313,7 @@ BOX_TEST(ports, "a port in the box is seen and dialled")
 	CHECK(fd == -1);
 }
 
-BOX_TEST(ends, "a box that ends takes its file workers with it")
+BOX_TEST(ends, "a box that ends ends its file workers")
 {
 	struct files_walk *walk = NULL;
 	struct fileop_event event;
@@ -328,8 +328,8 @@ BOX_TEST(ends, "a box that ends takes its file workers with it")
 	box_free(box);
 }
 
-TEST(closes, "the house closes")
+TEST(closes, "the fixture closes")
 {
 	rmdir(dir);
-	house_close();
+	fixture_close();
 }

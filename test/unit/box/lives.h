@@ -1,9 +1,9 @@
-// A box from one daemon to the next. The first one is a process of its own, and is killed at any
-// moment; this one comes after it and takes up what there is.
+// Adoption across daemons. The first daemon is a process of its own that is killed at any moment;
+// this process is the next daemon and adopts the box.
 //
-// The first one is this program executed anew: a process that is only forked has the locks of its
-// parent's threads without the threads, and the thread sanitizer takes its tasks for threads that
-// race.
+// The first daemon is this program executed again: a process that is only forked has the locks of
+// its parent's threads without the threads, and the thread sanitizer takes its tasks for threads
+// that race.
 #include <sys/ioctl.h>
 
 #include "base/mem.h"
@@ -21,7 +21,7 @@ static char tapes_path[64];
 
 __attribute__((unused)) static int64_t in(int64_t ms)
 {
-	return loop_now(house.loop) + ms;
+	return loop_now(fixture.loop) + ms;
 }
 
 static const char *const env[] = {"PATH=/usr/bin:/bin", "GIVEN=yes", NULL};
@@ -53,7 +53,7 @@ __attribute__((unused)) static struct session_spec session_spec(void)
 	return (struct session_spec){.env = env, .cwd = "/usr", .output_cap = 1 << 20};
 }
 
-static int life_fd = -1; // a file that all lives have; -1: none
+static int life_fd = -1; // an fd that all daemons inherit; -1: none
 
 // What one life does: it builds or takes up the box, does something, says so, and goes on until it
 // is killed.
@@ -73,10 +73,10 @@ __attribute__((unused)) static fallible build(void)
 {
 	struct order order = {.kind = ORDER_BUILD, .host = "box", .limits = LIMITS_DEFAULT};
 
-	TRY(ask_wait_linked(house.ask, in(5000)));
+	TRY(ask_wait_linked(fixture.ask, in(5000)));
 	snprintf(order.name, sizeof(order.name), "real");
 	memcpy(order.box, box_id, sizeof(order.box));
-	return box_build(house.loop, house.ask, &order, house.tapes, &box);
+	return box_build(fixture.loop, fixture.ask, &order, fixture.tapes, &box);
 }
 
 __attribute__((unused)) static fallible adopt(void)
@@ -84,24 +84,24 @@ __attribute__((unused)) static fallible adopt(void)
 	struct box_return from = {
 		.id = box_id,
 		.sockets = fake_warden_sockets,
-		.tapes_dir = house.tapes,
+		.tapes_dir = fixture.tapes,
 	};
 
-	TRY(ask_wait_linked(house.ask, in(5000)));
-	return box_adopt(house.loop, house.ask, &from, &box);
+	TRY(ask_wait_linked(fixture.ask, in(5000)));
+	return box_adopt(fixture.loop, fixture.ask, &from, &box);
 }
 
 __attribute__((unused)) static bool open_loop(void)
 {
-	auto_err err = loop_new(&house.loop);
+	auto_err err = loop_new(&fixture.loop);
 
 	if (!err)
-		err = offload_open(house.loop, 2);
+		err = offload_open(fixture.loop, 2);
 	if (err)
 		return false;
-	house.tapes = open(tapes_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	house.ask = ask_open(house.loop, house.actor.path);
-	return house.tapes >= 0;
+	fixture.tapes = open(tapes_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	fixture.ask = ask_open(fixture.loop, fixture.warden.path);
+	return fixture.tapes >= 0;
 }
 
 // The box is destroyed and has no holder any more.
@@ -109,22 +109,22 @@ __attribute__((unused)) static void await_gone(void)
 {
 	int64_t deadline = in(5000);
 
-	while (faccessat(house.tapes, box_id, F_OK, 0) == 0 && loop_now(house.loop) < deadline)
+	while (faccessat(fixture.tapes, box_id, F_OK, 0) == 0 && loop_now(fixture.loop) < deadline)
 		CHECK_OK(task_sleep_until(in(5)));
-	CHECK(faccessat(house.tapes, box_id, F_OK, 0) < 0);
-	// This task, and that of the link.
-	while (task_count() > 2 && loop_now(house.loop) < deadline)
+	CHECK(faccessat(fixture.tapes, box_id, F_OK, 0) < 0);
+	// This task, and that of the connection.
+	while (task_count() > 2 && loop_now(fixture.loop) < deadline)
 		CHECK_OK(task_sleep_until(in(5)));
 }
 
 __attribute__((unused)) static void close_loop(void)
 {
-	house_run(await_gone);
-	ask_close(house.ask);
-	house_run(house_settle);
+	fixture_run(await_gone);
+	ask_close(fixture.ask);
+	fixture_run(fixture_settle);
 	offload_close();
-	loop_free(house.loop);
-	close(house.tapes);
+	loop_free(fixture.loop);
+	close(fixture.tapes);
 }
 
 // As live() executes it.
@@ -137,7 +137,7 @@ __attribute__((constructor)) static void life_begin(void)
 	if (!text)
 		return;
 	if (sscanf(text, "%d %d %td %52s %63s %95s %63s", &said, &life_fd, &body, box_id,
-		   tapes_path, house.actor.path, fake_warden_sockets) != 7)
+		   tapes_path, fixture.warden.path, fake_warden_sockets) != 7)
 		_exit(1);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	fcntl(said, F_SETFD, FD_CLOEXEC);
@@ -145,8 +145,8 @@ __attribute__((constructor)) static void life_begin(void)
 		fcntl(life_fd, F_SETFD, FD_CLOEXEC);
 	life_body = (void (*)(int))((char *)life_task + body);
 	if (open_loop())
-		task_start(house.loop, "life", life_task, (void *)(intptr_t)said);
-	loop_run(house.loop);
+		task_start(fixture.loop, "life", life_task, (void *)(intptr_t)said);
+	loop_run(fixture.loop);
 	_exit(1);
 }
 
@@ -156,7 +156,7 @@ static _Noreturn void life_exec(void (*body)(int said), int said)
 	char text[512], *argv[] = {(char *)"life", NULL};
 
 	snprintf(text, sizeof(text), "%d %d %td %s %s %s %s", said, life_fd,
-		 (char *)body - (char *)life_task, box_id, tapes_path, house.actor.path,
+		 (char *)body - (char *)life_task, box_id, tapes_path, fixture.warden.path,
 		 fake_warden_sockets);
 	fcntl(said, F_SETFD, 0);
 	if (life_fd >= 0)
@@ -255,7 +255,7 @@ __attribute__((unused)) static bool counts_to(struct tape *tape, enum tape_strea
 		}                                                                                  \
 		CHECK(next_box() && live(first, more_ms));                                         \
 		CHECK(open_loop());                                                                \
-		house_run(fn##_body);                                                              \
+		fixture_run(fn##_body);                                                            \
 		close_loop();                                                                      \
 	}                                                                                          \
 	static void fn##_body(void)

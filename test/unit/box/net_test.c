@@ -9,24 +9,24 @@ static struct box *box;
 
 static int64_t in(int64_t ms)
 {
-	return loop_now(house.loop) + ms;
+	return loop_now(fixture.loop) + ms;
 }
 
-TEST(opens, "a house opens, in a network of its own")
+TEST(opens, "the fixture opens, in a network namespace of its own")
 {
 	CHECK(slot_cannot(true) || unshare(CLONE_NEWNET) == 0);
-	CHECK(house_open());
+	CHECK(fixture_open());
 }
 
-BOX_TEST(builds, "a box without a network has no way out")
+BOX_TEST(builds, "a box without a network has no egress sockets")
 {
 	struct order order = {.kind = ORDER_BUILD, .host = "box", .limits = LIMITS_DEFAULT};
 	struct box_net net;
 
-	CHECK_OK(ask_wait_linked(house.ask, in(5000)));
+	CHECK_OK(ask_wait_linked(fixture.ask, in(5000)));
 	snprintf(order.name, sizeof(order.name), "real");
 	id_box(order.box);
-	CHECK_OK(box_build(house.loop, house.ask, &order, house.tapes, &box));
+	CHECK_OK(box_build(fixture.loop, fixture.ask, &order, fixture.tapes, &box));
 	CHECK(!box_net_take(box, &net) && box_net_port(box) == 0);
 }
 
@@ -40,7 +40,8 @@ static ino_t network_of(int sock)
 	return st.st_ino;
 }
 
-BOX_TEST(opened, "it is opened with a socket of the box's own, and taken once")
+BOX_TEST(opened,
+	 "the network is attached through a socket of the box, and its sockets are taken once")
 {
 	struct files files = {.box = box, .deadline = in(20000)};
 	struct fileop_port ports[64];
@@ -59,7 +60,7 @@ BOX_TEST(opened, "it is opened with a socket of the box's own, and taken once")
 		CHECK(ports[i].port != net_port(listener)); // the box did not open it
 }
 
-BOX_TEST(anew, "opened anew it has other sockets; closed it has none")
+BOX_TEST(anew, "attached again it has new sockets; detached it has none")
 {
 	uint16_t port = box_net_port(box);
 	struct box_net net;
@@ -68,18 +69,18 @@ BOX_TEST(anew, "opened anew it has other sockets; closed it has none")
 	CHECK(box_net_port(box) && box_net_port(box) != port);
 	CHECK_OK(box_net_set(box, false, in(20000)));
 	CHECK(!box_net_take(box, &net) && box_net_port(box) == 0);
-	CHECK_OK(box_net_set(box, true, in(20000))); // goes with the box, when nobody takes it
+	CHECK_OK(box_net_set(box, true, in(20000))); // closed with the box when not taken
 	CHECK(box_net_port(box));
 }
 
-BOX_TEST(ends, "and it ends with its box")
+BOX_TEST(ends, "the network ends with its box")
 {
 	CHECK_OK(box_destroy(box, in(20000)));
 	CHECK_ERR(box_net_set(box, true, in(20000)), UNAVAILABLE);
 	box_free(box);
 }
 
-TEST(closes, "the house closes")
+TEST(closes, "the fixture closes")
 {
-	house_close();
+	fixture_close();
 }

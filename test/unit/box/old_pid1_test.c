@@ -19,7 +19,7 @@ static const char *const env[] = {"PATH=/usr/bin:/bin", NULL};
 
 static int64_t in(int64_t ms)
 {
-	return loop_now(house.loop) + ms;
+	return loop_now(fixture.loop) + ms;
 }
 
 static bool unpack(void)
@@ -37,11 +37,11 @@ static bool unpack(void)
 	return status == 0;
 }
 
-TEST(opens, "a stored pid 1 is there")
+TEST(opens, "a stored pid 1 exists")
 {
 	snprintf(fake_warden_old, sizeof(fake_warden_old), "/tmp/cove-old-%d", getpid());
 	CHECK(unpack());
-	CHECK(house_open());
+	CHECK(fixture_open());
 }
 
 static char *said_by(struct tape *tape)
@@ -61,15 +61,15 @@ static char *said_by(struct tape *tape)
 	return all;
 }
 
-BOX_TEST(builds, "it greets, and a box is built")
+BOX_TEST(builds, "the old pid 1 greets, and a box is built")
 {
 	struct order order = {.kind = ORDER_BUILD, .host = "box", .limits = LIMITS_DEFAULT};
 
-	CHECK_OK(ask_wait_linked(house.ask, in(5000)));
+	CHECK_OK(ask_wait_linked(fixture.ask, in(5000)));
 	snprintf(order.name, sizeof(order.name), "old");
 	id_box(order.box);
-	CHECK_OK(box_build(house.loop, house.ask, &order, house.tapes, &box));
-	CHECK_ERR(box_net_set(box, true, in(5000)), CONFLICT); // it was born without
+	CHECK_OK(box_build(fixture.loop, fixture.ask, &order, fixture.tapes, &box));
+	CHECK_ERR(box_net_set(box, true, in(5000)), CONFLICT); // its pid 1 does not support it
 }
 
 BOX_TEST(processes, "commands and processes run, with stdin, output and exit code")
@@ -152,15 +152,15 @@ BOX_TEST(retention, "terminals show what is typed")
 	term_kill(term);
 }
 
-BOX_TEST(ends, "and it ends when it is told to")
+BOX_TEST(ends, "the box ends when it is destroyed")
 {
 	CHECK_OK(box_destroy(box, in(5000)));
 	box_free(box);
-	house_settle_to(2); // this task, and that of the link
+	fixture_settle_to(2); // this task, and that of the connection
 }
 
 TEST(closes, "nothing is left")
 {
-	house_close();
+	fixture_close();
 	CHECK(unlink(fake_warden_old) == 0);
 }

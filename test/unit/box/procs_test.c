@@ -12,7 +12,7 @@ static char out[1 << 16];
 
 static int64_t in(int64_t ms)
 {
-	return loop_now(house.loop) + ms;
+	return loop_now(fixture.loop) + ms;
 }
 
 static fallible start_as(const char *id, const char *script, struct proc **proc)
@@ -102,9 +102,9 @@ static int count_all(void)
 	return listed;
 }
 
-TEST(opens, "a house opens")
+TEST(opens, "the fixture opens")
 {
-	CHECK(house_open());
+	CHECK(fixture_open());
 }
 
 BOX_TEST(runs, "a process has a record and a tape, before and after its end")
@@ -116,8 +116,8 @@ BOX_TEST(runs, "a process has a record and a tape, before and after its end")
 	snprintf(order.name, sizeof(order.name), "real");
 	id_box(order.box);
 	memcpy(id_of_box, order.box, sizeof(id_of_box));
-	CHECK_OK(ask_wait_linked(house.ask, in(5000)));
-	CHECK_OK(box_build(house.loop, house.ask, &order, house.tapes, &box));
+	CHECK_OK(ask_wait_linked(fixture.ask, in(5000)));
+	CHECK_OK(box_build(fixture.loop, fixture.ask, &order, fixture.tapes, &box));
 	CHECK_OK(start("echo hi; echo ho >&2; sleep 0.1; exit 3", &proc));
 	view = proc_look(proc);
 	CHECK(view.status == PROC_RUNNING && view.pid > 1 && !view.ended_ms && !view.result);
@@ -130,7 +130,7 @@ BOX_TEST(runs, "a process has a record and a tape, before and after its end")
 	CHECK(count_all() == 1);
 }
 
-BOX_TEST(statuses, "a status says what became of it")
+BOX_TEST(statuses, "the status tells how a process ended")
 {
 	static const struct {
 		const char *script;
@@ -178,28 +178,28 @@ BOX_TEST(ids, "an id is taken while its process runs, and free when it has ended
 	CHECK(!procs_find(box, STR("nobody")));
 }
 
-BOX_TEST(stops, "a process is asked to end, then made to, with all it has started")
+BOX_TEST(stops, "a process gets SIGTERM, then SIGKILL, with its whole tree")
 {
 	auto_proc polite = NULL;
 	auto_proc stubborn = NULL;
 	int64_t begin;
 
 	CHECK_OK(start("sleep 1000", &polite));
-	begin = loop_now(house.loop);
+	begin = loop_now(fixture.loop);
 	CHECK_OK(proc_stop(polite));
-	CHECK(loop_now(house.loop) - begin < 4000);
+	CHECK(loop_now(fixture.loop) - begin < 4000);
 	CHECK(proc_look(polite).status == PROC_KILLED && proc_look(polite).exit_code == 143);
 	CHECK_ERR(proc_stop(polite), NOT_FOUND);
 	CHECK_ERR(proc_signal(polite, SIGTERM), NOT_FOUND);
 	CHECK_OK(start("trap '' TERM; while :; do sleep 0.2; done", &stubborn));
 	CHECK_OK(task_sleep_until(in(100)));
-	begin = loop_now(house.loop);
+	begin = loop_now(fixture.loop);
 	CHECK_OK(proc_stop(stubborn));
-	CHECK(loop_now(house.loop) - begin >= PROC_GRACE_MS - 100);
+	CHECK(loop_now(fixture.loop) - begin >= PROC_GRACE_MS - 100);
 	CHECK(proc_look(stubborn).status == PROC_KILLED && proc_look(stubborn).exit_code == 137);
 }
 
-BOX_TEST(stdin_, "what is written to a process is read by it, until it is closed")
+BOX_TEST(stdin_, "a process reads what is written to its stdin, until it is closed")
 {
 	auto_proc proc = NULL;
 
@@ -214,7 +214,7 @@ BOX_TEST(stdin_, "what is written to a process is read by it, until it is closed
 	CHECK_ERR(proc_write(proc, STR("x"), in(1000)), NOT_FOUND);
 }
 
-BOX_TEST(errors, "what cannot start says why, and leaves a record of it")
+BOX_TEST(errors, "a process that cannot start leaves a record with the reason")
 {
 	struct proc *none = NULL;
 	auto_proc proc = NULL;
@@ -225,7 +225,7 @@ BOX_TEST(errors, "what cannot start says why, and leaves a record of it")
 	CHECK_OK(proc_wait(proc, 0));
 }
 
-BOX_TEST(cleans, "records are forgotten when they are told to be, and their files go")
+BOX_TEST(cleans, "a cleanup drops ended records and their files")
 {
 	auto_proc proc = NULL;
 	auto_proc running = NULL;
@@ -244,7 +244,7 @@ BOX_TEST(cleans, "records are forgotten when they are told to be, and their file
 	CHECK(files() <= 2); // one is made ahead
 }
 
-BOX_TEST(sessions, "what runs in the name of a session ends with it, in error")
+BOX_TEST(sessions, "processes of a session end with it, in status error")
 {
 	auto_proc proc = NULL;
 
@@ -254,7 +254,7 @@ BOX_TEST(sessions, "what runs in the name of a session ends with it, in error")
 	CHECK(proc_look(proc).status == PROC_ERROR);
 }
 
-BOX_TEST(all, "all that run are ended at once")
+BOX_TEST(all, "all running processes are ended at once")
 {
 	struct proc *procs[5];
 	uint32_t killed = 0;
@@ -271,7 +271,7 @@ BOX_TEST(all, "all that run are ended at once")
 	CHECK(killed == 0);
 }
 
-BOX_TEST(many, "of too many that have ended the oldest go")
+BOX_TEST(many, "of too many ended records the oldest are dropped")
 {
 	for (int i = 0; i < PROCS_ENDED_MAX + 20; i++) {
 		struct proc *proc = NULL;
@@ -283,7 +283,7 @@ BOX_TEST(many, "of too many that have ended the oldest go")
 	CHECK(count_all() == PROCS_ENDED_MAX);
 }
 
-BOX_TEST(outlives, "records can be read when the box has ended, and go with it")
+BOX_TEST(outlives, "records stay readable after the box has ended, and are freed with it")
 {
 	auto_proc proc = NULL;
 
@@ -303,6 +303,6 @@ BOX_TEST(outlives, "records can be read when the box has ended, and go with it")
 
 TEST(closes, "nothing is left")
 {
-	house_close();
+	fixture_close();
 	CHECK(task_count() == 0);
 }

@@ -1,15 +1,15 @@
-// Sessions and terminals from one daemon to the next.
+// Adoption of sessions and terminals by the next daemon.
 #include "box/box.h"
 #include "box/exec_private.h"
 #include "unit/box/lives.h"
 
-TEST(opens, "a house opens, and its boxes outlive their daemon")
+TEST(opens, "the fixture opens; boxes outlive their daemon")
 {
 	fake_warden_holds_on = true;
 	signal(SIGPIPE, SIG_IGN);
 	snprintf(tapes_path, sizeof(tapes_path), "/tmp/cove-adopt-%d", getpid());
 	CHECK(mkdir(tapes_path, 0700) == 0);
-	fake_warden_open(&house.actor);
+	fake_warden_open(&fixture.warden);
 }
 
 static bool answers(struct session *session, const char *command, const char *want)
@@ -133,7 +133,7 @@ ADOPT_TEST(owed, first_owed, 0, "a tag that a full socket did not take is told w
 	CHECK_OK(adopt());
 	session = session_find(box, STR("owed"));
 	CHECK(session != NULL);
-	CHECK(answers(session, "echo $Z", "kept\n")); // by the sender of the last tag alone
+	CHECK(answers(session, "echo $Z", "kept\n")); // only the sender in the last label counts
 	end_box();
 }
 
@@ -240,7 +240,7 @@ static bool shows(struct term *term, const char *text, int64_t deadline)
 		room[len] = 0;
 		if (strstr(room, text))
 			return true;
-		if (loop_now(house.loop) > deadline || task_sleep_until(in(5)))
+		if (loop_now(fixture.loop) > deadline || task_sleep_until(in(5)))
 			return false;
 	}
 }
@@ -255,7 +255,7 @@ static void next_terms(int said)
 	CHECK(term != NULL);
 }
 
-TEST(terms_live, "terminals live under a daemon that is killed again and again")
+TEST(terms_live, "terminals run under a daemon that is killed again and again")
 {
 	if (slot_cannot(true))
 		return;
@@ -294,18 +294,18 @@ static void terms_body(void)
 	end_box();
 }
 
-TEST(retention, "and are taken up with their screens, sizes and ends")
+TEST(retention, "terminals are adopted with their screens, sizes and ends")
 {
 	if (slot_cannot(true))
 		return;
 	CHECK(open_loop());
-	house_run(terms_body);
+	fixture_run(terms_body);
 	close_loop();
 }
 
-TEST(closes, "it closes: no task is left, no folder of a destroyed box")
+TEST(closes, "the fixture closes: no task is left, no folder of a destroyed box")
 {
 	CHECK(task_count() == 0);
-	fake_warden_close(&house.actor);
+	fake_warden_close(&fixture.warden);
 	CHECK(rmdir(tapes_path) == 0);
 }

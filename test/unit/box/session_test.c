@@ -16,7 +16,7 @@ static const char *const env[] = {"PATH=/usr/bin:/bin", "HOME=/var", "LC_ALL=C.U
 
 static int64_t in(int64_t ms)
 {
-	return loop_now(house.loop) + ms;
+	return loop_now(fixture.loop) + ms;
 }
 
 static struct session_spec spec_at(const char *cwd)
@@ -121,20 +121,20 @@ static bool ends(const char *command, int code, const char *to_out, const char *
 	return same;
 }
 
-TEST(opens, "a house opens")
+TEST(opens, "the fixture opens")
 {
 	fds_before = count_fds();
-	CHECK(house_open());
+	CHECK(fixture_open());
 }
 
 BOX_TEST(keeps, "a session keeps directory, variables, functions, options and the last status")
 {
 	struct order order = {.kind = ORDER_BUILD, .host = "box", .limits = LIMITS_DEFAULT};
 
-	CHECK_OK(ask_wait_linked(house.ask, in(5000)));
+	CHECK_OK(ask_wait_linked(fixture.ask, in(5000)));
 	snprintf(order.name, sizeof(order.name), "real");
 	id_box(order.box);
-	CHECK_OK(box_build(house.loop, house.ask, &order, house.tapes, &box));
+	CHECK_OK(box_build(fixture.loop, fixture.ask, &order, fixture.tapes, &box));
 	CHECK(gives("pwd; echo $GIVEN; echo \"[$HISTFILE][$OLDPWD][$?]\"", 0, "/tmp\nit's\n[][][0]",
 		    ""));
 	CHECK(gives("cd /usr; x=5; export Y=6; f() { echo f $1; }; set -f; alias ll='echo LL'", 0,
@@ -147,7 +147,7 @@ BOX_TEST(keeps, "a session keeps directory, variables, functions, options and th
 	CHECK(gives("history; jobs", 0, "", ""));
 }
 
-BOX_TEST(streams, "stdout and stderr are apart, one newline goes, stdin is at its end")
+BOX_TEST(streams, "stdout and stderr are separate, one newline is removed, stdin is at end of file")
 {
 	CHECK(gives("echo o; echo e >&2", 0, "o", "e"));
 	CHECK(gives("printf 'a\\n\\n'; printf 'b\\n' >&2", 0, "a\n", "b"));
@@ -158,7 +158,8 @@ BOX_TEST(streams, "stdout and stderr are apart, one newline goes, stdin is at it
 	CHECK(gives("ls /proc/self/fd | tr '\\n' ' '", 0, "0 1 2 3 ", ""));
 }
 
-BOX_TEST(odd_lines, "syntax errors and unclosed quotes are answers; the next command is whole")
+BOX_TEST(odd_lines,
+	 "syntax errors and unclosed quotes end their command; the next one is unaffected")
 {
 	CHECK(gives("echo 'abc", 2, "", "bash: unexpected EOF while looking for matching `''"));
 	CHECK(gives("echo ok", 0, "ok", ""));
@@ -181,7 +182,7 @@ BOX_TEST(odd_lines, "syntax errors and unclosed quotes are answers; the next com
 	CHECK(gives("kill -TERM $$; echo alive", 0, "alive", ""));
 }
 
-BOX_TEST(per_command, "cwd and env of a command are its own; what was there comes back")
+BOX_TEST(per_command, "cwd and env of a command are its own; the session's are restored")
 {
 	struct env_map env_map = {0};
 	struct session_job job = {.command = STR("pwd; echo $A; sh -c 'echo \"$B\"'; cd /etc"),
@@ -209,7 +210,8 @@ BOX_TEST(per_command, "cwd and env of a command are its own; what was there come
 	env_map_done(&env_map);
 }
 
-BOX_TEST(endings, "whatever ends the shell is told with its status; the next command has a new one")
+BOX_TEST(endings,
+	 "the end of a shell is reported with its status; the next command gets a new shell")
 {
 	CHECK(ends("v=1; echo o; echo e >&2; exit 3", 3, "o", "e"));
 	CHECK(gives("echo [$v]; pwd", 0, "[]\n/tmp", ""));
@@ -222,7 +224,7 @@ BOX_TEST(endings, "whatever ends the shell is told with its status; the next com
 	CHECK(gives("sleep 0.6; echo mine", 0, "mine", ""));
 }
 
-BOX_TEST(jobs, "background jobs delay nothing, and what they write later is not the next answer's")
+BOX_TEST(jobs, "background jobs delay nothing, and their later output is not the next command's")
 {
 	int64_t begun = clock_ms();
 	auto_session session = NULL;
@@ -249,7 +251,7 @@ BOX_TEST(jobs, "background jobs delay nothing, and what they write later is not 
 	CHECK(gives("echo quiet", 0, "quiet", ""));
 }
 
-BOX_TEST(fifo, "foreground commands of a session run in order of arrival, sessions side by side")
+BOX_TEST(fifo, "commands of a session run in order of arrival, sessions in parallel")
 {
 	enum { COUNT = 8 };
 	struct session_spec spec = spec_at("/tmp");
@@ -290,7 +292,8 @@ BOX_TEST(fifo, "foreground commands of a session run in order of arrival, sessio
 	CHECK(clock_ms() - begun < 2500);
 }
 
-BOX_TEST(dropped, "a command that nobody waits for runs on; one dropped in line does not run")
+BOX_TEST(dropped,
+	 "a running command without a waiter runs on; one dropped in the queue does not run")
 {
 	struct session_spec spec = spec_at("/tmp");
 	struct session_job first = {.command = STR("sleep 0.2; mark=ran")};
@@ -390,12 +393,12 @@ BOX_TEST(large, "a large command is one command")
 	free(command);
 }
 
-BOX_TEST(liars, "a shell whose dialogue is broken is replaced, not believed")
+BOX_TEST(liars, "a shell that breaks the dialogue is replaced")
 {
 	auto_session session = NULL;
 
 	CHECK_OK(run("liar", "true"));
-	// A subshell has copies of the socket. It is another process, and not heard.
+	// A subshell has copies of the socket. It is another process: its messages are ignored.
 	CHECK_OK(run("liar", "(for n in {3..30}; do [ -S /proc/self/fd/$n ] && "
 			     "printf '0 1 2 /\\0' >&$n; done; exit 3); echo $?; (exit 4)"));
 	CHECK(result.end == SESSION_DONE && result.exit_code == 4);
@@ -413,7 +416,7 @@ BOX_TEST(liars, "a shell whose dialogue is broken is replaced, not believed")
 	CHECK_OK(session_delete(session, false));
 }
 
-BOX_TEST(created, "a session is made once, and again when its shell has ended")
+BOX_TEST(created, "a session is created once, and again when its shell has ended")
 {
 	struct session_spec spec = spec_at("/no/such/place");
 	auto_session session = NULL;
@@ -430,7 +433,7 @@ BOX_TEST(created, "a session is made once, and again when its shell has ended")
 	CHECK_ERR(session_take(box, STR(SESSION_NONE), &spec, &other), INVALID);
 }
 
-BOX_TEST(deleted, "deleting waits for the command at work, and kills background jobs")
+BOX_TEST(deleted, "a delete waits for the running command, and kills background jobs")
 {
 	struct session_spec spec = spec_at("/tmp");
 	struct session_job job = {.command = STR("sleep 0.3; echo whole")};
@@ -450,7 +453,7 @@ BOX_TEST(deleted, "deleting waits for the command at work, and kills background 
 	CHECK_STR(out, "0");
 }
 
-BOX_TEST(deleted_now, "deleting at once destroys what runs and what waits")
+BOX_TEST(deleted_now, "an immediate delete ends the running and the queued commands")
 {
 	struct session_spec spec = spec_at("/tmp");
 	struct session_job job = {.command = STR("sleep 100")};
@@ -482,7 +485,7 @@ BOX_TEST(changes, "a change of the box's environment reaches live sessions and n
 	CHECK_STR(out, "it's new []");
 }
 
-BOX_TEST(preludes, "a prelude brings another bash to where the session stands")
+BOX_TEST(preludes, "a prelude gives another bash the state of the session")
 {
 	auto_session session = NULL;
 	struct session_spec spec = spec_at("/tmp");
@@ -570,7 +573,7 @@ BOX_TEST(many, "sixty-four sessions work at once, and all can be deleted")
 	}
 }
 
-BOX_TEST(destroyed, "a box that ends takes its sessions along, and their waiters learn of it")
+BOX_TEST(destroyed, "a box that ends ends its sessions, and their waiters get an error")
 {
 	struct session_spec spec = spec_at("/tmp");
 	struct session_job job = {.command = STR("sleep 100")};
@@ -589,9 +592,9 @@ BOX_TEST(destroyed, "a box that ends takes its sessions along, and their waiters
 	box_free(box);
 }
 
-TEST(closes, "it closes: no task is left, and no fd")
+TEST(closes, "the fixture closes: no task is left, and no fd")
 {
-	house_close();
+	fixture_close();
 	CHECK(task_count() == 0);
 	CHECK(count_fds() <= fds_before + 2); // pipes.c may keep a pipe of its own
 }

@@ -13,7 +13,7 @@ static struct box *box;
 
 static int64_t in(int64_t ms)
 {
-	return loop_now(house.loop) + ms;
+	return loop_now(fixture.loop) + ms;
 }
 
 static struct exec_spec spec_of(const char *script)
@@ -36,7 +36,7 @@ static bool reads(int fd, const char *text)
 	char room[8192];
 	size_t len = 0;
 
-	for (int64_t until = in(5000); loop_now(house.loop) < until;) {
+	for (int64_t until = in(5000); loop_now(fixture.loop) < until;) {
 		struct pollfd ready = {.fd = fd, .events = POLLIN};
 		ssize_t n = 0;
 
@@ -62,20 +62,20 @@ static bool mount_terminals(void)
 	       mount("devpts", "/dev/pts", "devpts", 0, "newinstance,ptmxmode=0666") == 0;
 }
 
-TEST(opens, "a house opens")
+TEST(opens, "the fixture opens")
 {
 	CHECK(slot_cannot(true) || mount_terminals());
-	CHECK(house_open());
+	CHECK(fixture_open());
 }
 
 BOX_TEST(builds, "a box is built")
 {
 	struct order order = {.kind = ORDER_BUILD, .host = "box", .limits = LIMITS_DEFAULT};
 
-	CHECK_OK(ask_wait_linked(house.ask, in(5000)));
+	CHECK_OK(ask_wait_linked(fixture.ask, in(5000)));
 	snprintf(order.name, sizeof(order.name), "real");
 	id_box(order.box);
-	CHECK_OK(box_build(house.loop, house.ask, &order, house.tapes, &box));
+	CHECK_OK(box_build(fixture.loop, fixture.ask, &order, fixture.tapes, &box));
 }
 
 BOX_TEST(open_stdin, "a stdin that stays open is written to until it is closed")
@@ -107,7 +107,7 @@ BOX_TEST(open_stdin, "a stdin that stays open is written to until it is closed")
 	exec_unref(exec);
 }
 
-BOX_TEST(full, "a pipe that nobody reads makes the writer wait, and its end ends the wait")
+BOX_TEST(full, "a full stdin pipe makes the writer wait until the command ends")
 {
 	struct exec_spec spec = spec_of("exec sleep 1000");
 	static char much[200000];
@@ -124,7 +124,7 @@ BOX_TEST(full, "a pipe that nobody reads makes the writer wait, and its end ends
 	exec_unref(exec);
 }
 
-BOX_TEST(alone, "a signal to a process alone spares its group")
+BOX_TEST(alone, "a signal to one process spares its process group")
 {
 	struct exec_spec spec = spec_of("trap 'echo got' INT; sleep 0.5; sleep 0.5; echo done");
 	struct exec_result result;
@@ -139,7 +139,7 @@ BOX_TEST(alone, "a signal to a process alone spares its group")
 	exec_unref(exec);
 }
 
-BOX_TEST(pty, "a command has a terminal that controls it, of the size that was asked for")
+BOX_TEST(pty, "a command has a controlling terminal of the requested size")
 {
 	struct exec_spec spec = spec_of("tty; stty size; echo $PPID; trap 'stty size' WINCH; "
 					"read x; echo \"<$x>\"; sleep 1000; echo over");
@@ -217,7 +217,7 @@ BOX_TEST(ends, "the box ends")
 	box_free(box);
 }
 
-TEST(closes, "the house closes")
+TEST(closes, "the fixture closes")
 {
-	house_close();
+	fixture_close();
 }

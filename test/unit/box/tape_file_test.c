@@ -106,7 +106,7 @@ TEST(opens, "a loop with workers and a folder")
 	CHECK(dir >= 0);
 }
 
-TASK_TEST(written, "what a reader is told of is on disk already")
+TASK_TEST(written, "bytes are on disk before a reader sees them")
 {
 	struct tape *tape = make("box/1");
 
@@ -128,7 +128,7 @@ TASK_TEST(written, "what a reader is told of is on disk already")
 	CHECK(await_gone("box/1"));
 }
 
-TASK_TEST(comes_back, "a finished tape comes back with its label, its bytes and its ending")
+TASK_TEST(comes_back, "a finished tape is opened again with its label, bytes and end record")
 {
 	struct tape *tape = make("box/2"), *again;
 	struct tape_ending ending = {.ended_ms = 99, .exit_code = 143, .signal = 15, .ending = 5};
@@ -161,7 +161,7 @@ TASK_TEST(comes_back, "a finished tape comes back with its label, its bytes and 
 	CHECK(await_gone("box/2"));
 }
 
-TASK_TEST(torn, "a record that is torn at any byte has the bytes that are there")
+TASK_TEST(torn, "a record that is cut at any byte keeps the bytes that are there")
 {
 	struct tape *tape = make("box/3"), *again;
 	struct tape_label label;
@@ -199,7 +199,7 @@ TASK_TEST(torn, "a record that is torn at any byte has the bytes that are there"
 	}
 }
 
-TASK_TEST(garbage, "zeros and old blocks behind the last record are not believed")
+TASK_TEST(garbage, "zeros and old blocks after the last record are not taken for frames")
 {
 	static const char *const tails[] = {"\0\0\0\0\0\0\0\0\0\0\0\0", "\5\0\0\0\0\0\0\0hello",
 					    "\377\377\377\377\377\377\377\377"};
@@ -224,7 +224,7 @@ TASK_TEST(garbage, "zeros and old blocks behind the last record are not believed
 	}
 }
 
-TASK_TEST(strangers, "what is no tape is refused and left alone")
+TASK_TEST(strangers, "a file that is no tape is refused and left unchanged")
 {
 	static const char *const texts[] = {"", "COVETAPE",
 					    "hello, this is no tape at all, really"};
@@ -253,7 +253,7 @@ TASK_TEST(strangers, "what is no tape is refused and left alone")
 	}
 }
 
-TASK_TEST(rests, "a tape that has ended keeps no file open, and is read all the same")
+TASK_TEST(rests, "an ended tape keeps no fd, and is still readable")
 {
 	struct tape *tape = make("box/6");
 	struct tape_ending ending = {.exit_code = 0};
@@ -271,7 +271,7 @@ TASK_TEST(rests, "a tape that has ended keeps no file open, and is read all the 
 	CHECK(await_gone("box/6"));
 }
 
-TASK_TEST(seals_again, "an ending that the disk did not take is told as such, and can be put again")
+TASK_TEST(seals_again, "a failed end record is reported, and can be written again")
 {
 	struct tape *tape = make("box/9"), *again;
 	struct tape_ending ending = {.exit_code = 5};
@@ -306,7 +306,7 @@ static bool let_go(void *arg)
 	return tape != NULL;
 }
 
-TASK_TEST(lack, "when the budget is used up an old tape makes room, and then there is none")
+TASK_TEST(lack, "when the budget is used up an old tape is dropped; then there is none left")
 {
 	static char bytes[60000];
 	struct tape_budget *budget = tape_budget_new(104096); // with the block of a label
@@ -337,7 +337,7 @@ static bool mount_small(const char *where)
 	       mount("x", where, "tmpfs", 0, "size=8m") == 0;
 }
 
-TASK_TEST(brim, "output does not fill the host's disk to the brim")
+TASK_TEST(brim, "output does not fill the host's disk")
 {
 	static char bytes[65536];
 	struct statfs fs;
@@ -421,7 +421,7 @@ TASK_TEST(full, "without room output goes to live readers, is marked, and is kep
 	close(small);
 }
 
-TASK_TEST(seeks, "the place where a stream has come so far is found")
+TASK_TEST(seeks, "the offset of a count of bytes of one stream is found")
 {
 	struct tape *tape = make("box/9");
 	static char bytes[3000];
@@ -442,7 +442,7 @@ TASK_TEST(seeks, "the place where a stream has come so far is found")
 }
 
 // What a killed daemon had done of a draw: after the head, and after some of the bytes.
-TASK_TEST(drawn, "bytes go from a pipe to the tape, and each is in one place or the other")
+TASK_TEST(drawn, "bytes move from a pipe to the tape, and each is in one of the two")
 {
 	static char room[65536], much[50000];
 	struct tape *tape = make("box/20"), *again;
@@ -515,7 +515,8 @@ static bool read_window(struct tape_reader *reader, const char *want, size_t len
 	return true;
 }
 
-TASK_TEST(window, "a reader that follows gets all that is past the cap, and another tape goes on")
+TASK_TEST(window,
+	  "a reader that follows gets all output past the cap, also from another tape object")
 {
 	static char block[65536];
 	struct tape *tape = tape_new_named(loop, dir, "box/30"), *again;
@@ -630,7 +631,7 @@ TASK_TEST(window_quota,
 	close(window_pipe[1]);
 }
 
-TASK_TEST(drawn_full, "a tape that is full is cut between characters, and says so in its label")
+TASK_TEST(drawn_full, "a full tape is cut between characters, and its label says so")
 {
 	static char room[65536];
 	struct tape *tape = tape_new_named(loop, dir, "box/21"), *again;

@@ -1,4 +1,4 @@
-// Tapes: what goes in comes out, in order, whoever reads and whenever.
+// Tapes: every reader gets all output, in order, whenever it reads.
 #include "box/tape.h"
 
 #include <fcntl.h>
@@ -69,7 +69,7 @@ TEST(opens, "a loop with workers")
 	CHECK(dir >= 0);
 }
 
-TASK_TEST(order, "runs of the two streams come out in the order of their arrival")
+TASK_TEST(order, "runs of the two streams are read in order of arrival")
 {
 	struct tape *tape = tape_new(loop, dir, 1000);
 	enum tape_stream stream;
@@ -95,7 +95,7 @@ TASK_TEST(order, "runs of the two streams come out in the order of their arrival
 	tape_unref(tape);
 }
 
-TASK_TEST(spills, "what memory does not hold goes to disk and comes back whole")
+TASK_TEST(spills, "output past memory goes to disk and is read back unchanged")
 {
 	static char bytes[2][400000];
 	static const size_t sizes[] = {1, 100, 4096, 32767, 32768, 65536, 70000};
@@ -122,7 +122,7 @@ TASK_TEST(spills, "what memory does not hold goes to disk and comes back whole")
 	tape_unref(tape);
 }
 
-TASK_TEST(fits, "a callback is told beforehand whether adding would wait")
+TASK_TEST(fits, "tape_fits() tells whether an append would wait")
 {
 	static char bytes[60000];
 	struct tape *tape = tape_new(loop, dir, 70000);
@@ -170,7 +170,7 @@ static bool refuse_more(void *arg)
 	return false;
 }
 
-TASK_TEST(budget, "tapes share what they may keep on disk, and give it back")
+TASK_TEST(budget, "tapes share a disk budget, and return their bytes")
 {
 	static char bytes[100000];
 	struct tape_budget *budget = tape_budget_new(150048);
@@ -200,7 +200,7 @@ static uint64_t left_of(const struct tape_quota *quota)
 	return quota->used < 50000 ? 50000 - quota->used : 0;
 }
 
-TASK_TEST(quota, "budgets share a quota beyond their floors, and leave it with their bytes")
+TASK_TEST(quota, "budgets share a quota beyond their floors, and return their bytes")
 {
 	static char bytes[100000];
 	struct tape_quota quota = {.left = left_of};
@@ -228,7 +228,7 @@ TASK_TEST(quota, "budgets share a quota beyond their floors, and leave it with t
 	CHECK(quota.used == 0);
 }
 
-TASK_TEST(shrinks, "a budget that becomes smaller has old tapes go")
+TASK_TEST(shrinks, "a smaller budget drops old tapes")
 {
 	struct tape_budget *budget = tape_budget_new(UINT64_MAX);
 	int asked = 0;
@@ -266,7 +266,7 @@ TASK_TEST(follows, "readers follow a writer across memory and disk, and outlive 
 	CHECK(heard == 600000);
 }
 
-TASK_TEST(text, "text is known as text, also when its characters are torn")
+TASK_TEST(text, "UTF-8 is recognized, also when characters are split")
 {
 	static const char word[] = "na\xc3\xafve \xe2\x82\xac \xf0\x9f\x98\x80";
 	struct tape *tape = tape_new(loop, dir, 1000);
@@ -293,7 +293,7 @@ TASK_TEST(text, "text is known as text, also when its characters are torn")
 	tape_unref(tape);
 }
 
-TASK_TEST(offsets, "every number of bytes is an offset, and past the end there is none")
+TASK_TEST(offsets, "every count of bytes is an offset; past the end there is none")
 {
 	struct tape *tape = tape_new(loop, dir, 1000);
 	enum tape_stream stream;
@@ -316,7 +316,7 @@ TASK_TEST(offsets, "every number of bytes is an offset, and past the end there i
 	tape_unref(tape);
 }
 
-TASK_TEST(grows, "a reader at the end of a run that grows reads on where it was")
+TASK_TEST(grows, "a reader at the end of a growing run continues where it was")
 {
 	struct tape *tape = tape_new(loop, dir, 1000);
 	enum tape_stream stream;
@@ -332,7 +332,7 @@ TASK_TEST(grows, "a reader at the end of a run that grows reads on where it was"
 	tape_unref(tape);
 }
 
-TASK_TEST(bad_disk, "a disk that fails marks the tape as cut, and the rest is dropped")
+TASK_TEST(bad_disk, "a disk error marks the tape as cut, and the rest is dropped")
 {
 	static char bytes[65536];
 	int nowhere = open("/dev/null", O_RDONLY | O_CLOEXEC);
