@@ -161,8 +161,8 @@ def conversation():
     t.type(b"\x03")
     c.ok(t.see(b"KeyboardInterrupt") and t.ask(b"a\r", b"\r\n5\r\n"), "says nothing; and the context lives", t.seen)
     c.ok(t.ask(b"unfinished(\x03", b"^C") and t.ask(b"a\r", b"\r\n5\r\n"), "at the prompt it drops the line", t.seen)
-    c.ok(t.ask(b"import os; os._exit(3)\r", b"left with 3") and t.ask(b"a\r", b"a new one") and t.ask(b"a\r", b"NameError"),
-         "an interpreter that ends is told of, and replaced", t.seen)
+    c.ok(t.ask(b"import os; os._exit(3)\r", b"exited with status 3") and t.ask(b"a\r", b"a new one") and t.ask(b"a\r", b"NameError"),
+         "an interpreter that exits is reported, and replaced", t.seen)
     c.ok(t.see(b">>> ") and len(contexts()) == 2, "its context is one of its own")
     t.type(b"\x04")
     c.same(t.end(), 0, "ctrl-d leaves")
