@@ -289,9 +289,9 @@ static void group(const struct seen *seen, void *of)
 }
 
 void discover(const struct box_ref *ref, const struct backend_site *local,
-	      const struct lease *lease, uint32_t leaf, struct backend_view *out)
+	      const struct lease *lease, uint32_t cgroup, struct backend_view *out)
 {
-	struct grouping grouping = {local, lease, leaf, out};
+	struct grouping grouping = {local, lease, cgroup, out};
 	auto_err err = OK;
 
 	*out = (struct backend_view){0};

@@ -10,10 +10,10 @@
 #define DISCOVER_GENERATION "COVE_GENERATION"
 #define DISCOVER_DIRECTORY "COVE_DIRECTORY"
 
-// All processes of the session, grouped into runners. `leaf` is the cgroup that only the leased
+// All processes of the session, grouped into runners. `cgroup` is the one that only the leased
 // runner uses, as in a lease; 0: none. Waits; an error sets out->failed.
 void discover(const struct box_ref *ref, const struct backend_site *local,
-	      const struct lease *lease, uint32_t leaf, struct backend_view *out);
+	      const struct lease *lease, uint32_t cgroup, struct backend_view *out);
 // The start time of a process of the sandbox, in clock ticks. NOT_FOUND: no such process.
 fallible discover_start(const struct box_ref *ref, int pid, uint64_t *out);
 // Calls `each` with the session of each process that has all marks of a runner.

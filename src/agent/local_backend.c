@@ -335,11 +335,11 @@ static void check_program(const struct box_ref *ref, const struct lease *lease,
 static uint32_t own_cgroup(const struct box_ref *ref, const struct lease *lease)
 {
 	auto_proc proc = local_proc(ref, lease);
-	uint32_t leaf = lease->place.exec_cgroup;
+	uint32_t cgroup = lease->place.exec_cgroup;
 
 	if (proc && proc_cgroup(proc))
 		return proc_cgroup(proc);
-	return leaf && procs_cgroup_is_left(ref->box, leaf) ? leaf : 0;
+	return cgroup && procs_cgroup_is_left(ref->box, cgroup) ? cgroup : 0;
 }
 
 static void look_inside(const struct local *local, const struct backend_site *at,
@@ -401,13 +401,13 @@ static void agent_local_look(void *arg, const struct backend_site *at, const str
 	}
 }
 
-static void agent_local_sweep(const struct box_ref *ref, uint32_t leaf, int signal)
+static void agent_local_sweep(const struct box_ref *ref, uint32_t cgroup, int signal)
 {
 	struct files files = local_files(ref, TIMER_INSPECTION);
 	uint32_t count = 0;
 
-	if (leaf)
-		err_free(files_sweep_cgroup(&files, leaf - 1, 0, 0, signal, &count));
+	if (cgroup)
+		err_free(files_sweep_cgroup(&files, cgroup - 1, 0, 0, signal, &count));
 }
 
 // By pid 1 for the whole cgroup, by cgroup.kill for the forced kill, which a forking process cannot

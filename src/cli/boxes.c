@@ -288,7 +288,7 @@ static fallible confirm(size_t count)
 
 	if (!isatty(STDIN_FILENO))
 		return err_hint(err_new(INVALID, "not_confirmed",
-					"there is no terminal to ask whether you mean it"),
+					"there is no terminal to ask for confirmation"),
 				"add -y");
 	fprintf(stderr, "Remove %zu sandboxes? [y/N] ", count);
 	TRY(stdio_read(STDIN_FILENO, answer, sizeof(answer), &n));

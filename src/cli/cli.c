@@ -226,7 +226,7 @@ static const struct verb verbs[] = {
 	 "Revoke keys at once.", NULL,
 	 1, -1, keys_rm},
 	{VERB_TENANT_SET, 0, "tenant set", "TENANT",
-	 "Make a tenant, or set all of its terms anew.",
+	 "Create a tenant, or replace all of its settings.",
 	 "What is not given is not bounded, or not allowed.\n",
 	 1, 1, keys_tenant_set},
 	{VERB_TENANT_LS, 0, "tenant ls", "",
@@ -279,7 +279,7 @@ static const struct verb verbs[] = {
 	 "COVE_CONTEXT names another one for a single command.\n", 1, 1, context_use},
 	{VERB_CONTEXT_RM, 0, "context rm", "NAME...", "Forget contexts and their keys.", NULL, 1, -1, context_rm},
 	{VERB_CLEANUP, 0, "cleanup", "",
-	 "Let the janitor go round now, and tell what it did.", NULL,
+	 "Run the janitor now, and show what it did.", NULL,
 	 0, 0, lifecycle_cleanup},
 	{VERB_EVENTS, 0, "events", "",
 	 "Show what has happened, or follow what happens.",
@@ -309,7 +309,7 @@ static const struct verb verbs[] = {
 	 "verified gone; the disks of sandboxes that can be started again stay. Needs root.\n",
 	 0, 0, host_drain},
 	{VERB_RELOAD, 0, "reload", "",
-	 "Have the daemon of this host read its configuration anew.",
+	 "Reload the configuration of this host's daemon.",
 	 "Settings that docs/CONFIGURATION.md marks as live count from then on. A file that is not right is "
 	 "refused, its reason is in the log, and everything stays as it was. Needs root.\n",
 	 0, 0, host_reload},
@@ -567,7 +567,7 @@ static fallible flush_output(void)
 	if (!errnum && write(STDOUT_FILENO, "", 0) < 0)
 		errnum = errno;
 	if (errnum == EPIPE || (poll(&out, 1, 0) == 1 && out.revents & POLLERR))
-		return err_new(CANCELLED, "pipe_closed", "nobody reads the output any more");
+		return err_new(CANCELLED, "pipe_closed", "the reader of the output is gone");
 	return err_new(NO_SPACE, "cannot_write", "cannot write the output%s%s", errnum ? ": " : "",
 		       errnum ? strerror(errnum) : "");
 }

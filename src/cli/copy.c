@@ -45,7 +45,7 @@ static fallible did(struct copy *copy, enum cove_kind kind)
 	return remote_did(copy->remote, kind);
 }
 
-// What is there in the sandbox.
+// The kind of a path in the sandbox.
 enum there { THERE_NOTHING, THERE_DIR, THERE_FILE };
 struct look {
 	enum there what;
@@ -171,7 +171,7 @@ static fallible cli_copy_send_file(struct copy *copy, const char *from, const st
 
 static fallible not_over(const char *path)
 {
-	return err_new(CONFLICT, "not_directory", "'%s' is there and is no directory", path);
+	return err_new(CONFLICT, "not_directory", "'%s' exists and is not a directory", path);
 }
 
 static fallible cli_copy_send_dir(struct copy *copy, const char *from, const char *to)

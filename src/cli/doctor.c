@@ -312,7 +312,7 @@ static void print_as_text(const struct report *report)
 			continue;
 		print_line("%s is missing: %s", row->feature,
 			   row->without ? row->without : "cove does not start");
-		print_line("  fix: %s", row->fix ? row->fix : "none is known");
+		print_line("  fix: %s", row->fix ? row->fix : "unknown");
 	}
 	for (size_t i = 0; i < report->warning_count; i++) {
 		print_line("warning: %s", report->warnings[i].what);

@@ -447,7 +447,7 @@ fallible edit_line(struct edit *edit, const char *prompt, struct buf *out, enum 
 	edit->shown = edit->count;
 	edit->prompt = prompt;
 	if (!tty_raw(STDIN_FILENO))
-		return err_new(INVALID, "no_terminal", "standard input is no terminal");
+		return err_new(INVALID, "no_terminal", "standard input is not a terminal");
 	err = stdio_write(STDOUT_FILENO, PASTE_ON, sizeof(PASTE_ON) - 1);
 	if (!err)
 		err = edit_work(edit, &end);

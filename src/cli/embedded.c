@@ -198,7 +198,7 @@ static fallible embedded_explain(const struct embedded *embedded, struct err *er
 	ssize_t n = pread(embedded->words, room, sizeof(room) - 1, from);
 
 	if (n <= 0)
-		return err_hint(err, "'cove doctor' tells what this host lacks");
+		return err_hint(err, "'cove doctor' shows what this host lacks");
 	room[n] = 0;
 	while (n > 0 && room[n - 1] == '\n')
 		room[--n] = 0;

@@ -101,7 +101,7 @@ void help_overview(const struct grammar *grammar, struct buf *out)
 		      "Usage: cove VERB [OPTIONS] [ARGUMENTS]\n");
 	verbs(grammar, NULL, out);
 	put_examples(grammar, NULL, out);
-	buf_text(out, "\n'cove help VERB' tells more of a verb, 'man cove' of everything.\n"
+	buf_text(out, "\n'cove help VERB' describes a verb, 'man cove' everything.\n"
 		      "First steps: 'cove doctor', then 'cove run -- echo hello'.\n");
 }
 

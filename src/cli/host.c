@@ -224,7 +224,7 @@ fallible host_drain(struct call *call)
 	while (!has_ended(&keeper))
 		if (clock_ms() > deadline)
 			return err_hint(err_new(TIMEOUT, "timeout", "cove has not ended yet"),
-					"its log tells what it waits for");
+					"its log says what it waits for");
 	if (!cli_host_read_line(keeper.lock, line) || strcmp(word_of(line), "drained") != 0)
 		return err_hint(err_new(UNAVAILABLE, "leftovers",
 					"cove ended, but not everything was verified gone"),
@@ -248,7 +248,7 @@ fallible host_reload(struct call *call)
 			return err_new(UNAVAILABLE, "ended", "cove ended meanwhile");
 		if (clock_ms() > deadline)
 			return err_hint(err_new(TIMEOUT, "timeout", "cove has not answered yet"),
-					"its log tells what it waits for");
+					"its log says what it waits for");
 		cli_host_read_line(keeper.lock, line);
 	} while (strcmp(line, keeper.line) == 0 ||
 		 (!str_starts(str_of(word_of(line)), "reloaded") &&
@@ -259,7 +259,7 @@ fallible host_reload(struct call *call)
 				"the log of cove says what is wrong with it "
 				"(serve.reload_refused)");
 	if (!call_has(call, OPT_QUIET))
-		print_note("cove (pid %d) has read its configuration anew", keeper.pid);
+		print_note("cove (pid %d) has reloaded its configuration", keeper.pid);
 	return OK;
 }
 
@@ -275,7 +275,7 @@ fallible host_upgrade(struct call *call)
 	for (;;) {
 		if (has_ended(&keeper))
 			return err_hint(err_new(UNAVAILABLE, "ended", "cove ended meanwhile"),
-					"its log tells why; the sandboxes run on, and the next "
+					"its log says why; the sandboxes run on, and the next "
 					"start finds them");
 		cli_host_read_line(keeper.lock, line);
 		if (generation_of(line) > generation_of(keeper.line) &&
@@ -291,7 +291,7 @@ fallible host_upgrade(struct call *call)
 			return err_hint(err_new(TIMEOUT, "timeout",
 						"the new binary does not "
 						"serve yet"),
-					"its log tells what it waits for");
+					"its log says what it waits for");
 	}
 	if (!call_has(call, OPT_QUIET))
 		print_note("cove (pid %d) runs the new binary, after %lld ms", keeper.pid,

@@ -31,13 +31,13 @@ static void interrupt_on_signal(int signal)
 		if (undo)
 			undo();
 		if (words && write(STDERR_FILENO, words, strlen(words)) < 0) {
-			// nobody is there to read it
+			// stderr is closed
 		}
 		_exit(128 + signal);
 	}
 	state.signal = signal;
 	if (write(state.pipe[1], "!", 1) < 0) {
-		// full, so that somebody is being woken already
+		// EAGAIN: the pipe is full, so the reader is already woken
 	}
 	if (cove && !state.shielded)
 		cove_cancel(cove);

@@ -31,7 +31,7 @@ static fallible login_check_name(const char *name)
 			len = 0;
 	if (len && len <= CONTEXT_NAME_MAX && strcmp(name, CONTEXT_LOCAL) != 0)
 		return OK;
-	return err_hint(err_new(INVALID, "bad_name", "'%s' is no name for a context", name),
+	return err_hint(err_new(INVALID, "bad_name", "'%s' is not a valid context name", name),
 			"letters, digits, '-', '_' and '.'; 'local' is the daemon of this host");
 }
 
@@ -56,7 +56,7 @@ static fallible login_read_key(int fd, char out[KEY_MAX])
 	memmove(out, key.at, key.len);
 	out[key.len] = '\0';
 	if (!key.len)
-		return err_hint(err_new(INVALID, "no_key", "there is no key"),
+		return err_hint(err_new(INVALID, "no_key", "no key was given"),
 				"'cove key create --tenant NAME' of the operator prints one");
 	return OK;
 }

@@ -69,7 +69,7 @@ const struct option cli_options[] = {
 	{OPT_ISOLATED,	  0,   "isolated", NULL,	 "give it a sandbox of its own", ON(SESSION_CREATE)},
 	{OPT_JSON,	  0,   "json",	   NULL,	 "answer in JSON, errors too", ON(LOGIN) | CONTEXTS | ASKS | HOST | ON(VERSION)},
 	{OPT_KEEP,	  0,   "keep",	   NULL,	 "do not remove the sandbox; its id is printed on stderr", ON(RUN) | ON(RUN_CODE)},
-	{OPT_KEEP_ALIVE,  0,   "keep-alive", NULL,	 "never freeze or stop it because nobody uses it", ON(CREATE)},
+	{OPT_KEEP_ALIVE,  0,   "keep-alive", NULL,	 "never freeze or stop it when it is idle", ON(CREATE)},
 	{OPT_KEPT_OUTPUT, 0,   "kept-output", "SIZE",	 "how much output of all commands is kept; the oldest goes first (default a quarter of the disk)", MAKES},
 	{OPT_KIND,	  0,   "kind",	   "KIND",	 "only these (sandbox, sandbox.failed, security)", ON(EVENTS)},
 	{OPT_LABEL,	  'l', "label",	   "NAME=VALUE", "label it", MAKES},

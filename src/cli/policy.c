@@ -156,7 +156,7 @@ static fallible read_rule(const char *text, struct rule *out)
 		if (out->methods.len && out->host.len && !memchr(place.at, ' ', place.len))
 			return OK;
 	}
-	return err_hint(err_new(INVALID, "bad_value", "--rule '%s' is no rule", text),
+	return err_hint(err_new(INVALID, "bad_value", "--rule '%s' is not a rule", text),
 			"for example --rule 'GET,HEAD api.example.com/v1/*'");
 }
 
@@ -376,7 +376,7 @@ static const struct {
 
 static fallible bad_budget(const char *text)
 {
-	return err_hint(err_new(INVALID, "bad_value", "--budget '%s' is no budget", text),
+	return err_hint(err_new(INVALID, "bad_value", "--budget '%s' is not a budget", text),
 			"requests=N, connections=N, bytesOut=SIZE, bytesIn=SIZE, rate=N for each "
 			"second; none takes it away");
 }

@@ -146,11 +146,11 @@ static fallible check_ways(const struct call *call)
 	bool tty = call_has(call, OPT_TTY), detach = call_has(call, OPT_DETACH);
 
 	if (detach && (tty || call_has(call, OPT_INTERACTIVE)))
-		return err_new(INVALID, "two_ways", "-d leaves nobody to talk to by -i or -t");
+		return err_new(INVALID, "two_ways", "-d cannot be combined with -i or -t");
 	if (tty && call_has(call, OPT_JSON))
-		return err_new(INVALID, "two_ways", "a terminal's output is no JSON");
+		return err_new(INVALID, "two_ways", "-t cannot be combined with --json");
 	if (tty && call_has(call, OPT_INTERACTIVE) && !isatty(STDIN_FILENO))
-		return err_hint(err_new(INVALID, "no_terminal", "standard input is no terminal"),
+		return err_hint(err_new(INVALID, "no_terminal", "standard input is not a terminal"),
 				"leave -t out");
 	return OK;
 }
@@ -219,7 +219,7 @@ fallible run_shell(struct call *call)
 	};
 
 	if (!isatty(STDIN_FILENO))
-		return err_hint(err_new(INVALID, "no_terminal", "standard input is no terminal"),
+		return err_hint(err_new(INVALID, "no_terminal", "standard input is not a terminal"),
 				"cove exec -i BOX bash");
 	TRY(body_env(call, &body));
 	options.env = body.command.env;

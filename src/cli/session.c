@@ -78,7 +78,7 @@ fallible cli_session_create(struct call *call)
 	auto_json made = NULL;
 
 	if (!call_has(call, OPT_USER))
-		return err_hint(err_new(INVALID, "no_owner", "it is not said whose session it is"),
+		return err_hint(err_new(INVALID, "no_owner", "the session has no owner"),
 				"cove agent-session create --user me -- /opt/agent/runner");
 	json_begin(&out, '{');
 	put_text(&out, call, OPT_ORG, "org");

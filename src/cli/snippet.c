@@ -235,7 +235,7 @@ fallible snippet_run(struct snippet *snippet, struct str code, bool *out_failed)
 	snippet->failed = false;
 	snippet_put_body(snippet, code, &body);
 	if (!buf_ok(&body))
-		return err_new(TOO_LARGE, "code_too_large", "that is too much code for a cell");
+		return err_new(TOO_LARGE, "code_too_large", "the code is too large for a cell");
 	err = snippet_begin(snippet, &body, &request);
 	if (!err)
 		err = snippet_read_events(snippet, request, &reader);

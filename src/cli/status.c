@@ -43,7 +43,7 @@ fallible status_take(struct call *call, const struct cove_result *result)
 	if (!call_has(call, OPT_QUIET))
 		status_tell(result);
 	if (strcmp(result->ended, "box_lost") == 0)
-		return err_new(BAD_PEER, "box_lost", "there is no status to hand on");
+		return err_new(BAD_PEER, "box_lost", "the command has no exit status");
 	TRY(status_whole(result));
 	call->exit = result->exit_code;
 	return OK;

@@ -31,7 +31,7 @@ fallible stdio_write(int fd, const void *bytes, size_t len)
 			poll(&wait, 1, 1000);
 		} else if (errno == EPIPE) {
 			return err_new(CANCELLED, "pipe_closed",
-				       "nobody reads the output any more");
+				       "the reader of the output is gone");
 		} else if (errno != EINTR) {
 			return err_new(NO_SPACE, "cannot_write", "cannot write the output: %s",
 				       strerror(errno));

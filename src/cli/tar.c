@@ -34,7 +34,7 @@ struct tar {
 static fallible tar_failed(const struct tar *tar, const char *path)
 {
 	if (archive_errno(tar->archive) == EPIPE)
-		return err_new(CANCELLED, "pipe_closed", "nobody reads the archive any more");
+		return err_new(CANCELLED, "pipe_closed", "the reader of the archive is gone");
 	return err_new(INVALID, "cannot_pack", "cannot pack '%s': %s", path,
 		       archive_error_string(tar->archive));
 }

@@ -25,7 +25,7 @@
 
 fallible tenant_bad(void)
 {
-	return err_hint(err_new(INVALID, "bad_tenant", "this is not a name for a tenant"),
+	return err_hint(err_new(INVALID, "bad_tenant", "not a valid tenant name"),
 			"1 to %d of a-z, 0-9 and -, beginning with no -", WHO_TENANT_MAX);
 }
 

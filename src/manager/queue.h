@@ -1,4 +1,4 @@
-// Who may build next. Few builds run at a time, and only while the host has room. Waiting builds
+// The queue of builds. Few builds run at a time, and only while the host has room. Waiting builds
 // are in one line per tenant, and the lines take turns: however many builds one tenant requests,
 // another tenant's first request waits at most one turn.
 #pragma once

@@ -115,7 +115,7 @@ static inline void auto_entry_(struct entry **entry)
 }
 #define auto_entry on_exit_call(auto_entry_) struct entry *
 bool entry_is_alive(const struct entry *entry);		// state running, and pid 1 has not exited
-void entry_move(struct entry *entry, enum state state); // and wakes whoever waits
+void entry_move(struct entry *entry, enum state state); // and wakes the waiters
 void entry_detach(struct entry *entry); // closes its sockets: its box no longer runs
 void entry_weigh(struct entry *entry);	// updates its tenant's account
 // A box was built or adopted: bounds its stored output and counts it for the tenant.

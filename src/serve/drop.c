@@ -85,7 +85,7 @@ static fallible die_with_parent(pid_t parent)
 {
 	if (prctl(PR_SET_PDEATHSIG, SIGTERM))
 		return err_sys(errno, "ask for the parent's death");
-	// It may have died before the prctl.
+	// The supervisor may have died before the prctl.
 	if (getppid() != parent)
 		return err_new(UNAVAILABLE, "no_parent", "the supervisor is gone");
 	return OK;

@@ -110,7 +110,7 @@ def on_the_host():
     reply = ask(user="owner")
     c.same((reply.status, reply.json["reason"]), (507, "capacity_rejected"), "still low: rejected")
     context = reply.json["context"]
-    c.same((context["cleaned"], context["threshold_mb"]), (1, THRESHOLD), "one was cleaned")
+    c.same((context["cleaned"], context["threshold_mb"]), (1, THRESHOLD), "one directory was removed")
     c.ok(context["skipped"] >= 2 and 0 <= context["available_mb"] < THRESHOLD, "and the answer tells the numbers", context)
     left = there(keeper)
     c.ok(names[1] in left and names[0] not in left and live.made["directory"] in left,
@@ -124,7 +124,7 @@ def on_the_host():
     reply = ask(user="owner")
     c.same((reply.status, reply.json["context"]["cleaned"]), (507, 0), "when the look fails, nothing is cleaned up")
     s.clear(cove)
-    c.ok(names[2] in there(keeper), "it is still there")
+    c.ok(names[2] in there(keeper), "the directory is still there")
 
     drain()
     fill_to(2)
@@ -143,7 +143,7 @@ def on_the_host():
     c.same((reply.status, reply.json["reason"]), (503, "capacity_unknown"), "a measurement that fails: unknown")
     s.fault(cove, "capacity", "hang")
     reply = ask(user="other")
-    c.same((reply.status, reply.json["reason"]), (503, "capacity_unknown"), "one that hangs: unknown, after its time")
+    c.same((reply.status, reply.json["reason"]), (503, "capacity_unknown"), "a hanging measurement is unknown after its deadline")
     c.ok(alive(keeper), "and the sandbox lives")
     s.clear(cove)
 
@@ -188,7 +188,7 @@ def on_its_own_image():
     sibling.await_state("active")
     first = pid1(keeper.made["sandbox_id"])
     bystander = pid1(other.made["sandbox_id"])
-    c.same(sh("nsenter", "-t", str(first), "-m", "mount", "-o", "remount,ro", "/").returncode, 0, "it is remounted read-only")
+    c.same(sh("nsenter", "-t", str(first), "-m", "mount", "-o", "remount,ro", "/").returncode, 0, "the file system is remounted read-only")
     late = s.Session(cove, user="owner")
     run = late.run()
     c.same(sibling.fate(busy), "failed sandbox_destroyed", "a sibling's run ends, and is told why")
@@ -243,7 +243,7 @@ def counted():
     c.ok(all(w["reason"] == "host_loops" for w in seen) and sorted(w["position"] for w in seen) == [1, 2, 3],
          "who waits is shown, with reason and position", seen)
     cove.post("/v1/sandboxes/%s/stop" % boxes[0]["id"])
-    c.ok(c.until(lambda: cove.post("/v1/sandboxes", {}).status == 201, 5), "one that is stopped gives its device back")
+    c.ok(c.until(lambda: cove.post("/v1/sandboxes", {}).status == 201, 5), "a stopped sandbox gives its device back")
     c.ok(refused(cove.execute(boxes[0], "true"), "host_loops"), "waking one takes a device, too")
     for item in cove.get("/v1/sandboxes").json["items"]:
         cove.delete(item)

@@ -64,12 +64,12 @@ def records(cove, box, processes):
     c.ok(set(processes + quick + [late]) <= {p["id"] for p in listed}, "every record is there after a kill")
     codes = [patiently(lambda: cove.get(api(box, "process/%s/wait?timeoutMs=20000" % p))).json["exitCode"]
              for p in quick + [late]]
-    c.same(codes, list(range(20)) + [77], "what ended just before, and while nobody was there, has its exit code")
+    c.same(codes, list(range(20)) + [77], "processes that ended just before or during the restart have their exit codes")
     c.same(cove.get(api(box, "process/%s/logs" % late)).json["stdout"], "late\n", "and its output")
     cove.request("DELETE", api(box, "process/completed"))
     kill_daemon(cove)
     listed = patiently(lambda: cove.get(api(box, "process/list"))).json["processes"]
-    c.same(listed, [], "what was forgotten stays so")
+    c.same(listed, [], "a forgotten process stays forgotten")
 
 
 def sessions(cove, box):
@@ -83,7 +83,7 @@ def sessions(cove, box):
     kill_daemon(cove)
     c.same(run("idle", "echo $?; pwd; f").json["stdout"], "9\n/etc\nf-1", "an idle shell has all of its state")
     begin = time.monotonic()
-    c.same(run("busy", "echo $y; pwd").json["stdout"], "done\n/var", "one at work ends its command, and goes on")
+    c.same(run("busy", "echo $y; pwd").json["stdout"], "done\n/var", "a busy shell finishes its command, and goes on")
     c.note("after %.2f s" % (time.monotonic() - begin))
     names = patiently(lambda: cove.get(api(box, "session/list"))).json["data"]
     c.ok({"idle", "busy"} <= set(names), "both are listed", names)
@@ -105,7 +105,7 @@ def terminals(cove, box):
     kill_daemon(cove)
     patiently(lambda: cove.get("/v1/sandboxes/" + box["id"]))
     listed = cove.get(api(box, "terminals")).json["terminals"]
-    c.same([(t["cols"], t["rows"]) for t in listed], [(111, 33)], "it is listed, with its size")
+    c.same([(t["cols"], t["rows"]) for t in listed], [(111, 33)], "the terminal is listed, with its size")
     again = connect(cove, box, "sessionId=t&cols=111&rows=33")
     c.ok(again.until(b"before\r\n") and again.until(b"3000\r\n"), "its screen is there again", again.seen[-200:])
     lines = again.seen.replace(b"\r", b"").split(b"\n")

@@ -50,7 +50,7 @@ c.same({i["id"] for i in json.loads(says("agent-session", "ls", "--json"))}, {on
 shown = json.loads(says("agent-session", "inspect", one, "own-1"))
 c.ok([i["id"] for i in shown] == [one, "own-1"] and shown[0]["lease"]["state"] == "none", "inspect shows all", shown)
 lost = cli("agent-session", "inspect", "nobody")
-c.ok(lost.returncode == 3 and b"there is no session '" in lost.stderr, "what is not there is told, with status 3", lost)
+c.ok(lost.returncode == 3 and b"there is no session '" in lost.stderr, "an absent session is an error with status 3", lost)
 
 # ------------------------------------------------------------------------------------------- run
 done = cli("agent-session", "run", one, '{"do": "ok", "echo": "hi"}')
@@ -99,7 +99,7 @@ out, err = follower.communicate(timeout=60)
 c.same(([int(t) for t in out.decode().split("tick ")[1:41] if t.strip().isdigit()][:39], follower.returncode),
        (list(range(39, 0, -1)), 0), "over kill -9 of the daemon, every piece once")
 says("agent-session", "run", "-d", one, '{"do": "hang"}')
-c.ok(c.until(lambda: cove.get("/v1/agent-sessions/" + one).json["lease"]["state"] == "active"), "one that hangs")
+c.ok(c.until(lambda: cove.get("/v1/agent-sessions/" + one).json["lease"]["state"] == "active"), "a hanging run")
 says("agent-session", "interrupt", one)
 idle = c.until(lambda: cli("agent-session", "interrupt", one).returncode == 5)
 c.ok(idle, "interrupt ends it; then there is nothing to interrupt")
@@ -140,14 +140,14 @@ t = terminal()
 t.type("pwd; echo home=$HOME; stty size; echo mark=[$COVE_SESSION] dir=$COVE_DIRECTORY\n")
 c.ok(t.until(b"/workspace/%s\r\n" % directory.encode()) and t.until(b"home=/home/%s" % directory.encode()) and t.until(b"30 90"),
      "its terminal makes the sandbox, in the session's own directories", t.seen)
-c.ok(t.until(b"mark=[] dir=" + directory.encode()), "it has no marks of a runner", t.seen)
+c.ok(t.until(b"mark=[] dir=" + directory.encode()), "the terminal has no marks of a runner", t.seen)
 c.same(fresh.state(), "none", "and no runner was started for it")
 other = terminal()
 other.until(event="ready")
 t.type("echo both-$((20+3))\n")
 c.ok(other.until(b"both-23"), "all who connect see one screen", other.seen)
 c.same(fresh.fate(fresh.run()), "completed", "a run beside it takes the terminal for no runner")
-c.same((fresh.lease()["generation"], len(fresh.roots())), (1, 1), "nobody was stopped for it")
+c.same((fresh.lease()["generation"], len(fresh.roots())), (1, 1), "no runner was stopped for it")
 sibling = s.Session(cove, user="term")
 c.same(sibling.fate(sibling.run("ok")), "completed", "a sibling in the same sandbox")
 cove.request("PUT", "/v1/tenants/beta", {"host": True})
@@ -168,7 +168,7 @@ def sleepers():
     return s.programs(cove, box, "sleep")
 
 
-c.ok(c.until(sleepers), "it runs")
+c.ok(c.until(sleepers), "the command in the terminal runs")
 for pid in fresh.roots():
     os.kill(pid, 9)
 gone = cli("agent-session", "rm", fresh.id)
@@ -176,7 +176,7 @@ c.same(gone.returncode, 0, "rm removes it")
 c.ok(c.until(lambda: cove.get(fresh.path).status == 404, 30), "the session goes")
 c.ok(c.until(lambda: not sleepers()), "and what ran in its terminal", sleepers())
 c.same(cove.execute(box, "ls /workspace").json["stdout"].split(), [sibling.made["directory"]], "its files too; the sibling's stay")
-c.same(refused(), (404, "no_session"), "what is deleted has no terminal")
+c.same(refused(), (404, "no_session"), "a deleted session has no terminal")
 
 # ----------------------------------------------------------------------------------------- attach, rm
 pid, master = pty.fork()

@@ -105,7 +105,7 @@ same = impostors()
 before = y.roots()
 c.same(y.fate(y.run()), "completed", "the next run of the real one")
 c.same((y.roots(), y.lease()["generation"]), (before, 1), "is its own runner's: nobody takes the other for it")
-c.same(y.delete().status, 204, "it is deleted")
+c.same(y.delete().status, 204, "the session is deleted")
 c.same((impostors(), y.pids()), (same, []), "the impostor lives, the runner does not")
 
 # -----------------------------------------------------------------------------------------
@@ -235,7 +235,7 @@ for name, boot_id in (("after a reboot", "00000000-1111-2222-3333-444444444444")
     hits = [line for line in tracing.read(out) if str(innocent.pid) in line[3] and ", 0)" not in line[3]]
     c.same(hits, [], "%s the process that bears its number is not signalled" % name)
     c.same(strikes(tracing.read(out)), [], "nor anybody else")
-    c.same(innocent.poll(), None, "it lives")
+    c.same(innocent.poll(), None, "the process that reused the pid lives")
     c.same(here.fate(here.run()), "completed", "the next run is a new runner's")
     c.same(here.lease()["generation"], 2, "of the next generation")
 innocent.kill()

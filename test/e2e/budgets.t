@@ -119,7 +119,7 @@ def of_connections(cove, outside):
     c.ok("budget_connections" in kinds and kinds <= {"budget_connections", "more"}, "and the reason", kinds)
     kill(cove, box, "daemon")
     got = python(cove, box, ASK, TIMES=1, KEPT=False, REASON="budget_connections")
-    c.same(got, {"429": 64, "worded": 64}, "what is used up stays so after a restart")
+    c.same(got, {"429": 64, "worded": 64}, "a used-up budget stays used up after a restart")
     cove.request("PATCH", "/v1/sandboxes/" + box["id"],
                  {"network": {"mode": "allow", "allow": ALLOW, "budgets": {"connections": 130, "perSecond": QUICK}}})
     got = python(cove, box, ASK, TIMES=1, KEPT=False, REASON="budget_connections")
@@ -143,7 +143,7 @@ def of_bytes(cove, outside, echo):
     totals = ledger(cove, box)[1]
     c.same(totals["bytesOut"], 1000000, "as the ledger has it")
     got = python(cove, box, ASK, TIMES=1, KEPT=False, REASON="budget_bytes_out")
-    c.ok(got.get("200") is None and got.get("worded") == 64, "whoever comes then is told so", got)
+    c.ok(got.get("200") is None and got.get("worded") == 64, "later requests get the budget's error", got)
     cove.delete(box)
     box = box_with(cove, bytesIn=1000000)
     got = python(cove, box, STREAM, SIZE=50000, FLOOD=True)

@@ -184,8 +184,8 @@ def templates(cli, home):
     got = cli("template", "import", "piped", "-", stdin=open(archive, "rb").read())
     c.same(got.text, "piped\n", "so does standard input")
     c.ok(cli("template", "import", "packed", archive).status == 5, "a name that is taken is 5")
-    c.ok(cli("template", "import", "bad", "/etc/passwd").status == 2, "what is no archive is 2")
-    c.ok(cli("template", "import", "bad", "/nonesuch").status == 2, "what is not there is 2")
+    c.ok(cli("template", "import", "bad", "/etc/passwd").status == 2, "a file that is no archive is status 2")
+    c.ok(cli("template", "import", "bad", "/nonesuch").status == 2, "an absent file is status 2")
     names = cli("template", "ls", "-q").text.split()
     c.ok(set(names) == {"host", "tree", "packed", "piped"}, "template ls names them all", names)
     table = cli("template", "ls").text.splitlines()
@@ -272,7 +272,7 @@ def alone(home):
     c.same(left, [], "private directories are removed")
     user = subprocess.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", c.BIN, "run", "true"],
                           env=cli.env, capture_output=True, text=True)
-    c.ok(user.returncode == 125 and "root" in user.stderr, "who may not start one is told", user)
+    c.ok(user.returncode == 125 and "root" in user.stderr, "a user who may not start a daemon gets an error", user)
 
 
 def main():

@@ -109,7 +109,7 @@ def input_streams(cli):
     c.ok(got.stdout == data and got.returncode == 0, "exec -i passes on as much as there is", got.err)
     got = cli("exec", "-i", "web", "head", "-c", "3", stdin=b"pqr" * (3 << 20))
     c.ok(got.stdout == b"pqr" and got.returncode == 0, "a command that reads only a part of it ends well", got.err)
-    c.same(cli("exec", "-i", "web", "nonesuch", stdin=b"x").returncode, 127, "one that is not there is 127")
+    c.same(cli("exec", "-i", "web", "nonesuch", stdin=b"x").returncode, 127, "an absent command is 127")
     child = cli.popen("exec", "-i", "web", "sh", "-c", "while read x; do echo got $x; done; exit 3",
                       stdin=subprocess.PIPE)
     said = []

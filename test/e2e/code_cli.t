@@ -142,7 +142,7 @@ def pictures():
         talk.type(b"\x04")
         c.same(talk.end(), 0, "and typed keys go on")
     forged = cli("run-code", "code", "-", stdin=b"class P:\n def _repr_png_(self): return '\\033]0;x\\a'\nP()", COVE_PICTURES="kitty")
-    c.ok(b"\033" not in forged.stdout + forged.stderr, "what is no picture does not reach the terminal", forged)
+    c.ok(b"\033" not in forged.stdout + forged.stderr, "bytes that are no picture do not reach the terminal", forged)
 
 
 def conversation():
@@ -152,7 +152,7 @@ def conversation():
          "a block goes on until an empty line", t.seen)
     c.ok(t.ask(b"prin\x1b[D\x1b[D\x1b[D\x1b[D\x01x\x7f\x05t('ed\xc3\xa9\x7fit')\x1b[D\x1b[C\r", b"\r\nedit\r\n"), "lines are edited", t.seen)
     c.ok(t.ask(b"\x1b[A\x1b[A\x1b[A\x1b[A\x1b[A\x10\x0e\x1b[B\x1b[B\x1b[B\x1b[B\x1b[B\x1b[A\r", b"\r\nedit\r\n"), "and found again in the history", t.seen)
-    c.ok(t.ask(b"\x1b[200~if a:\n    print('pasted')\n\n    print('whole')\n\x1b[201~\r", b"pasted\r\nwhole\r\n"), "what is pasted is one cell", t.seen)
+    c.ok(t.ask(b"\x1b[200~if a:\n    print('pasted')\n\n    print('whole')\n\x1b[201~\r", b"pasted\r\nwhole\r\n"), "pasted text is one cell", t.seen)
     t.ask(b"import time; print('go', flush=True); time.sleep(60)\r", b"\r\ngo\r\n")
     t.type(b"\x03")
     c.ok(t.see(b"KeyboardInterrupt"), "ctrl-c interrupts the cell", t.seen)
@@ -185,7 +185,7 @@ def type_ahead():
         t.ask(b"print('be' + 'gun', flush=True)\rwhile not os.path.exists('go'): time.sleep(0.01)\r\r", b"begun")
         t.type(keys)
         c.same(cli("exec", "-w", "/workspace", "code", "--", "touch", "go").returncode, 0, "a cell ends after %r was typed" % keys)
-        c.ok(not sign or t.see(sign), "what was typed is run", t.seen)
+        c.ok(not sign or t.see(sign), "typed text is run", t.seen)
         c.same(t.end(), 0, "ctrl-d that was typed while a cell ran leaves") or c.note(t.seen)
         cli("exec", "-w", "/workspace", "code", "--", "rm", "go")
 

@@ -106,8 +106,8 @@ def live(cove, outside, box, env):
     c.ok(held.status == 200 and c.until(lambda: cove.out(box, "ls held 2>/dev/null")), "a connection is open", held)
     reply = patch(cove, box, {"mode": "allow", "allow": ["other.test"]})
     c.ok(reply.status == 200 and reply.json["network"]["allow"] == ["other.test"], "the policy is replaced live", reply)
-    c.same(reach(cove, box, env, "https", "other.test")["stdout"], "hello from other.test /curl\n", "what it has now passes at once")
-    c.same(reach(cove, box, env, "https", "www.test")["exitCode"], 6, "what it had does not")
+    c.same(reach(cove, box, env, "https", "other.test")["stdout"], "hello from other.test /curl\n", "a host of the new policy passes at once")
+    c.same(reach(cove, box, env, "https", "www.test")["exitCode"], 6, "a host of the old policy does not")
     c.ok(c.until(lambda: cove.out(box, "cat out") == "ended\n"), "and what was open is ended", cove.out(box, "cat out"))
     c.same(patch(cove, box, {"mode": "allow", "allow": ["http://x"]}).status, 400, "a malformed one is refused")
     c.same(reach(cove, box, env, "https", "other.test")["stdout"], "hello from other.test /curl\n", "and changes nothing")
@@ -123,7 +123,7 @@ def live(cove, outside, box, env):
 def born_off(cove, env):
     box = cove.create(network={"mode": "off"})
     c.same(cove.run(box, ["curl", "-sS", "-m", "20", "http://www.test/"])["exitCode"], 6, "a box without network knows no name")
-    c.same(patch(cove, box, POLICY).status, 200, "it gets one")
+    c.same(patch(cove, box, POLICY).status, 200, "the sandbox gets a network")
     c.same(reach(cove, box, env, "http", "www.test")["stdout"], "hello from www.test /curl\n", "and is out")
     cove.delete(box)
 
@@ -174,7 +174,7 @@ def attach_fails(cove, box, env):
     def again():
         got = patiently(lambda: cove.execute(box, ["curl", "-sS", "-m", "20", "https://www.test/curl"], env=env))
         return got.status == 200 and got.json["stdout"] == "hello from www.test /curl\n"
-    c.ok(c.until(again, 60, 0.2), "it is attached when there are some again")
+    c.ok(c.until(again, 60, 0.2), "the network is attached when descriptors are free again")
     c.same(cove.children()["warden"], warden, "by the same warden")
 
 

@@ -60,7 +60,7 @@ def life(cove):
     middle = live.ids[3]
     again = Stream(cove, headers={"Last-Event-ID": str(middle)})
     c.until(lambda: len(again.ids) >= len(live.ids) - 4, 10)
-    c.same(again.ids[:len(live.ids) - 4], live.ids[4:], "whoever comes back with Last-Event-ID misses nothing")
+    c.same(again.ids[:len(live.ids) - 4], live.ids[4:], "a client that reconnects with Last-Event-ID misses nothing")
     first = cove.get("/v1/events?limit=2").json
     second = cove.get("/v1/events?limit=2&after=%d" % first["last"]).json
     c.ok(first["more"] and [i["id"] for i in first["items"] + second["items"]] == [1, 2, 3, 4], "pages follow each other", first, second)
@@ -216,7 +216,7 @@ def gaps(cove):
     cove.post("/v1/cleanup")
     told = c.until(lambda: cove.get("/v1/events?after=1&limit=1000").json["missed"], 10)
     page = cove.get("/v1/events?after=2", key=ivy).json
-    c.ok(told and page["missed"] and [i["id"] for i in page["items"]] == [5, 6], "what is forgotten is missed by who asks for it", told, page)
+    c.ok(told and page["missed"] and [i["id"] for i in page["items"]] == [5, 6], "a pruned event is reported as missed", told, page)
     c.ok(not cove.get("/v1/events?after=4", key=ivy).json["missed"] and not cove.get("/v1/events?after=1", key=joe).json["missed"],
          "and by nobody else")
     gap = first(cove, key=ivy, headers={"Last-Event-ID": "2"})
@@ -227,7 +227,7 @@ def gaps(cove):
     cove.request("PUT", "/v1/tenants/late", {})
     c.until(lambda: "tenant.made" in beyond.kinds(), 10)
     c.same(beyond.kinds()[0], "events.missed", "a number that was never given is no place")
-    c.ok("tenant.made" in beyond.kinds(), "what comes then is told all the same", beyond.got)
+    c.ok("tenant.made" in beyond.kinds(), "later events are delivered all the same", beyond.got)
 
 
 def verify(cove):

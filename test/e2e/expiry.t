@@ -91,12 +91,12 @@ doomed = open_all(second["key"])
 time.sleep(0.3)
 c.ok(not any(o.ended for o in doomed), "another key has it all open")
 begun = time.time()
-c.same(cove.request("DELETE", "/v1/keys/" + second["id"]).status, 204, "it is revoked")
+c.same(cove.request("DELETE", "/v1/keys/" + second["id"]).status, 204, "the key is revoked")
 c.until(lambda: all(o.ended for o in doomed), 10)
 for o in doomed:
     c.ok(o.ended and o.ended - begun < 3, "revocation cuts %s" % o.name, o.ended and o.ended - begun)
 
-c.same([o.name for o in witness + lasting if o.ended], [], "what others have open goes on")
+c.same([o.name for o in witness + lasting if o.ended], [], "streams of other keys go on")
 c.same(cove.request("GET", inside + "/api/process/%s" % job, key=maker).json["process"]["status"], "running",
        "and so does what runs: it belongs to the sandbox")
 

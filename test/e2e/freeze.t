@@ -69,13 +69,13 @@ def freeze(cove, usr):
     with open(os.path.join(usr, "share", "word"), "w") as file:
         file.write("second\n")
     old, new = cove.create(template="still"), cove.create(template="host")
-    c.same(cove.out(old, ["cat", "/usr/share/word"]), "first\n", "what the host changes does not reach the copy")
-    c.same(cove.out(new, ["cat", "/usr/share/word"]), "second\n", "it reaches the host's own template")
+    c.same(cove.out(old, ["cat", "/usr/share/word"]), "first\n", "a change of the host does not reach the copy")
+    c.same(cove.out(new, ["cat", "/usr/share/word"]), "second\n", "the change reaches the host's own template")
     for name in ("bash", "cat"):
         c.same(cove.out(old, ["stat", "-Lc", "%a %u %s", "/usr/bin/" + name]),
                cove.out(new, ["stat", "-Lc", "%a %u %s", "/usr/bin/" + name]), "%s is the same file in both" % name)
     c.same(cove.out(old, ["bash", "-c", "readlink /bin 2>/dev/null; echo $((6*7))"]).split()[-1], "42", "a shell works there")
-    c.same(cove.request("DELETE", "/v1/templates/still").status, 204, "it can be removed")
+    c.same(cove.request("DELETE", "/v1/templates/still").status, 204, "the template can be removed")
     c.same(cove.out(old, ["cat", "/usr/share/word"]), "first\n", "while a sandbox stands on it")
     cove.delete(old)
     cove.delete(new)

@@ -255,16 +255,16 @@ def rests(cove, box):
     c.ok(cove.post(path + "/pause").status in (200, 202, 204), "a sandbox is paused")
     strike(cove, ["warden", "daemon"])
     c.ok(c.until(lambda: cove.get(path).json.get("state") == "paused"), "and still is after kill -9 of both")
-    c.ok(cove.post(path + "/resume").status in (200, 202, 204), "it is resumed")
+    c.ok(cove.post(path + "/resume").status in (200, 202, 204), "the sandbox is resumed")
     first = c.until(lambda: said(cove, box, "wc -l < /workspace/count"))
     c.ok(first and c.until(lambda: int(said(cove, box, "wc -l < /workspace/count") or 0) > int(first)),
          "and what ran in it goes on", first)
-    c.ok(cove.post(path + "/stop").status in (200, 202, 204), "it is stopped")
+    c.ok(cove.post(path + "/stop").status in (200, 202, 204), "the sandbox is stopped")
     c.ok(c.until(lambda: cove.get(path).json["state"] == "stopped") and not note(cove, box),
          "nothing of it runs")
     strike(cove, ["warden"])
     c.ok(cove.get(path).json["state"] == "stopped", "a new warden keeps its disk")
-    c.ok(c.until(lambda: cove.post(path + "/start").status in (200, 202, 204)), "it is started")
+    c.ok(c.until(lambda: cove.post(path + "/start").status in (200, 202, 204)), "the sandbox is started")
     c.ok(c.until(lambda: said(cove, box, "test -s /workspace/count && echo kept") == "kept\n"),
          "with its files")
 

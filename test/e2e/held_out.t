@@ -60,7 +60,7 @@ def large_states(box):
                                            "stdin": "first\nrest\n"}).json
     path = box.base + "/api/process/" + made["processId"]
     c.until(lambda: box.cove.get(path).json["process"]["status"] != "running", 60)
-    c.same(box.cove.get(path + "/logs").json["stdout"], "first 1048576\nrest\n", "what such a process is given to read is its own")
+    c.same(box.cove.get(path + "/logs").json["stdout"], "first 1048576\nrest\n", "the input of such a process is its own")
     box.say("huge", "V=$(head -c 9000000 /dev/zero | tr '\\0' x)")
     got = box.post("/api/execute/stream", {"command": "true", "sessionId": "huge"})
     c.same((got.status, got.json["reason"], "8 MiB" in got.json["hint"]), (413, "state_too_large", True),
@@ -244,14 +244,14 @@ def previews(cove):
     """Shown before and after SIGTERM and a start of cove."""
     box, stopped = Box(cove), Box(cove)
     sites = [Site(cove.post(one.base + "/ports", {"port": 8000}).json["pathUrl"]) for one in (box, stopped)]
-    c.same(cove.post(stopped.base + "/stop", {}).status, 200, "one is stopped by request")
+    c.same(cove.post(stopped.base + "/stop", {}).status, 200, "one sandbox is stopped by request")
     c.same(cove.stop(), 0, "cove ends by SIGTERM")
     cove.start()
     got = cove.get(box.base).json
     c.same((got["state"], got.get("reason")), ("stopped", "cove_stopped"), "a sandbox that nobody stopped says why it is")
     answers = [site.ask() for site in sites]
     c.same([one.status for one in answers], [502, 410], "its preview is not gone; that of the other one is")
-    c.ok(b"PORT_CLOSED" in answers[0].body or b"Nothing listens" in answers[0].body, "it tells that nobody listens yet", answers[0])
+    c.ok(b"PORT_CLOSED" in answers[0].body or b"Nothing listens" in answers[0].body, "the reply says that no server listens yet", answers[0])
     c.same(cove.get(box.base).json["state"], "running", "for the visit woke it")
     box.post("/api/process/start", {"command": "cd /tmp && python3 -m http.server 8000", "sessionId": NONE})
     c.ok(c.until(lambda: sites[0].ask().status == 200, 30), "and the same link shows the server once it runs")

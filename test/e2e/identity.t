@@ -97,7 +97,7 @@ c.same([again[x] for x in ("id", "sandbox", "directory")], [made.json[x] for x i
        "the tenant's of the same id keeps its own place")
 c.same(cove.post("/v1/agent-sessions", theirs, key=acme).json["reason"], "session_taken", "and the id stays used there")
 own = cove.post("/v1/agent-sessions/%s/runs" % lone.id, {"input": {"do": "ok"}}, key=acme).json
-c.same(own["session"], lone.id, "it runs for itself")
+c.same(own["session"], lone.id, "the run belongs to the tenant's own session")
 c.ok(c.until(lambda: cove.get("/v1/agent-sessions/%s/runs/%s" % (lone.id, own["id"]), key=acme).json["state"] in s.OVER, 20),
      "to its end", cove.get("/v1/agent-sessions/%s/runs/%s" % (lone.id, own["id"]), key=acme))
 c.same(cove.get(lone.path + "/runs/" + own["id"]).status, 404,

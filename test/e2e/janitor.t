@@ -61,12 +61,12 @@ rounds = look(cove)
 c.ok(len({json.dumps(a) for a in answers}) <= rounds["rounds"] - before - 1 and len(answers) == 8, "eight at once are no eight rounds at a time", rounds["rounds"], before)
 c.ok(len(rounds["history"]) == rounds["rounds"] and rounds["history"][0] == rounds["last"] and
      rounds["total"]["scanned"] >= rounds["last"]["scanned"], "last, total and history", rounds)
-c.same(cove.out(box, "echo alive"), "alive\n", "what lives and is young is left alone")
+c.same(cove.out(box, "echo alive"), "alive\n", "live and young sandboxes are left alone")
 c.same(cove.stop(), 0, "cove ends")
 
 # By the clock
 cove = c.Cove("--dev", "--time-scale", "300", "--sleep-after", "10m")
-c.ok(c.until(lambda: look(cove)["rounds"] >= 3, 15), "it goes round by itself: every 5 minutes, a second at this scale")
+c.ok(c.until(lambda: look(cove)["rounds"] >= 3, 15), "the janitor runs by itself: every 5 minutes, a second at this scale")
 
 
 def instances():
@@ -141,13 +141,13 @@ for path in list(foreign):
         os.mkdir(path)
     except OSError:
         foreign.remove(path)
-c.same([kind for kind, is_there in leaked.items() if not is_there()], [], "one of each kind is planted")
+c.same([kind for kind, is_there in leaked.items() if not is_there()], [], "one resource of each kind is planted")
 began = time.monotonic()
 c.until(lambda: not any(is_there() for is_there in leaked.values()), 20)
 for kind, is_there in leaked.items():
-    c.ok(not is_there(), "%s of nobody's is removed" % kind)
+    c.ok(not is_there(), "a leaked %s is removed" % kind)
 c.ok(time.monotonic() - began > 1.5, "after 10 minutes, not before", time.monotonic() - began)
-c.ok(foreign and all(map(os.path.isdir, foreign)), "what is not cove's is untouched", foreign)
+c.ok(foreign and all(map(os.path.isdir, foreign)), "a cgroup that is not cove's is untouched", foreign)
 for path in foreign:
     os.rmdir(path)
 victim.wait()
@@ -166,7 +166,7 @@ lost = cove.get("/v1/sandboxes/gone").json
 c.same(lost.get("reason"), "box_lost", "and says so")
 time.sleep(2.5)
 c.same(cove.get("/v1/sandboxes/gone").status, 200, "its files are not swept away")
-c.same(cove.post("/v1/sandboxes/gone/start").json.get("state"), "running", "it starts again on them")
+c.same(cove.post("/v1/sandboxes/gone/start").json.get("state"), "running", "the sandbox starts again on its files")
 c.same(cove.out(keeper, "echo alive"), "alive\n", "a healthy one outlives all the timers")
 
 
@@ -222,7 +222,7 @@ c.ok(said and said[-1]["severity"] == "warning", "an alert names it", said[-1:])
 c.same(cove.get("/v1/sandboxes/" + bad["id"]).json.get("state"), "deleting", "its record stays until it is verified gone")
 holder.kill()
 holder.wait()
-c.ok(c.until(lambda: cove.get("/v1/sandboxes/" + bad["id"]).status == 404, 20), "it is tried again, and goes")
+c.ok(c.until(lambda: cove.get("/v1/sandboxes/" + bad["id"]).status == 404, 20), "the delete is retried, and succeeds")
 c.same(cove.stop(), 0, "cove ends")
 c.same(c.remains(cove), {}, "nothing is left behind")
 
@@ -249,7 +249,7 @@ c.same(left(), list(range(100, 120)), "then 50 more")
 cove.post("/v1/cleanup")
 c.same(left(), [], "then the last 20")
 c.same([r["oldDeleted"] for r in reversed(look(cove)["history"])], [50, 50, 20], "as it is counted")
-c.same((cove.get("/v1/sandboxes/young").status, cove.get("/v1/sandboxes/model").status), (200, 200), "what is younger than 24 h stays")
+c.same((cove.get("/v1/sandboxes/young").status, cove.get("/v1/sandboxes/model").status), (200, 200), "a failed sandbox younger than 24 h stays")
 c.same(cove.stop(), 0, "cove ends")
 
 # Sessions: a start that hangs, work that goes on
@@ -267,7 +267,7 @@ c.ok(4.5 < took, "not before 10 minutes (scaled)", took)
 c.same(orphan.fate(run), "completed", "its record is kept, and the run is tried anew")
 c.ok("startup-failed" in [row.get("reason") for row in s.lease_log(cove, orphan.id)], "with the reason", s.lease_log(cove, orphan.id))
 cove.post("/v1/cleanup")
-c.same([look(cove)["total"][key] for key in ("orphansFound", "orphansTerminated")], [1, 1], "it is counted as one orphan")
+c.same([look(cove)["total"][key] for key in ("orphansFound", "orphansTerminated")], [1, 1], "the runner is counted as one orphan")
 c.same(busy.fate(long, 40), "completed", "a session with heartbeats lives past 30 minutes (scaled)")
 c.same(slow.stop(60), 0, "cove ends")
 

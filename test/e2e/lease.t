@@ -80,7 +80,7 @@ four.fate(four.run("fail"))
 held = four.run()
 blocked = four.look(held)
 c.ok(blocked["state"] == "queued" and blocked["blocked_until"], "a run is held, and says until when", blocked)
-c.same(four.fate(held), "completed", "it drains by itself")
+c.same(four.fate(held), "completed", "the queue drains by itself")
 c.same(len([r for r in s.lease_log(cove, four.id) if r["row"] == "21"]), 2, "after the third attempt")
 
 five = s.Session(cove, user="late")

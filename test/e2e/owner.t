@@ -99,7 +99,7 @@ c.ok(c.until(lambda: not far.roots(), 5) and near.roots() == victim, "one cannot
 # ---------------------------------------------------------------------------------
 trace = tracing.Trace(cove, "%file", list(cove.children().values()))
 names = ("..%2F..__x", "ses-ABC", "ses-" + "a" * 47, "xyz-" + "a" * 48, "%2e%2e", "a__b__c")
-c.same([n for n in names if cove.get("/v1/sandboxes/" + n).status not in (400, 404)], [], "what is no id is no sandbox")
+c.same([n for n in names if cove.get("/v1/sandboxes/" + n).status not in (400, 404)], [], "a malformed id is no sandbox")
 c.same([n for n in names if cove.get("/v1/agent-sessions/" + n).status not in (400, 404)], [], "nor a session")
 touched = [line[3] for line in trace.end() if any(word in line[3].replace("...", "") for word in ("..", "__x", "ses-ABC", "aaaa", "O_CREAT", "mkdir", "unlink", "rename"))
            and cove.data not in line[3]]

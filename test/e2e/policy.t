@@ -73,7 +73,7 @@ def patch(cove, box, **fields):
 def verdicts(cove, box, port):
     good = "http://good.test:%d/" % port
     c.same(box["network"], {"mode": "allow", "allow": ["good.test:%d" % port]}, "a create answers with its policy")
-    c.ok("200 served /a" in ask(cove, box, good + "a"), "what is allowed is let out", ask(cove, box, good + "a"))
+    c.ok("200 served /a" in ask(cove, box, good + "a"), "an allowed host is reached", ask(cove, box, good + "a"))
     page = ledger(cove, box)
     row = page["items"][0]
     c.same((row["id"], row["name"], row["port"], row["verdict"], row["rule"], row["address"], row["requests"]),
@@ -122,11 +122,11 @@ def by_hand(cove, box, port):
     done = cli(cove, *shlex.split(row["hint"])[1:], "--json")
     c.same(json.loads(done.stdout)["allow"], ["good.test:%d" % port, "other.test", "other.test:%d" % port], "and after that hint")
     told = ask(cove, box, other + "b")
-    c.ok("200 served /b" in told, "it works, in the sandbox that ran all the time", told)
+    c.ok("200 served /b" in told, "the change works in a running sandbox", told)
 
     done = cli(cove, "policy", box["id"], "--rule", "GET other.test/ok*")
     c.ok(done.returncode == 0 and "rule     other.test GET /ok*" in done.stdout, "a rule binds requests to a name", done.stdout, done.stderr)
-    c.ok("200 served /ok1" in ask(cove, box, other + "ok1"), "what it takes passes, without TLS as well")
+    c.ok("200 served /ok1" in ask(cove, box, other + "ok1"), "an allowed request passes, without TLS as well")
     c.ok(ask(cove, box, other + "no").startswith("403 path_not_allowed"), "another path does not")
     c.ok(ask(cove, box, other + "ok", "PUT").startswith("403 method_not_allowed"), "nor another method")
     sent = cove.out(box, "exec 3<>/dev/tcp/other.test/%d; printf 'SSH-2.0-x\\r\\n' >&3; timeout 20 cat <&3; echo over" % port)
@@ -139,7 +139,7 @@ def by_hand(cove, box, port):
     done = cli(cove, "policy", box["id"], "--budget", "requests=none", "--deny", "other.test")
     c.ok(done.returncode == 0 and "other.test" not in done.stdout and "TOKEN" in done.stdout, "and all of it can be taken back", done.stdout, done.stderr)
     c.ok("failed" in ask(cove, box, other), "a name that was taken out is gone")
-    c.same(cli(cove, "policy", box["id"], "--deny", "nobody.test").returncode, 3, "one that is not there cannot be")
+    c.same(cli(cove, "policy", box["id"], "--deny", "nobody.test").returncode, 3, "an absent entry cannot be removed")
     shown = cove.get("/v1/sandboxes/" + box["id"])
     c.ok(SECRET.encode() not in shown.body and shown.json["network"]["secrets"] == [{"name": "TOKEN", "hosts": ["good.test"]}],
          "a secret's value is never shown", shown)
@@ -227,7 +227,7 @@ def unwilling(cove, port):
             break
     time.sleep(3)  # is what is measured: how often it is tried meanwhile
     c.note("prevented %d times" % failed())  # on a busy host the box may lose every race
-    c.ok(failed() <= 12, "one that its box prevents is tried now and then, not all the time", failed())
+    c.ok(failed() <= 12, "an attach that its box prevents is retried with backoff", failed())
     cove.request("DELETE", inside + job)
     c.ok(c.until(lambda: "200 served /u" in ask(cove, box, "http://good.test:%d/u" % port), 60, 0.2), "and comes back when it lets it")
     cove.delete(box)

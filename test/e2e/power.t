@@ -70,7 +70,7 @@ def full_story(cove, where):
     c.same(cove.post(cold.path + "/runs", {"input": {"do": "ok"}}).status, 503, "and those that would start a runner")
     c.same(s.runners(cove).get(cold.id, []), [], "nothing starts")
     c.same(cove.post("/v1/agent-sessions", {"user": "new", "runner": {"argv": ["/bin/true"]}}).status, 503, "nor is a session made")
-    c.same(busy.look(run)["state"], "running", "what is known is told")
+    c.same(busy.look(run)["state"], "running", "the known state is reported")
     time.sleep(0.3 * ticks)  # longer than the run takes: its end cannot be kept now
     c.ok(busy.roots() == pids and busy.look(run)["state"] == "running", "running work goes on", busy.look(run))
     os.unlink(os.path.join(where, "fill"))
@@ -174,7 +174,7 @@ def power():
         due = [name for name in acked if safe[name] <= cut]
         c.same([name for name in due if s.patiently(lambda: cove.get("/v1/agent-sessions/" + name)).status != 200], [],
                "booted from it at %d: the sessions are there" % cut)
-        c.ok(work.await_state("none") and not work.pids(), "what was at work is not, and its lease says so", work.lease())
+        c.ok(work.await_state("none") and not work.pids(), "a run under way has failed, and its lease says so", work.lease())
         c.same(work.fate(work.run()), "completed", "and runs again")
         done = subprocess.run([c.BIN, "verify", "--data", cove.data], capture_output=True, text=True, timeout=60)
         c.same(done.returncode, 0, "record and machine agree")

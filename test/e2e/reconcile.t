@@ -51,7 +51,7 @@ def pairs(cove):
     for name in names:
         cove.run(name, "echo %s > /workspace/note; setsid sleep 1000 >/dev/null 2>&1 &" % name)
     cove.post("/v1/sandboxes/paused/pause")
-    c.same(show(cove, "paused")[0], "paused", "one is paused")
+    c.same(show(cove, "paused")[0], "paused", "one sandbox is paused")
     victim = first_process(boxes["dead"])
 
     c.ok(away(cove, lambda: os.kill(victim, signal.SIGKILL)), "the daemon is shot, and a pid 1 while it is away")
@@ -59,7 +59,7 @@ def pairs(cove):
     c.same(cove.out("plain", "pgrep -c sleep"), "1\n", "with what runs in it")
     c.same(show(cove, "paused"), ("paused", None), "paused and frozen: as it was")
     c.same(cove.execute("paused", "true").json["reason"], "paused", "requests are refused until it is resumed")
-    c.same(cove.post("/v1/sandboxes/paused/resume").json["state"], "running", "it is resumed")
+    c.same(cove.post("/v1/sandboxes/paused/resume").json["state"], "running", "the sandbox is resumed")
     c.same(cove.out("paused", "pgrep -c sleep; cat /workspace/note"), "1\npaused\n", "and goes on where it was")
     c.until(lambda: show(cove, "dead")[0] == "stopped")  # the warden may hear of the end after it was asked
     c.same(show(cove, "dead"), ("stopped", "box_lost"), "running and dead: stopped, with its files")
@@ -69,7 +69,7 @@ def pairs(cove):
     c.same([show(cove, name)[0] for name in names], ["running"] * 3, "all are adopted")
     c.same(cove.out("plain", "pgrep -c sleep"), "1\n", "with what runs in them")
     cove.post("/v1/sandboxes/plain/stop")
-    c.same(show(cove, "plain")[0], "stopped", "one is stopped")
+    c.same(show(cove, "plain")[0], "stopped", "one sandbox is stopped")
     c.ok(away(cove, lambda: None), "the daemon is shot again")
     c.same(show(cove, "plain")[0], "stopped", "stopped and kept: stopped")
     c.same(cove.out("plain", "cat /workspace/note"), "plain\n", "and starts with its files")
@@ -115,7 +115,7 @@ def planted(cove):
     plant(cove, ("creating",), another_boot=True)
     cove.start()
     c.same(show(cove, "no-creating"), lost, "creating and not there, after a boot: somebody may have been told of it, so it is failed")
-    c.same(cove.delete("no-creating").status, 204, "it can be deleted")
+    c.same(cove.delete("no-creating").status, 204, "the sandbox can be deleted")
     after = cove.create()
     c.same(cove.get("/v1/sandboxes").json["items"][-1]["id"], after["id"], "numbers go on behind the highest that was given")
     cove.delete(after)

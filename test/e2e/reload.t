@@ -75,7 +75,7 @@ write(isolate_orgs="gamma", boxes_max="50")
 c.same(reload("-q").stderr, b"", "-q says nothing")
 c.ok(s.Session(cove, org="acme", user="moves").made["sandbox_id"] != moved, "the tag moves new shared sessions, and back")
 c.same(cove.children(), children, "no process of cove was started anew")
-c.same(lines("serve.reload_later")[0]["settings"], "threads", "what needs a restart is named in the log")
+c.same(lines("serve.reload_later")[0]["settings"], "threads", "a setting that needs a restart is named in the log")
 c.ok("isolate-orgs" in lines("daemon.reloaded")[0]["changed"], "and what changed", lines("daemon.reloaded"))
 
 # ------------------------------------------------------------------------------------------- SIGHUP

@@ -59,7 +59,7 @@ def meet(starter):
 
 met = None
 for _ in range(20):
-    c.ok(soil() in (200, 204), "it is stopped, its image unclean")
+    c.ok(soil() in (200, 204), "the sandbox is stopped, its image unclean")
     answers = []
     starter = threading.Thread(target=lambda: answers.append(cove.post(at + "/start", timeout=60)))
     starter.start()

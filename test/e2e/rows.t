@@ -139,7 +139,7 @@ c.same([one.look(run)["generation"], one.lease()["generation"]], [1, 2], "has th
 # ----------------------------------------------------------------------------------
 for asker in askers:
     asker.join()
-c.same(again, [202] * 20, "it may be asked for as often as one likes")
+c.same(again, [202] * 20, "the delete may be repeated")
 c.ok(c.until(lambda: cove.get(doomed.path).status == 404, 20), "the fifth attempt ends the deletion, unasked")
 good, gaps, wants = on_ladder(starts(doomed))
 c.ok(good and len(gaps) == 4, "its attempts came at the times of the ladder, whoever asked meanwhile", gaps, wants)
@@ -158,7 +158,7 @@ c.same(spent.fate(spent.run()), "completed", "the fault is gone: the next one ru
 box = lone.made["sandbox_id"]
 c.ok(lone.await_state("quarantined") and lone.pids(), "an isolated one is quarantined, and lives", lone.lease())
 lone.delete()
-c.ok(c.until(lambda: cove.get(lone.path).status == 404), "it can be deleted", cove.get(lone.path))
+c.ok(c.until(lambda: cove.get(lone.path).status == 404), "the session can be deleted", cove.get(lone.path))
 c.ok(cove.get("/v1/sandboxes/" + box).status == 404 and not lone.pids(), "with its whole sandbox")
 c.ok('"event":"agent_session.sandbox_removed"' in cove.log_text(), "which is written down")
 
@@ -172,7 +172,7 @@ c.same(ladder.delete().status, 202, "a shared one is deleted when its runner is 
 # -----------------------------------------------------------------------------------------
 c.ok(c.until(lambda: forgetful.get(idle.path).status == 404, 20), "a session that nobody used for 5 s disappears")
 c.ok(time.monotonic() - began_idle > 4.5, "not before")
-c.ok(c.until(lambda: forgetful.get(kept.path).status == 404, 20), "one that could not be stopped, later")
+c.ok(c.until(lambda: forgetful.get(kept.path).status == 404, 20), "a session whose runner could not be stopped, later")
 rows = s.lease_log(forgetful, kept.id)
 expired = [i for i, line in enumerate(forgetful.log_text().splitlines()) if '"event":"agent_session.expired"' in line and kept.id in line]
 deleted = [i for i, line in enumerate(forgetful.log_text().splitlines()) if '"event":"agent_session.deleted"' in line and kept.id in line]

@@ -71,7 +71,7 @@ def lock():
     a, b = cove.create(), two.create()
     c.ok(cove.out(a, "echo a") == "a\n" and two.out(b, "echo b") == "b\n",
          "two coves on two directories live side by side")
-    c.same(two.stop(), 0, "one stops")
+    c.same(two.stop(), 0, "one of the two stops")
     two.close()
     c.same(cove.out(a, "echo a"), "a\n", "the other does not notice")
     cove.process.kill()
@@ -99,7 +99,7 @@ def bounds():
     c.ok(refused["reason"] == "too_many_boxes" and refused["retryable"] and refused["hint"],
          "the others are told why", refused)
     cove.delete([a.json for a in answers if a.status == 201][0])
-    c.same(cove.post("/v1/sandboxes").status, 201, "one that goes makes room")
+    c.same(cove.post("/v1/sandboxes").status, 201, "a deleted sandbox makes room")
     c.same(cove.stop(), 0, "and all are drained")
     c.same(c.remains(cove), {}, "without a trace")
     cove.close()

@@ -76,7 +76,7 @@ def kept_over_restarts():
     c.same(cove.out("web", "cat /workspace/note; pgrep -c sleep; echo $A"), "kept\n1\n1\n",
            "files, processes and environment are there")
 
-    c.same(cove.delete(other).status, 204, "one is deleted")
+    c.same(cove.delete(other).status, 204, "one sandbox is deleted")
     c.same(cove.stop(), 0, "SIGTERM stops everything")
     c.same(c.remains(cove), {}, "nothing runs, nothing is mounted")
     cove.start()
@@ -245,7 +245,7 @@ def full_story(cove, loop):
         return reason(replies[-1]) == (503, "state_unwritable")
     c.ok(c.until(refused, 30, 0), "a full state refuses new sandboxes at last, and says why", replies[-1])
     c.ok({reply.status for reply in replies} <= {201, 503, 507}, "and nothing else is said on the way", replies)
-    c.ok(replies[-1].json["retryable"], "it may be tried again")
+    c.ok(replies[-1].json["retryable"], "the request is retryable")
     c.same(health(cove)["health"], "unwritable", "health says so")
     made = [box["id"], doomed["id"]] + [reply.json["id"] for reply in replies if reply.status == 201]
     made = {name.split("box-")[1] for name in made}
@@ -268,7 +268,7 @@ def full_story(cove, loop):
     cove.start()
     c.same(cove.get("/v1/sandboxes/runs").status, 200, "read-only: the records are known")
     c.same(reason(cove.post("/v1/sandboxes", {})), (503, "state_unwritable"), "and nothing new is made")
-    c.same(cove.out(box, "pgrep -c sleep"), "1\n", "what runs runs on")
+    c.same(cove.out(box, "pgrep -c sleep"), "1\n", "running sandboxes keep running")
     subprocess.run(["mount", "-o", "remount,rw", loop.where], check=True)
     c.ok(c.until(lambda: cove.post("/v1/sandboxes", {}).status == 201, 10), "writable again: it resumes by itself")
 
@@ -313,7 +313,7 @@ def corrupt(cove):
     cove.start()
     c.same(health(cove)["health"], "corrupt", "a corrupt state is told in health")
     c.same(reason(cove.post("/v1/sandboxes", {})), (503, "state_corrupt"), "new work is refused")
-    c.same(reason(record(cove, box)), (503, "state_corrupt"), "it is unknown what there is: nobody says 404")
+    c.same(reason(record(cove, box)), (503, "state_corrupt"), "with an unreadable state no request gets 404")
     c.same(reason(cove.get("/v1/sandboxes")), (503, "state_corrupt"), "nor that there is nothing")
     time.sleep(1)
     c.ok(any(box["id"] in group for group in c._groups(cove.instance())), "nothing is reaped")
@@ -381,7 +381,7 @@ def older_state(cove):
     c.same(cove.get("/v1/events?limit=1000").json["items"][:len(events)], events, "and its events")
     check = cove.get("/v1/audit/check").json
     c.ok(check["ok"] and check["rows"] > 0, "the audit log is whole", check)
-    c.same(sql(cove, "SELECT version FROM schema"), [(5,)], "it is of today's version")
+    c.same(sql(cove, "SELECT version FROM schema"), [(5,)], "the database has the current version")
 
 
 def portable():

@@ -46,12 +46,12 @@ def imports(cove):
     got = reply.json
     c.ok(got["name"] == "tiny" and got["kind"] == "imported" and got["files"] >= len(entries) - 1 and
          got["createdAt"], "and is described", got)
-    c.same(cove.get("/v1/templates/tiny").json["kind"], "imported", "it is found")
+    c.same(cove.get("/v1/templates/tiny").json["kind"], "imported", "the template is found")
     if busybox:
         box = cove.create(template="tiny")
         c.same(cove.out(box, ["/bin/busybox", "cat", "/etc/motd"]), "imported\n",
                "a sandbox starts from it")
-        c.same(cove.request("DELETE", "/v1/templates/tiny").status, 204, "it can be removed")
+        c.same(cove.request("DELETE", "/v1/templates/tiny").status, 204, "the template can be removed")
         c.same(cove.out(box, ["/bin/busybox", "cat", "/etc/motd"]), "imported\n",
                "while the sandbox lives on")
         cove.delete(box)
@@ -73,7 +73,7 @@ def refusals(cove, body):
     c.same(post("?name=host").status, 409, "'host' is taken for ever")
     c.same(cove.request("DELETE", "/v1/templates/host").status, 409, "and stays")
     reply = post("?name=junk", os.urandom(100000))
-    c.ok(reply.status == 400 and reply.json["hint"], "what is no archive is refused", reply)
+    c.ok(reply.status == 400 and reply.json["hint"], "a file that is no archive is refused", reply)
     c.same(cove.get("/v1/templates/junk").status, 404, "and becomes no template")
     c.same(post("?name=x", '{"name":"x","from":"mars"}', "application/json").status, 501,
            "only the host can be frozen")
@@ -90,7 +90,7 @@ def broken_off(cove, body):
             % (cove.port, cove.key, len(body)))
     with c.socket.create_connection(("127.0.0.1", cove.port)) as sock:
         sock.sendall(head.encode() + body[:1024])
-        c.ok(c.until(lambda: in_jail(cove), 10, 0.05), "who unpacks is in a cgroup of its own, with limits")
+        c.ok(c.until(lambda: in_jail(cove), 10, 0.05), "the unpacker has a cgroup of its own, with limits")
     gone = c.until(lambda: cove.get("/v1/templates/half").status == 404 and
                    post_again(cove, body) == 201, 20, 0.2)
     c.ok(gone, "an upload that breaks off leaves nothing in the way")

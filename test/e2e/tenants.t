@@ -208,7 +208,7 @@ if c.ok(all(m.status == 201 for m in made), "tenants have sessions", *made):
         c.same(cove.post("/v1/agent-sessions", same).status, 201, "and is free for it")
         c.same([ask(k, "GET", "/v1/agent-sessions/" + x).status for k in (A, B) for x in ("acme__plan", "beta__plan")], [404] * 4,
                "tenants have no such names")
-        c.ok(ask(B, "DELETE", "/v1/agent-sessions/plan").status in (202, 204), "one is deleted")
+        c.ok(ask(B, "DELETE", "/v1/agent-sessions/plan").status in (202, 204), "the session of one tenant is deleted")
         c.same(ask(A, "GET", "/v1/agent-sessions/plan").json["status"], "live", "and the other is not")
         for k in (A, True):
             c.ok(cove.request("DELETE", "/v1/agent-sessions/plan", key=k).status in (202, 204), "they end them")
@@ -244,7 +244,7 @@ if c.ok(all(m.status == 201 for m in made), "tenants have sessions", *made):
            "nor of its rows of the audit log")
     c.same(ask(D, "POST", "/v1/agent-sessions", {"user": "u", "session": "of-delta", "runner": runner}).status, 201, "and ids are free again")
     ask(D, "DELETE", "/v1/agent-sessions/of-delta")
-    c.ok(c.until(lambda: cove.request("DELETE", "/v1/tenants/delta").status == 204, 20), "it goes as well")
+    c.ok(c.until(lambda: cove.request("DELETE", "/v1/tenants/delta").status == 204, 20), "the second tenant of that name is removed as well")
     for k, name in ((A, "of-acme"), (B, "of-beta")):
         c.ok(ask(k, "DELETE", "/v1/agent-sessions/" + name).status in (202, 204), "they end them")
 
@@ -264,7 +264,7 @@ slow = [slow_import(TA, "slow%d" % i) for i in range(2)]
 c.ok(c.until(lambda: archive(TA, "more").json.get("reason") in ("too_many_imports", "template_exists") and
              archive(TA, "third").json.get("reason") == "too_many_imports", 20), "a tenant makes two templates at a time")
 c.same(archive(TB, "other").status, 201, "and another is not held up by that")
-c.same(ask(TB, "DELETE", "/v1/templates/other").status, 204, "it removes it again")
+c.same(ask(TB, "DELETE", "/v1/templates/other").status, 204, "its tenant removes the template again")
 for conn in slow:
     conn.close()
 c.ok(c.until(lambda: archive(TA, "after").status == 201, 20), "the share is free again when they are given up")
@@ -286,7 +286,7 @@ nohost = tenant("gamma")
 g = key(tenant="gamma", scopes=["read", "make", "use", "templates"])["key"]
 refused = ask(g, "POST", "/v1/sandboxes", {})
 c.ok(refused.status == 403 and refused.json["reason"] == "host_not_allowed", "the template host is for those who may", refused)
-c.same([t["name"] for t in ask(g, "GET", "/v1/templates").json["items"]], [], "who may not does not see it")
+c.same([t["name"] for t in ask(g, "GET", "/v1/templates").json["items"]], [], "a tenant without permission does not see the template")
 allowed = key(tenant="gamma", host=True)
 c.same(ask(allowed["key"], "POST", "/v1/sandboxes", {"limits": {"memoryMB": 64}}).status, 201, "a key may be allowed it alone")
 c.same(ask(key(tenant="gamma", scopes=["admin", "read", "make", "use"])["key"], "POST", "/v1/keys", {"host": True}).status, 403,

@@ -170,7 +170,7 @@ def planted(cove):
     for what, name in plants.want:
         c.ok((what, name) in seen(got), "%s is named" % what, got.stdout)
     c.same(seen(got) - set(plants.want), set(), "and nothing else")
-    c.ok(got.returncode == 1 and not told["ok"], "it exits with 1", got.returncode)
+    c.ok(got.returncode == 1 and not told["ok"], "verify exits with 1", got.returncode)
     c.same({(d["what"], d["name"]) for d in told["differences"]}, set(plants.want), "--json tells the same")
     got = verify(cove)
     c.ok(got.returncode == 0, "taken away, all agree again", got)
@@ -220,7 +220,7 @@ def slots(cove, first, second):
     doubled = {name for what, name in seen(got) if what == "box_without_slot"}
     c.ok(len(doubled) == 1 and doubled <= {first, second}, "two sandboxes by one id range: one of them is named", got.stdout)
     for box in (first, second):
-        c.same(cove.delete(box).status, 204, "it can be deleted")
+        c.same(cove.delete(box).status, 204, "the sandbox can be deleted")
 
 
 cove = c.Cove()

@@ -77,13 +77,13 @@ def taken():
     second = settled(n)
     c.ok(second and second != pid, "another one waits then", second)
     other = n.create(env_vars={"PYTHONHASHSEED": "1"})
-    c.ok(other.json["pid"] not in (pid, second), "what is read at the start of an interpreter needs a new one", other)
+    c.ok(other.json["pid"] not in (pid, second), "settings read at the start of an interpreter need a new one", other)
     c.same(n.create(cwd="/nowhere").status, 500, "a directory that is not there is refused as ever")
     c.same(cove.get(n.at + "/interpreter/health").status, 200, "and all is well")
     n.create()
     third = settled(n)
     n.run("import os, signal; os.kill(%d, signal.SIGKILL)" % third, one)
-    c.ok(c.until(lambda: third not in n.interpreters()), "one that is killed while it waits")
+    c.ok(c.until(lambda: third not in n.interpreters()), "a prewarmed interpreter that is killed")
     c.same(n.value("6 * 7", n.create().json["contextId"]), "42", "is missed by nobody")
     died = n.run("import os; os._exit(1)", one)
     pid = settled(n)
@@ -125,7 +125,7 @@ def bounded():
     c.same(sum(len(n.spares()) for n in boxes), 4, "for good")
     for n in boxes[:5]:
         n.rest()
-    c.same(boxes[5].value("1"), "1", "one without has its first cell all the same")
+    c.same(boxes[5].value("1"), "1", "a sandbox without a prewarmed interpreter runs its first cell all the same")
     c.ok(boxes[5].spare(), "and room is made by the boxes that go")
     return boxes[5]
 
@@ -138,7 +138,7 @@ def adopted(n):
     spare = settled(n)
     agent_sessions.kill_daemon(cove)
     c.same(n.value("kept", mine["contextId"]), "5", "outlives the daemon")
-    c.ok(c.until(lambda: spare not in n.interpreters(), 20), "what waited is ended by the next one", n.interpreters())
+    c.ok(c.until(lambda: spare not in n.interpreters(), 20), "a prewarmed interpreter is ended by the next daemon", n.interpreters())
     c.same(n.value("2", n.create().json["contextId"]), "2", "and contexts go on")
     n.rest()
 
