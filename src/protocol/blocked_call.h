@@ -1,7 +1,7 @@
-// Calls of the daemon that a sandbox can hold up (box/stall.h): which thread is at one, whose it
-// is, and from when on it takes too long. A page that the daemon writes and the warden can read.
-// While the daemon lives it looks after itself; a thread that does not come back from such a call
-// also keeps it from dying, and then the warden has to know whom to end for that (warden/blocked).
+// System calls of the daemon that a sandbox can block (box/stall.h): the thread, the sandbox, and
+// when the call is overdue. The daemon writes this page and the warden can read it. A living daemon
+// handles blocked calls itself. A blocked thread also keeps a killed daemon from exiting; the
+// warden then has to know which sandbox to end (warden/blocked).
 #pragma once
 
 #include <stdbool.h>
@@ -9,7 +9,7 @@
 
 #include "base/id.h"
 
-#define HOLDS 72		// the loop's, and as many as there may be workers
+#define HOLDS 72		// the loop's, and one for each worker thread
 #define BLOCKED_CALLS_LAST 1024 // sandboxes
 
 struct stall_at {
@@ -18,15 +18,15 @@ struct stall_at {
 };
 
 struct blocked_call {
-	_Atomic int32_t thread; // 0: it is at no such call
+	_Atomic int32_t thread; // 0: in no such call
 	int64_t late_us;	// clock_us()
 	struct stall_at at;
 };
 
-// How many pipes of a sandbox there are whose end nobody but the daemon has: who closes one last
-// takes the lock, and a daemon that dies closes them all.
+// How many pipes of a sandbox have an end that only the daemon has: the last close takes the pipe's
+// lock, and a daemon that exits closes them all.
 struct blocked_call_last {
-	_Atomic int32_t count; // 0: the place is free
+	_Atomic int32_t count; // 0: the entry is free
 	struct stall_at at;
 };
 
@@ -35,5 +35,5 @@ struct blocked_calls {
 	struct blocked_call_last last[BLOCKED_CALLS_LAST];
 };
 
-// What the supervisor says with SIGUSR1: where the daemon that cannot die hangs.
+// The value of SIGUSR1 from the supervisor: where the daemon that cannot exit hangs.
 enum blocked_call_where { BLOCKED_CALL_IN_CALL = 1, BLOCKED_CALL_IN_CLOSE };

@@ -1,3 +1,6 @@
+// Splits the stdout of an interpreter into text and framed events, byte by byte. A frame that turns
+// out to be malformed is passed on as text. Pieces of an event are joined up to CELL_EVENT_MAX;
+// nothing is ever lost or reordered.
 #include "protocol/cell.h"
 
 #include <string.h>
@@ -5,7 +8,7 @@
 #define MARK 0x1e
 #define SIGN (1 + CELL_KEY)
 #define HEAD 5
-#define PIECE 4000 // with its head less than PIPE_BUF, as the drivers have it
+#define PIECE 4000 // with its header below PIPE_BUF, as in the drivers
 
 void cell_put_key(struct buf *out, const char *key)
 {
@@ -31,7 +34,7 @@ static int digit(char c)
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-// False: it is no head of a frame.
+// False: not the header of a frame.
 static bool cell_read_head(struct cell *cell)
 {
 	size_t len = 0;
@@ -49,7 +52,7 @@ static bool cell_read_head(struct cell *cell)
 	return true;
 }
 
-// What was held to be the beginning of a frame is none.
+// Passes on as text what looked like the beginning of a frame.
 static void cell_give_back(struct cell *cell)
 {
 	size_t sign = cell->matched < SIGN ? cell->matched : SIGN;
@@ -87,7 +90,7 @@ static void cell_take_key(struct cell *cell, struct str *bytes)
 	}
 }
 
-// Text, up to what may be a frame.
+// Text, up to a possible frame.
 static void cell_take_text(struct cell *cell, struct str *bytes)
 {
 	const char *mark = memchr(bytes->at, MARK, bytes->len);
@@ -104,7 +107,7 @@ static void cell_take_head(struct cell *cell, struct str *bytes)
 	char c = bytes->at[0];
 
 	if (cell->matched < SIGN && c != cell->sign[cell->matched]) {
-		cell_give_back(cell); // and the byte is looked at again: it may begin another
+		cell_give_back(cell); // this byte is examined again: it may begin another
 		return;
 	}
 	if (cell->matched >= SIGN)

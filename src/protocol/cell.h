@@ -1,25 +1,25 @@
-// The output of a cell, as an interpreter's driver writes it (src/kernels): text of whoever prints,
-// and between it events in frames that bear a key, which no text knows. A frame is written at once,
-// so that nothing stands inside of it:
+// The output of a cell, as an interpreter's driver writes it (src/kernels): text, and between it
+// events in frames with a key that the printed text does not know. A frame is one write, so nothing
+// stands inside of it:
 //
 //	0x1e KEY SIGN LENGTH bytes
 //
-// KEY has 16 hex digits, LENGTH 4; SIGN is '+' when more of the event follows, else '.'.
-// The key is the first line of the tape: whoever has that can read it again. No I/O. The bytes are
-// hostile: what is no frame is text, and an event is bounded and held to be anything.
+// KEY has 16 hex digits, LENGTH 4; SIGN is '+' if more of the event follows, else '.'. The key is
+// the first line of the tape, so a tape can be read again. No I/O. The bytes are hostile: a
+// malformed frame is text, and an event is bounded and not trusted.
 #pragma once
 
 #include "base/buf.h"
 
 #define CELL_KEY 16
-#define CELL_EVENT_MAX (17u << 20) // what a driver sends at most, and its fields
+#define CELL_EVENT_MAX (17u << 20) // the most that a driver sends, with its fields
 
 struct cell {
 	// set by the caller
 	void (*text)(void *arg, struct str bytes);
-	void (*event)(void *arg, struct str bytes); // what a driver means as JSON; not checked
+	void (*event)(void *arg, struct str bytes); // JSON, not checked
 	void *arg;
-	// inside; zeroed
+	// Internal; zeroed.
 	char sign[1 + CELL_KEY]; // 0x1e and the key
 	size_t keyed;		 // bytes of the first line that were read
 	char head[5];		 // '+' or '.', and the length
@@ -34,6 +34,6 @@ void cell_put_event(struct buf *out, const char *key, struct str event);
 
 // More bytes of stdout, the key line first.
 void cell_read(struct cell *cell, struct str bytes);
-// That was all: what looked like the beginning of a frame is text.
+// End of the output: the beginning of a frame is text.
 void cell_end(struct cell *cell);
 void cell_done(struct cell *cell);

@@ -1,5 +1,5 @@
-// pid 1's program links this file: no allocation, nothing beyond libc. Every value is held against
-// its range on arrival: what decodes can be used without another look.
+// pid 1's program links this file: no allocation, nothing beyond libc. Every value is checked
+// against its range on arrival: a decoded message can be used without another check.
 #include "protocol/fileop.h"
 
 #define TEXT_MAX 4096

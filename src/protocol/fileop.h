@@ -1,7 +1,7 @@
-// The vocabulary between daemon and hand: a child of pid 1 that works on the files and ports of a
-// box with the rights of one of its users (init/file_worker.h). One SOCK_SEQPACKET message each
-// way; a hand serves one request at a time and ends it with DONE or FAILED. Closing the socket
-// cancels. The daemon treats every answer as hostile; a hand checks requests all the same. No
+// The protocol between daemon and file worker: a child of pid 1 that works on the files and ports
+// of a box with the ids of one of its users (init/file_worker.h). One SOCK_SEQPACKET message each
+// way; a worker serves one request at a time and ends it with DONE or FAILED. Closing the socket
+// cancels. The daemon treats every answer as hostile; a worker checks requests all the same. No
 // allocation.
 #pragma once
 
@@ -12,7 +12,7 @@
 #include "base/str.h"
 #include "codec/pack.h"
 
-#define FILEOP_SMALL (128 * 1024) // a file that travels inside of one message
+#define FILEOP_SMALL (128 * 1024) // a file that is sent inside of one message
 #define FILEOP_SIZE_MAX (FILEOP_SMALL + 16 * 1024)
 #define FILEOP_PATH_MAX 4095
 #define FILEOP_GLOBS_MAX 1024
@@ -24,8 +24,8 @@ enum fileop_verb {
 	FILEOP_READ,	 // a small file as BYTES; a larger one, or with AS_FD, OPENED
 	FILEOP_WRITE,	 // PARENTS EXCLUSIVE; mode, bytes
 	FILEOP_BEGIN,	 // PARENTS EXCLUSIVE; mode; OPENED with a file that has no name yet
-	FILEOP_COMMIT,	 // it takes its name, and the old file goes
-	FILEOP_ABORT,	 // it goes, and the old file stays
+	FILEOP_COMMIT,	 // the new file gets its name and replaces the old one
+	FILEOP_ABORT,	 // the new file is dropped, and the old one stays
 	FILEOP_LIST,	 // RECURSIVE HIDDEN; limit; ENTRIES
 	FILEOP_MKDIR,	 // PARENTS; mode
 	FILEOP_REMOVE,	 // RECURSIVE (else files and links only), EMPTY (an empty directory too)
@@ -34,12 +34,13 @@ enum fileop_verb {
 	FILEOP_READLINK, // DONE with text
 	FILEOP_FIND,	 // HIDDEN; include exclude types, min and max size, depth, limit; ENTRIES
 	FILEOP_GREP,	 // FIXED NO_CASE HIDDEN; text; include exclude, limit, max; MATCHES
-	FILEOP_PACK, // IGNORE; exclude, and with IGNORE include: tracked paths; OPENED with a pipe,
-		     // then a tar comes out of it
+	// IGNORE; exclude, and with IGNORE include: tracked paths; OPENED with a pipe that gives a
+	// tar
+	FILEOP_PACK,
 	FILEOP_UNPACK, // OWNERS; max bytes; OPENED with a pipe that takes a tar
 	FILEOP_WATCH,  // RECURSIVE ATTRIB; include or exclude; DONE when in place, then EVENTS
 	FILEOP_DIAL,   // port; OPENED with a connected socket
-	FILEOP_PORTS,  // PORTS: where somebody listens
+	FILEOP_PORTS,  // PORTS: listening ports
 	FILEOP_SWEEP,  // signal, pid, since
 	FILEOP_SPACE,  // DONE with space
 	FILEOP_SOCKET, // with TALK_CAN_NET; OPENED with a socket that is connected to nothing
@@ -58,8 +59,8 @@ enum fileop_flags {
 	FILEOP_ATTRIB = 256,
 	FILEOP_EMPTY = 512,
 	FILEOP_OWNERS = 1024,
-	FILEOP_PROC = 2048,   // with TALK_CAN_PROC; /proc is answered, too: for the daemon itself
-	FILEOP_IGNORE = 4096, // with TALK_CAN_IGNORE; PACK leaves out what git ignores
+	FILEOP_PROC = 2048,   // with TALK_CAN_PROC; /proc is readable too: for the daemon itself
+	FILEOP_IGNORE = 4096, // with TALK_CAN_IGNORE; PACK leaves out files that git ignores
 	FILEOP_FLAGS = 8191,
 };
 
@@ -76,19 +77,19 @@ enum fileop_type {
 struct fileop_request {
 	enum fileop_verb verb;
 	uint32_t flags;
-	uint32_t mode;	   // of what is made
-	uint32_t types;	   // FIND: bits by reach_type; 0: all
+	uint32_t mode;	   // of a new file or directory
+	uint32_t types;	   // FIND: bits by fileop_type; 0: all
 	uint32_t number;   // DIAL: port; SWEEP: signal, 0 only counts
-	uint32_t pid;	   // SWEEP: the root of what is signalled, itself spared
-	uint32_t depth;	   // FIND: 0: no bound; SWEEP: 1 + the leaf that is swept, 0: none
+	uint32_t pid;	   // SWEEP: the root of the processes to signal, itself spared
+	uint32_t depth;	   // FIND: 0: no bound; SWEEP: 1 + the exec cgroup to signal, 0: none
 	uint64_t limit;	   // of items; 0: no bound
 	uint64_t min, max; // FIND: size; GREP: max bytes read of one file
-	uint64_t since;	   // SWEEP: CLOCK_BOOTTIME in ms; what is older is spared
-	struct str base;   // where a relative path begins; absolute
+	uint64_t since;	   // SWEEP: CLOCK_BOOTTIME in ms; older processes are spared
+	struct str base;   // start of relative paths; absolute
 	struct str path, other;
-	struct str text;	     // GREP: what is looked for
+	struct str text;	     // GREP: the pattern
 	uint32_t includes, excludes; // how many of `globs`, includes first
-	const char **globs;	     // given by the caller: FILEOP_GLOBS_MAX + 1; NULL-ended
+	const char **globs;	     // set by the caller: FILEOP_GLOBS_MAX + 1; NULL-terminated
 	struct str bytes;	     // WRITE
 };
 
@@ -114,13 +115,13 @@ enum fileop_kind {
 	FILEOP_KIND_COUNT
 };
 
-// Why a request FAILED, where errno alone does not say it.
+// Why a request FAILED, where errno alone does not say.
 enum fileop_why {
 	FILEOP_ERRNO,
 	FILEOP_NOT_REGULAR, // a FIFO, a socket or a device where a file should be
 	FILEOP_BAD_PATTERN,
 	FILEOP_BAD_ARCHIVE, // text: what is wrong with it
-	FILEOP_TOO_MUCH,    // past a bound of archives
+	FILEOP_TOO_MUCH,    // beyond a bound of archives
 	FILEOP_TOO_DEEP,
 	FILEOP_OUT_OF_TURN, // COMMIT without BEGIN and the like
 	FILEOP_WHY_COUNT
@@ -131,19 +132,19 @@ struct fileop_reply {
 	enum fileop_why why; // FAILED
 	int errnum;
 	struct str text;	    // READLINK: the target; FAILED: of which path, or more on why
-	struct fileop_stat stat;    // of what was touched, where that makes sense; else zeroes
-	uint64_t count, bytes;	    // DONE: items that were told, packed, removed, signalled
-	uint64_t skipped;	    // what could not be reached or was refused
-	bool more;		    // the limit cut it short
+	struct fileop_stat stat;    // of the file of the request, where there is one; else zeroes
+	uint64_t count, bytes;	    // DONE: items sent, packed, removed, signalled
+	uint64_t skipped;	    // entries that could not be reached or were refused
+	bool more;		    // cut by the limit
 	uint64_t space, space_free; // SPACE
 	uint64_t inodes, inodes_free;
 	struct str rest; // BYTES: the file; of ENTRIES and the like: their items
 };
 
-// Items, one behind another in `rest`.
+// Items, one after another in `rest`.
 struct fileop_entry {
 	struct fileop_stat stat;
-	struct str path;   // beneath the directory that was asked for
+	struct str path;   // beneath the directory of the request
 	struct str target; // of a symlink
 };
 struct fileop_match {
@@ -160,35 +161,35 @@ enum fileop_event_type {
 	FILEOP_MOVE_FROM,
 	FILEOP_MOVE_TO,
 	FILEOP_ATTRIB_SET,
-	FILEOP_OVERFLOW,  // the kernel dropped some: look at everything again
-	FILEOP_STOPPED,	  // what was watched is gone
-	FILEOP_CAUGHT_UP, // all was told that had happened when a byte came: the daemon asked
+	FILEOP_OVERFLOW,  // the kernel dropped some: rescan everything
+	FILEOP_STOPPED,	  // the watched directory is gone
+	FILEOP_CAUGHT_UP, // every event before the daemon's byte was sent
 	FILEOP_EVENT_COUNT
 };
 struct fileop_event {
 	enum fileop_event_type type;
 	bool is_directory;
-	struct str path; // beneath what is watched
+	struct str path; // beneath the watched directory
 };
 struct fileop_port {
 	uint16_t port;
 	bool any; // not on loopback alone
 };
 
-// 0 when it does not fit.
+// 0 if it does not fit.
 size_t fileop_encode_request(const struct fileop_request *ask, void *room, size_t size);
 // False: malformed. ask->globs must point to room before the call.
 bool fileop_decode_request(const void *bytes, size_t len, struct fileop_request *ask);
-// Without `rest`, which the caller puts behind.
+// Without `rest`, which the caller appends.
 size_t fileop_encode_reply(const struct fileop_reply *say, void *room, size_t size);
 bool fileop_decode_reply(const void *bytes, size_t len, struct fileop_reply *say);
-int fileop_fds(const struct fileop_reply *say); // how many belong to it
+int fileop_fds(const struct fileop_reply *say); // how many fds belong to it
 
 void fileop_put_entry(struct pack *pack, const struct fileop_entry *entry);
 void fileop_put_match(struct pack *pack, const struct fileop_match *match);
 void fileop_put_event(struct pack *pack, const struct fileop_event *event);
 void fileop_put_port(struct pack *pack, const struct fileop_port *port);
-// False at the end, or when it is malformed: then in->failed.
+// False at the end, or if malformed: then in->failed.
 bool fileop_get_entry(struct unpack *in, struct fileop_entry *out);
 bool fileop_get_match(struct unpack *in, struct fileop_match *out);
 bool fileop_get_event(struct unpack *in, struct fileop_event *out);

@@ -1,11 +1,9 @@
-// Three machines, one inside the other, fed byte by byte: records (RFC 8446, 5.1) carry the bytes
-// of handshake messages, of which the first is the hello (4.1.2), whose last part is a list of
-// extensions. Everything but server_name is counted and forgotten: GREASE (RFC 8701) needs no care,
-// and the memory is the same for every hello.
-//
-// What is doubtful is refused: the server behind us might see another name in it than we do. So
-// there is one server_name extension with one host name in it, lengths agree with each other to the
-// byte, and the hello ends where its record does.
+// Three nested state machines, fed byte by byte: records (RFC 8446, 5.1) carry handshake messages,
+// of which the first is the hello (4.1.2), which ends with a list of extensions. Everything but
+// server_name is counted and skipped: GREASE (RFC 8701) needs no handling, and memory is constant.
+// An ambiguous hello is refused, because the server might see another name in it: there is one
+// server_name extension with one host name, lengths agree to the byte, and the hello ends where its
+// record does.
 #include "protocol/hello.h"
 
 #include <string.h>
@@ -16,11 +14,11 @@ enum {
 	RECORD_MAX = 16 * 1024,
 	EXTENSION_SERVER_NAME = 0,
 	EXTENSION_ECH = 0xfe0d,
-	EXTENSION_ECH_OLD = 0xffce, // ESNI, as it was called before
+	EXTENSION_ECH_OLD = 0xffce, // ESNI, its earlier name
 	HOST_NAME = 0,
 };
 
-// A number that is read, or bytes that are passed over, in the order of the hello.
+// A number to read, or bytes to skip, in the order of the hello.
 enum state {
 	AT_TYPE, // of the message
 	AT_LENGTH,
@@ -42,7 +40,7 @@ enum state {
 	NOT_TLS,
 };
 
-// How many bytes the number of a state has; 0: it passes over `need` bytes.
+// How many bytes the number of a state has; 0: the state skips `need` bytes.
 static const uint8_t widths[AT_END + 1] = {
 	[AT_TYPE] = 1,	     [AT_LENGTH] = 3,	 [AT_VERSION] = 2,
 	[AT_SESSION] = 1,    [AT_CIPHERS] = 2,	 [AT_COMPRESSIONS] = 1,
@@ -62,7 +60,7 @@ static void enter(struct hello *hello, enum state state, uint32_t need)
 	hello->value = 0;
 }
 
-// Passes over `need` bytes, or straight on when there are none.
+// Skips `need` bytes, or goes on at once if there are none.
 static void hello_pass(struct hello *hello, enum state state, uint32_t need)
 {
 	if (need)
@@ -133,7 +131,7 @@ static void begin_block(struct hello *hello, uint32_t len)
 	next_extension(hello);
 }
 
-// A number is complete: what it means, and what comes next.
+// A number is complete: its meaning, and the next state.
 static void hello_number(struct hello *hello, uint32_t value)
 {
 	switch ((enum state)hello->state) {
@@ -177,12 +175,12 @@ static void hello_number(struct hello *hello, uint32_t value)
 	}
 }
 
-// The bytes of a part are complete.
+// The skipped bytes are complete.
 static void passed(struct hello *hello)
 {
 	if (hello->state == IN_EXTENSION)
 		return end_extension(hello);
-	// A hello of old ends behind its compression methods.
+	// A hello without extensions ends after its compression methods.
 	enter(hello,
 	      hello->state == IN_COMPRESSIONS && !hello->message_left ? AT_END : hello->state + 1,
 	      0);

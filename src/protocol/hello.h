@@ -1,6 +1,5 @@
-// The first message of a TLS client, read as it comes, in as many records and segments as it likes:
-// whom does it want to talk to? The reader keeps no bytes but those of the name; the caller keeps
-// them all, to send them on. No I/O.
+// The server name in the first message of a TLS client, in any number of records and segments. The
+// reader stores no bytes but those of the name; the caller keeps them all, to send them on. No I/O.
 #pragma once
 
 #include <stdbool.h>
@@ -15,7 +14,7 @@
 enum hello_verdict {
 	HELLO_MORE,
 	HELLO_DONE,
-	HELLO_NOT_TLS,	 // the first byte already is none of TLS
+	HELLO_NOT_TLS,	 // the first byte is not TLS
 	HELLO_BAD,	 // `fault` says why
 	HELLO_TOO_LARGE, // more than HELLO_BYTES_MAX without an end
 };
@@ -25,11 +24,11 @@ struct hello {
 	bool has_name;
 	enum hostname_kind kind;     // NAME or LITERAL when it has one
 	char name[HOSTNAME_MAX + 1]; // normalised
-	bool has_ech;		     // an encrypted hello is inside (or pretended: nobody can tell)
+	bool has_ech;		     // an encrypted hello is inside, or pretended: they look alike
 	const char *fault;	     // BAD: what was wrong
-	size_t seen;		     // bytes eaten so far
+	size_t seen;		     // bytes consumed so far
 
-	// The reader's own.
+	// Internal.
 	int state;
 	uint8_t head[5], head_len;	    // of the record
 	uint32_t need, value;		    // bytes that the state takes, the number they make
@@ -42,11 +41,11 @@ struct hello {
 };
 
 #define HELLO_INIT ((struct hello){0})
-// Feeds the next bytes. After a verdict other than MORE nothing more is eaten and it stays the
-// same; what follows the hello in the last piece is not looked at.
+// Feeds the next bytes. After a verdict other than MORE no bytes are consumed and the verdict
+// stays; bytes after the hello are not read.
 enum hello_verdict hello_feed(struct hello *hello, struct str piece);
 
-// access_denied, fatal: what a refused client gets instead of a server's hello.
+// access_denied, fatal: sent to a refused client instead of a server hello.
 #define HELLO_DENIED STR("\x15\x03\x03\x00\x02\x02\x31")
-// internal_error, fatal: it may pass, but nobody answers where it wants to go.
+// internal_error, fatal: allowed, but the server does not answer.
 #define HELLO_FAILED STR("\x15\x03\x03\x00\x02\x02\x50")

@@ -1,6 +1,6 @@
-// Each kind has its own fields on the wire and no others, in the order in which they are put here.
-// The two ends check the same laws: the warden because the daemon may have been taken over, the
-// daemon because a mistake of ours should end at the border.
+// Encodes and decodes orders and answers. Each kind has its own fields on the wire and no others,
+// in the order in which they are written here. Both ends check the same rules: the warden because
+// the daemon may be compromised, the daemon so that a bug of ours is caught at the boundary.
 #include "protocol/order.h"
 
 #include "codec/pack.h"
@@ -9,7 +9,7 @@
 #define NUMBER_MAX (1ull << 53)
 #define REASON_WORD "abcdefghijklmnopqrstuvwxyz0123456789_"
 
-// What the largest messages take: a text is its length, its bytes and a NUL.
+// Sizes of the largest messages: a text is its length, its bytes and a NUL.
 #define TEXT_SIZE(room) (4 + (room))
 #define ANSWER_HEAD (1 + 1 + 4)
 _Static_assert(ANSWER_HEAD + 1 + ORDER_LIST_PAGE * (TEXT_SIZE(TEMPLATE_NAME_MAX) + 1 + 8 + 8) <=
@@ -108,7 +108,7 @@ size_t order_encode(const struct order *order, void *room, size_t size)
 	return pack.failed ? 0 : pack.len;
 }
 
-// From here on the reading. A law that is broken fails the reader, and so the message.
+// Decoding. A broken rule fails the reader, and so the message.
 static void hold(struct unpack *in, bool law)
 {
 	if (!law)
@@ -126,7 +126,7 @@ static bool get_bool(struct unpack *in)
 	return within(in, unpack_u8(in), 0, 1);
 }
 
-// Fills the array to its end with NULs; returns what was read, for the laws.
+// Fills the array to its end with NULs; returns the text for further checks.
 static struct str get_array(struct unpack *in, char *array, size_t size)
 {
 	struct str text = unpack_text(in, size - 1);
@@ -147,7 +147,7 @@ static bool is_host_name(struct str s)
 	return s.len > 0;
 }
 
-// Of what nobody is making any more: hex digits behind the prefix.
+// The name of an abandoned template: hex digits after the prefix.
 static bool order_is_unfinished(struct str s)
 {
 	size_t head = strlen(ORDER_UNFINISHED);
@@ -416,7 +416,7 @@ static void put_inventory(struct pack *pack, const struct answer *answer)
 	}
 }
 
-// What is odd may have any name: it is told as it was found, but in plain characters.
+// A leaked resource may have any name: it is sent as found, but as printable characters.
 static void get_inventory(struct unpack *in, struct answer *answer)
 {
 	struct order_inventory *inventory = &answer->inventory;
@@ -564,7 +564,7 @@ fallible answer_decode(const void *bytes, size_t len, struct answer *out)
 	answer.to = (enum order_kind)within(&in, unpack_u8(&in), 0, ORDER_KIND_COUNT - 1);
 	answer.id = unpack_u32(&in);
 	if (answer.kind == ANSWER_MORE)
-		hold(&in, answer.to == ORDER_IMPORT); // nobody else answers twice
+		hold(&in, answer.to == ORDER_IMPORT); // no other order is answered twice
 	if (!in.failed && answer.kind == ANSWER_DONE)
 		order_get_done(&in, &answer);
 	if (!in.failed && answer.kind == ANSWER_REFUSED)

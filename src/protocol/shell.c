@@ -1,35 +1,35 @@
-// The shell is `bash --norc --noediting -i` with a socket as its stdin, which it reads line by
-// line, and again at TALK_DIALOGUE_FD; its output pipes wait at the numbers behind. The greeting
-// moves all three below 64, so that a command may lower the number of open files: bash puts them
-// back to their numbers behind each command. A command is told in two steps:
-//
+// The shell is `bash --norc --noediting -i`. Its stdin is a socket, read line by line, and again at
+// TALK_DIALOGUE_FD; its output pipes are at the numbers after it. The greeting moves all three
+// below 64, so that a command may lower RLIMIT_NOFILE. A command is sent in two steps:
 //	X='v' \eval '{ text
 //	};{ __cove_r=$?;} >/dev/null 2>&1' </dev/null >&61 2>&62 60>&- 61>&- 62>&-
 //	__cove_end "${__cove_r-u$?}" MARK && :
-//
-// The last one writes the end record, `status SP mark SP job SP cwd NUL`, to the socket. Because
-// the shell is interactive, a command that is broken off (SIGINT, an unbound variable, a syntax
-// error) is dropped and that line still runs: either the end comes, or the shell has ended. The
-// braces make one command of it, for eval would go on with the next line of the text; and what they
-// say behind it is missing when it was broken off: under set -u the shell then exits, as one that
-// is not interactive does, and as clients expect. A shell that cannot write the record, because
-// somebody disabled its builtins, exits too.
-//
-// What the command starts has neither the socket nor the pipes under these numbers. A subshell has
-// the copies that bash saved of them, and may read there what its shell is told, the mark included:
-// so an end counts only when the kernel says that the shell's own process wrote it (box/bash.c).
-// What such a job takes away the shell does not hear: the command then runs into its time limit.
-//
-// `&& :` keeps set -e and ERR traps out of it, and $? for the next command. Words are quoted
-// against aliases; a command that redefines `builtin` or `eval` as a function deceives itself only.
-//
-// An interactive bash makes remarks on stderr: "[1] 123" when a background job starts, "exit" when
-// it exits, and a failed tcsetattr when a child dies of a signal. The filter takes them out, where
-// they stand on a line of their own.
+// The last line writes the end record, `status SP mark SP job SP cwd NUL`, to the socket. A
+// malformed record, or a shell that cannot write one, ends the session. See the comment below for
+// the reasons.
 #include "protocol/shell.h"
 
 #include "base/mem.h"
 #include "protocol/talk.h"
+
+// Because the shell is interactive, a command that is aborted (SIGINT, an unbound variable, a
+// syntax error) is dropped and the line with the end record still runs: either the record comes, or
+// the shell has exited. The braces make the text one command, because eval would continue with its
+// next line. __cove_r stays unset after an abort: under set -u the shell then exits, like one that
+// is not interactive, as clients expect. A shell that cannot write the record, because its builtins
+// were disabled, exits too. bash restores the moved fds after each command.
+//
+// Processes of the command have neither the socket nor the pipes at these numbers. A subshell has
+// the copies that bash saved of them, and may read the shell's input there, with the mark: so an
+// end record counts only if the kernel says that the shell's own process wrote it (box/bash.c).
+// Input that such a job reads is lost to the shell: the command then runs into its time limit.
+//
+// `&& :` keeps set -e and ERR traps away, and $? for the next command. Words are quoted against
+// aliases; a command that redefines `builtin` or `eval` as a function deceives only itself.
+//
+// An interactive bash prints messages on stderr: "[1] 123" when a background job starts, "exit"
+// when it exits, and a failed tcsetattr when a child dies of a signal. The filter drops them if
+// they are on a line of their own.
 
 #define PARTS_MAX 4096 // of a word, in single quotes
 #define TEXT_(number) #number
@@ -57,8 +57,8 @@ static size_t count_quotes(struct str text)
 	return count;
 }
 
-// bash looks for the end of its word at each single-quoted part of it anew, so a word of very many
-// parts takes it seconds; one double-quoted part does not.
+// bash rescans a word at each single-quoted part of it, so a word of very many
+// parts takes seconds; one double-quoted part does not.
 static void quote_whole(struct buf *out, struct str text)
 {
 	buf_char(out, '"');
@@ -118,7 +118,7 @@ void shell_greet_again(struct buf *out, const char *cwd, uint64_t mark)
 	auto_buf greeting = BUF_INIT(SHELL_END_MAX);
 
 	shell_greet(&greeting, cwd, mark);
-	// A shell that an older daemon greeted has its ends where pid 1 put them, and there alone.
+	// A shell that an older daemon greeted has its fds only where pid 1 put them.
 	buf_text(out, "__cove_s=$?;\\builtin declare -F __cove_end >/dev/null 2>&1&&"
 		      "{ { \\builtin :; } >&" SOCKET "||" COPY_FDS ";} 2>/dev/null||\\eval ");
 	shell_quote(out, buf_view(&greeting));
@@ -150,7 +150,7 @@ void shell_offer(struct buf *out, struct str name, const char *was, const char *
 	buf_text(out, "fi;");
 }
 
-// Braces need something to hold.
+// True if the text has no command: empty braces are a syntax error.
 static bool is_nothing(struct str text)
 {
 	struct str line;
@@ -190,8 +190,8 @@ static void say_eval(struct buf *out, const struct shell_command *command)
 	buf_text(out, " " ASIDE);
 }
 
-// A relative directory is looked for where the shell stands, and nowhere else: CDPATH and "-" have
-// no say.
+// A relative directory is resolved in the shell's current directory alone: CDPATH and "-" have
+// no effect.
 static void say_cd(struct buf *out, const struct shell_command *command)
 {
 	auto_free char *said = mem_fmt("Failed to change directory to '%s'", command->cwd);
@@ -258,7 +258,7 @@ enum shell_heard shell_hear(struct str bytes, struct shell_end *out, size_t *out
 	}
 	if (!rest.at || rest.len >= SHELL_END_MAX)
 		return SHELL_NONSENSE;
-	// PWD is a variable like any other: somebody may have set it to anything.
+	// PWD is an ordinary variable: a command may have set it to anything.
 	if (rest.len && rest.at[0] == '/')
 		end.cwd = rest;
 	*out = end;
@@ -273,7 +273,7 @@ void shell_wrap(struct buf *out, struct str prelude, const struct env_map *env, 
 		buf_str(out, command);
 		return;
 	}
-	// All of it on one line, which bash has read before it may begin to repeat lines (set -v).
+	// On one line, which bash has read before it may begin to echo lines (set -v).
 	buf_text(out, "\\eval ");
 	shell_quote(out, prelude);
 	buf_text(out, " >/dev/null 2>&1;");
@@ -300,7 +300,7 @@ void shell_feed(struct buf *out, bool keep_stdin, struct str script)
 
 enum match { MATCH_NO, MATCH_SO_FAR, MATCH_WHOLE };
 
-// '#' in a pattern is a number.
+// '#' in a pattern matches a number.
 static enum match protocol_shell_match(const char *pattern, const char *text, size_t len)
 {
 	size_t i = 0;
@@ -359,7 +359,7 @@ static void protocol_shell_let_go(struct shell_filter *filter)
 	protocol_shell_give(filter, filter->held, len);
 }
 
-// One more byte of a line that may be a remark.
+// One more byte of a line that may be a message of bash.
 static void protocol_shell_blocked_call(struct shell_filter *filter, char byte)
 {
 	enum match is, exits = MATCH_NO;
@@ -377,7 +377,7 @@ static void protocol_shell_blocked_call(struct shell_filter *filter, char byte)
 		protocol_shell_let_go(filter);
 }
 
-// The byte at `at` of what bash was told.
+// The byte at `at` of the shell's input.
 static char told_at(struct str command, size_t at)
 {
 	if (at < strlen(BEFORE))
@@ -395,7 +395,7 @@ static void protocol_shell_show(struct shell_filter *filter, struct str bytes)
 	filter->command = command;
 }
 
-// Puts the text back that looked like an echo of the command so far: it was something else.
+// Restores the text that looked like an echo of the command so far, and was not.
 static void unecho(struct shell_filter *filter)
 {
 	struct str command = filter->command, before = STR(BEFORE), behind = STR(BEHIND "\n");
@@ -411,7 +411,7 @@ static void unecho(struct shell_filter *filter)
 	protocol_shell_show(filter, behind);
 }
 
-// Takes what is repeated off the front.
+// Removes the echo from the front.
 static struct str sift_echo(struct shell_filter *filter, struct str bytes)
 {
 	size_t whole = strlen(BEFORE BEHIND "\n") + filter->command.len;

@@ -1,10 +1,9 @@
-// `declare -p` prints one statement for each variable; a value may hold newlines, inside of quotes.
-// What both shells print alike is left out; a name that only the first one has is unset; where the
-// attributes differ it is unset as well, for a declaration only adds to them. The options are
-// variables too, BASHOPTS and SHELLOPTS, so they need no printing of their own.
-//
-// No newlines between the statements: a message of the command's names its line, counted with
-// those before it.
+// Computes a script that brings one shell to the state of another. `declare -p` prints one
+// statement per variable; a value may contain newlines, inside of quotes. Equal statements are left
+// out; a name that only the first shell has is unset, and so is one whose attributes differ,
+// because a declaration only adds attributes. Options are variables too: BASHOPTS and SHELLOPTS.
+// There are no newlines between the statements: error messages of the command name their line,
+// counted with those before it.
 #include "protocol/shell_state.h"
 
 #include <stdio.h>
@@ -101,7 +100,7 @@ static bool read_variables(struct str text, struct variables *out)
 	return true;
 }
 
-// Both lists are in the order of their names, so it is most often the next one.
+// Both lists are sorted by name, so it is most often the next one.
 static const struct variable *shell_state_find(const struct variables *list, struct str name,
 					       size_t *hint)
 {
@@ -116,8 +115,8 @@ static const struct variable *shell_state_find(const struct variables *list, str
 	return NULL;
 }
 
-// What bash makes itself, anew with every command or whenever it is asked for, and would be none of
-// its own any more once unset; and what is said otherwise.
+// Variables that bash sets itself, with every command or on access, and that lose their meaning
+// once unset; and those that are handled otherwise.
 static bool is_passing(struct str name)
 {
 	static const char *const names[] = {
@@ -164,8 +163,8 @@ static bool is_fixed(const struct variable *variable)
 	return memchr(variable->flags.at, 'r', variable->flags.len);
 }
 
-// What is readonly cannot be taken away. The locale must not be: a prewarmed shell changes it to
-// count.
+// A readonly variable cannot be unset. The locale must not be readonly: a prewarmed shell changes
+// it to count bytes.
 static bool may_change(const struct variables *from, const struct variables *to)
 {
 	size_t hint = 0;
@@ -252,7 +251,7 @@ static void change_options(const struct variables *from, const struct variables 
 	turn_options(now, old, "set -o", out_set);
 }
 
-// Without the function of that name, which is ours.
+// Removes the function of that name, which is ours.
 static void shell_state_leave_out(struct buf *text, const char *name)
 {
 	char first[64], last[64];
@@ -278,7 +277,7 @@ void shell_hide(struct buf *text)
 	shell_state_leave_out(text, "keep");
 }
 
-// The names of functions cannot be told from their text for sure, so none can be taken away.
+// Names of functions cannot be parsed reliably from their text, so none can be removed.
 static bool change_functions(struct str from, struct str to, struct buf *out)
 {
 	auto_buf text = BUF_INIT(to.len);
@@ -292,9 +291,9 @@ static bool change_functions(struct str from, struct str to, struct buf *out)
 }
 
 static const struct limit {
-	char letter; // of ulimit
+	char letter; // option of ulimit
 	const char *name;
-	uint64_t unit; // bytes of what ulimit counts in
+	uint64_t unit; // bytes per unit of ulimit
 } limits[] = {
 	{'c', "Max core file size ", 1024}, {'d', "Max data size ", 1024},
 	{'e', "Max nice priority ", 1},	    {'f', "Max file size ", 1024},
@@ -341,7 +340,7 @@ static void shell_state_set_limit(struct buf *out, char which, char letter, uint
 	buf_text(out, "||:;");
 }
 
-// The soft one first: the hard one may be lower than what the soft one is now.
+// The soft limit first: the hard limit may be lower than the current soft one.
 static bool change_limits(const struct shell_state *from, const struct shell_state *to,
 			  struct buf *out)
 {

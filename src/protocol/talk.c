@@ -1,12 +1,13 @@
 // pid 1 links this file: no allocation, no errors of err.h, nothing beyond libc. Every value is
-// held against its range on arrival, on both sides: what decodes can be used without another look.
+// checked against its range on arrival, on both sides: a decoded message can be used without
+// another check.
 #include "protocol/talk.h"
 
 #include "codec/pack.h"
 
 #define USER_MAX 64
 #define CWD_MAX 4095
-#define NUMBER_MAX (1ull << 53) // what JSON can carry on
+#define NUMBER_MAX (1ull << 53) // the largest integer that JSON can carry
 #define ERRNO_MAX 4095
 #define SIGNAL_MAX 64
 
@@ -116,7 +117,7 @@ size_t talk_encode(const struct talk *talk, void *room, size_t size)
 	return pack.failed ? 0 : pack.len;
 }
 
-// A number within its range; else the reader has failed, and 0.
+// A number within its range; else fails the reader and returns 0.
 static uint32_t talk_ranged(struct unpack *in, uint32_t value, uint32_t min, uint32_t max)
 {
 	if (value >= min && value <= max)
@@ -135,7 +136,7 @@ static uint64_t sane(struct unpack *in)
 	return 0;
 }
 
-// `list` has room for TALK_ARGS_MAX and the NULL behind.
+// `list` has room for TALK_ARGS_MAX and the final NULL.
 static uint32_t get_list(struct unpack *in, uint32_t min, const char **list)
 {
 	uint32_t count = talk_ranged(in, unpack_u32(in), min, TALK_ARGS_MAX);
@@ -210,7 +211,7 @@ static void get_exec(struct unpack *in, struct talk_exec *exec)
 	exec->tag = exec->flags & TALK_EXEC_LABEL ? get_label(in) : STR("");
 }
 
-// The note ends in a log: printable ASCII only.
+// The note is logged: printable ASCII only.
 static void get_note(struct unpack *in, char *out, size_t size)
 {
 	struct str note = unpack_text(in, size - 1);
@@ -222,7 +223,7 @@ static void get_note(struct unpack *in, char *out, size_t size)
 	memcpy(out, note.at, note.len);
 }
 
-// As wait() gives it for a process that has ended: an exit status, or a signal with its core bit.
+// As wait() reports an ended process: an exit status, or a signal with its core bit.
 static int get_status(struct unpack *in)
 {
 	uint32_t status = talk_ranged(in, unpack_u32(in), 0, 0xffff);

@@ -1,15 +1,15 @@
-// The vocabulary between daemon and pid 1. One SOCK_SEQPACKET message each way. The daemon treats
-// every message from pid 1 as hostile; pid 1 treats the daemon's as trusted but checks them all the
-// same. No allocation: pid 1 links this. Conversations are numbered by the daemon.
+// The protocol between daemon and pid 1. One SOCK_SEQPACKET message each way. The daemon treats
+// every message from pid 1 as hostile; pid 1 trusts the daemon's but checks them all the same. No
+// allocation: pid 1 links this. The daemon numbers the commands.
 //
-// A box outlives its daemon. pid 1 listens for the next one, greets it with READY, and when it says
-// ADOPT tells what it holds: a HELD for each conversation, then HELD_END, then an EXITED for each
-// of those whose process has ended, whether the last daemon had been told or not. What a
-// conversation is for only daemons know: they give it a tag, which pid 1 keeps and tells again.
+// A box outlives its daemon. pid 1 listens for the next one, greets it with READY, and on ADOPT
+// sends what it holds: a HELD for each command, then HELD_END, then an EXITED for each command that
+// has ended, whether or not the last daemon had it. Only daemons know the purpose of a command:
+// they give it a label, which pid 1 stores and sends again.
 //
-// Versions: a pid 1 is as old as its box. READY says what it can do (enum talk_feature), and no
-// word, flag or field is said to it that it has not announced. Numbers of kinds and flags never
-// change; new ones are added behind.
+// Versions: a pid 1 is as old as its box. READY announces its features (enum talk_feature), and the
+// daemon sends no message, flag or field that was not announced. Numbers of kinds and flags never
+// change; new ones are appended.
 #pragma once
 
 #include <stdbool.h>
@@ -21,24 +21,25 @@
 #define TALK_VERSION 1
 #define TALK_SIZE_MAX (192 * 1024)
 #define TALK_ARGS_MAX 4096 // argv, and as many env
-#define TALK_CONN_MAX 512  // execs of one box at once
+#define TALK_CONN_MAX 512  // commands of one box at once
 #define TALK_CGROUPS_MAX 512
 #define TALK_LABEL_MAX 4096		    // bytes
-#define TALK_HELD_MAX (TALK_LABEL_MAX + 64) // the longest word of pid 1
+#define TALK_HELD_MAX (TALK_LABEL_MAX + 64) // the longest message of pid 1
 
-// fds that pid 1 inherits at birth, in this order.
+// fds that pid 1 inherits, in this order.
 enum talk_fd {
 	TALK_FD_CONTROL = 3,
-	TALK_FD_INIT_CONFIG, // struct talk_init_config, then its programs: a sealed memfd
-	TALK_FD_USERNS,	     // the user namespace it joins last
-	TALK_FD_CGROUP,	     // leaf 0: the first join fd
+	TALK_FD_INIT_CONFIG, // struct talk_init_config, then its filters: a sealed memfd
+	TALK_FD_USERNS,	     // the user namespace that it joins last
+	TALK_FD_CGROUP,	     // exec cgroup 0: the first join fd
 	TALK_FD_CGROUP_2,    // v1 only: the second
 	TALK_FD_LISTEN,	     // where the next daemon connects: SOCK_SEQPACKET, bound at RUN/box/ID
-	TALK_FD_WITNESS,     // to the warden (protocol/rootfs_mounts.h); gone before there is a box
+	TALK_FD_WITNESS,     // to the warden (protocol/rootfs_mounts.h); closed before the box runs
+			     // commands
 	TALK_FD_END,
 };
 
-// What pid 1 is told by the warden, at the start of the kit.
+// The configuration of pid 1 by the warden, at the start of the init config.
 struct talk_init_config {
 	uint32_t version;
 	uint32_t joins_by_clone; // 1: CLONE_INTO_CGROUP with a directory fd; 0: write "0" to tasks
@@ -49,49 +50,51 @@ struct talk_init_config {
 
 enum talk_kind {
 	// from the daemon
-	TALK_EXEC,   // 0 fds, or the join fds of a leaf that is new, or was made anew
-	TALK_SIGNAL, // to the process group of a conversation, or to its process alone
-	TALK_FORGET, // the conversation is over for the daemon: drop its pipes
+	TALK_EXEC,   // 0 fds, or the join fds of an exec cgroup that is new, or was made again
+	TALK_SIGNAL, // to the process group of a command, or to its process alone
+	TALK_FORGET, // the daemon is done with the command: close its pipes
 	TALK_WORKER, // a child that works on files for a user (protocol/fileop.h)
 	// from pid 1
 	TALK_READY,   // once, when the box can execute
-	TALK_BROKEN,  // once, instead: a step of the building failed
+	TALK_BROKEN,  // once, instead of READY: a step of the build failed
 	TALK_STARTED, // fds: stdout, stderr [, stdin or dialogue]; of a pty its master [, spool]
 	TALK_FAILED,  // the command could not be started
 	TALK_EXITED,
 	TALK_WORKER_IS, // fds: its socket
-	TALK_RAN, // STARTED and EXITED in one, of a command that ended soon. fds: as of STARTED,
-		  // but none when it is over and had nothing but two pipes for its output
+	// STARTED and EXITED in one, of a command that ended soon. fds: as of STARTED, but none if
+	// it
+	// is over and had only two pipes for its output.
+	TALK_RAN,
 	// from the daemon, with TALK_CAN_RETURN
-	TALK_ADOPT, // what do you hold?
-	TALK_SHUT,  // close what KEEP_IN keeps open
-	TALK_LABEL, // this is the tag of that conversation from now on
+	TALK_ADOPT, // asks for everything that pid 1 holds
+	TALK_SHUT,  // close the fd that KEEP_IN keeps open
+	TALK_LABEL, // the label of that command from now on
 	// from pid 1
 	TALK_HELD,     // fds: as of STARTED, by the flags in it
-	TALK_HELD_END, // that was all
+	TALK_HELD_END, // the last one was sent
 	// With TALK_CAN_SYNC. From pid 1, to a daemon whose EXEC said PACES or that said SYNCED
 	TALK_SYNC,   // fds: the listener of its filter. A process waits in sync or syncfs
-	TALK_SYNCED, // from the daemon: say SYNC when one waits
+	TALK_SYNCED, // from the daemon: send SYNC when a process waits
 	TALK_KIND_COUNT
 };
 bool talk_is_heard(uint8_t kind); // from pid 1: the daemon may decode it
 
 enum talk_feature {
-	TALK_CAN_RETURN = 1,  // it listens; ADOPT, SHUT, TAG, and the flags KEEP and behind
-	TALK_CAN_NET = 2,     // its hands know FILEOP_SOCKET
+	TALK_CAN_RETURN = 1,  // it listens; ADOPT, SHUT, LABEL, and the flags from KEEP on
+	TALK_CAN_NET = 2,     // its file workers know FILEOP_SOCKET
 	TALK_CAN_SYNC = 4,    // SYNC, SYNCED, the flag PACES
-	TALK_CAN_PROC = 8,    // its hands know FILEOP_PROC
-	TALK_CAN_IGNORE = 16, // its hands know FILEOP_IGNORE
+	TALK_CAN_PROC = 8,    // its file workers know FILEOP_PROC
+	TALK_CAN_IGNORE = 16, // its file workers know FILEOP_IGNORE
 };
 
 // At which step a command (FAILED) or a box (BROKEN) failed.
 enum talk_step {
 	TALK_STEP_NONE,
-	TALK_STEP_BUSY, // too many conversations
+	TALK_STEP_BUSY, // too many commands
 	TALK_STEP_USER, // no such user, or ids out of range
 	TALK_STEP_PIPE,
 	TALK_STEP_FORK,
-	TALK_STEP_JOIN, // the leaf
+	TALK_STEP_JOIN, // the exec cgroup
 	TALK_STEP_CWD,
 	TALK_STEP_SETUP, // ids, limits, filter
 	TALK_STEP_EXEC,
@@ -99,24 +102,23 @@ enum talk_step {
 };
 
 enum talk_exec_flags {
-	TALK_EXEC_STDIN = 1,	// give me a pipe to its stdin; else /dev/null
+	TALK_EXEC_STDIN = 1,	// a pipe to its stdin; else /dev/null
 	TALK_EXEC_SHELL = 2,	// argv[0] is a script: /bin/bash -c it, else /bin/sh -c
 	TALK_EXEC_HOME = 4,	// add HOME and USER from the box's passwd
-	TALK_EXEC_IF_EMPTY = 8, // only if nothing lives in that leaf; else FAILED JOIN EBUSY
+	TALK_EXEC_IF_EMPTY = 8, // only if that exec cgroup is empty; else FAILED JOIN EBUSY
 	// At most one of STDIN, PTY and DIALOGUE.
-	TALK_EXEC_PTY = 16,	 // a terminal of the box's own, controlling it
-	TALK_EXEC_DIALOGUE = 32, // a socket as stdin; the output pipes wait at other numbers
+	TALK_EXEC_PTY = 16,	 // a pty of the box, as its controlling terminal
+	TALK_EXEC_DIALOGUE = 32, // a socket as stdin; the output pipes are at other numbers
 	// With TALK_CAN_RETURN.
-	TALK_EXEC_KEEP = 64, // ended it is held until FORGET, even if nothing is left of it
-	TALK_EXEC_KEEP_IN =
-		128,	       // with STDIN or DIALOGUE: it stays open without a daemon, until SHUT
-	TALK_EXEC_SPOOL = 256, // with PTY: a pipe beside the master, both ends, for its output
-	TALK_EXEC_LABEL = 512, // it comes with its tag
-	TALK_EXEC_PACES = 1024, // with TALK_CAN_SYNC: this daemon hears SYNC
+	TALK_EXEC_KEEP = 64, // after its end it is held until FORGET, even if nothing is left of it
+	TALK_EXEC_KEEP_IN = 128, // with STDIN or DIALOGUE: stays open without a daemon, until SHUT
+	TALK_EXEC_SPOOL = 256,	 // with PTY: a pipe beside the master, both ends, for its output
+	TALK_EXEC_LABEL = 512,	 // it comes with its label
+	TALK_EXEC_PACES = 1024,	 // with TALK_CAN_SYNC: this daemon handles SYNC
 };
 
-// Where a process with a dialogue finds it again, and the writing ends of its output pipes. Its fds
-// 1 and 2 are /dev/null.
+// The fds of a process with a dialogue: the socket again, and the write ends of its output pipes.
+// Its fds 1 and 2 are /dev/null.
 #define TALK_DIALOGUE_FD 240
 #define TALK_DIALOGUE_OUT 241
 #define TALK_DIALOGUE_ERR 242
@@ -130,16 +132,16 @@ struct talk_exec {
 	struct str user;     // "", "name", "uid" or "uid:gid"
 	struct str cwd;
 	uint32_t argc, envc;
-	const char **argv, **env; // given by the caller: TALK_ARGS_MAX + 1 each; NULL-ended
+	const char **argv, **env; // set by the caller: TALK_ARGS_MAX + 1 each; NULL-terminated
 	struct str tag;		  // TALK_EXEC_LABEL: up to TALK_LABEL_MAX of any bytes
 };
 
 struct talk_held {
 	uint32_t flags; // of its EXEC, without IF_EMPTY, SHELL, HOME and PACES; STDIN and DIALOGUE
-			// only if our end of it was kept
+			// only if pid 1 kept the fd
 	uint32_t exec_cgroup;
-	int pid;    // as the box counts
-	bool ended; // EXITED follows; its leaf may serve another since
+	int pid;    // in the box's pid namespace
+	bool ended; // EXITED follows; its exec cgroup may serve another since
 	struct str tag;
 };
 
@@ -155,7 +157,7 @@ struct talk {
 		struct {
 			struct str user; // as in EXEC
 		} worker;
-		struct str tag; // TAG
+		struct str tag; // LABEL
 		struct talk_held held;
 		struct {
 			uint32_t version, features;
@@ -163,29 +165,30 @@ struct talk {
 		struct {
 			enum talk_step step;
 			int errnum;
-			char note[64]; // BROKEN: the builder's or pid 1's own word for the step
+			char note[64]; // BROKEN: the name of the builder's or pid 1's step
 		} failed;	       // FAILED and BROKEN
 		struct {
-			int pid; // as the box counts
+			int pid; // in the box's pid namespace
 		} started;
 		struct {
-			int pid;	   // RAN: as the box counts
+			int pid;	   // RAN: in the box's pid namespace
 			int status;	   // as wait() gives it
 			uint64_t max_rss;  // bytes
 			uint64_t cpu_us;   // of the process and its waited-for children
-			bool cgroup_empty; // nothing of its tree is left: the leaf may serve again
-			bool over;	   // its pipes were empty and nobody else held them: no
-					   // FORGET is needed
+			bool cgroup_empty; // no process of it is left: the exec cgroup may serve
+					   // again
+			bool over;	   // its pipes were empty, without writers: no FORGET
+					   // is needed
 		} exited;		   // EXITED and RAN
 	};
 };
 
-// 0 when it does not fit.
+// 0 if it does not fit.
 size_t talk_encode(const struct talk *talk, void *room, size_t size);
 // False: malformed. For EXEC, talk->exec.argv and .env must point to room for TALK_ARGS_MAX + 1
 // pointers before the call; they then point into `bytes`.
 bool talk_decode(const void *bytes, size_t len, struct talk *talk);
 // How many fds belong to a message: any other number is a protocol error. -1 for EXEC: none, or the
-// join fds of a leaf that is new. `flags` are those of the EXEC that is answered; HELD has its own.
+// join fds of a new exec cgroup. `flags` are those of the EXEC that is answered; HELD has its own.
 int talk_fds(const struct talk *talk, uint32_t flags);
 const char *talk_step_word(enum talk_step step);

@@ -1,3 +1,6 @@
+// Classifies IP addresses by tables of reserved ranges, and reads the operator's lists of
+// exceptions and fixed names. An IPv6 address that embeds an IPv4 address is judged by that one. An
+// address in doubt is not global.
 #include "types/address.h"
 
 #include <arpa/inet.h>
@@ -8,7 +11,7 @@ struct range {
 	uint8_t bits;
 };
 
-// docs/ISOLATION.md NET-7. 168.63.129.16 is inside of a cloud and looks global.
+// docs/ISOLATION.md NET-7. 168.63.129.16 is inside of Azure and looks global.
 static const struct range own_v4[] = {
 	{"0.0.0.0", 8},	     {"10.0.0.0", 8},	  {"100.64.0.0", 10},	 {"127.0.0.0", 8},
 	{"169.254.0.0", 16}, {"172.16.0.0", 12},  {"192.0.0.0", 24},	 {"192.0.2.0", 24},
@@ -24,15 +27,15 @@ static const struct range own_v6[] = {
 	{"ff00::", 8},
 	{"100::", 64},
 	{"2001:db8::", 32},
-	// Translators and tunnels whose IPv4 address is anywhere or scrambled, and what is not
-	// routed.
+	// Translators and tunnels whose IPv4 address is anywhere or obfuscated, and ranges that are
+	// not routed.
 	{"64:ff9b:1::", 48},
 	{"::ffff:0:0:0", 96},
 	{"2001::", 32},
 	{"3fff::", 20},
 	{"5f00::", 16},
 };
-// Where an IPv6 address has an IPv4 one inside, and from which byte on.
+// Where an IPv6 address embeds an IPv4 one, and from which byte on.
 static const struct {
 	struct range range;
 	size_t at;
@@ -94,7 +97,7 @@ bool address_carries(const struct address *address, struct address *inner)
 			return true;
 		}
 	memcpy(tail, address->at + 8, 4);
-	tail[0] &= 0xfd; // the bit that says whether it is unique in the world
+	tail[0] &= 0xfd; // the universal/local bit
 	memcpy(inner->at, address->at + 12, 4);
 	return !memcmp(tail, isatap, 4);
 }
@@ -112,7 +115,7 @@ bool address_is_global(const struct address *address)
 
 struct entry {
 	struct address address;
-	uint64_t bits, port; // port 0: every one
+	uint64_t bits, port; // port 0: any
 };
 
 // "A", "A/B", "A:P", "A/B:P", with an IPv6 A in brackets when a port follows it at once.

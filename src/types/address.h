@@ -1,6 +1,6 @@
-// Which addresses are the world's, and which are somebody's own: the operator's network, this host,
-// a cloud's metadata. What cove connects to on a tenant's word has to be the former, whatever name
-// led there; the operator may list exceptions.
+// Global addresses against private ones: the operator's network, this host, a cloud's metadata. An
+// address to which cove connects for a tenant must be global, whatever name led there; the operator
+// may list exceptions.
 #pragma once
 
 #include <stdbool.h>
@@ -17,14 +17,15 @@ struct address {
 bool address_read(struct str text, struct address *out);
 #define ADDRESS_TEXT 46
 void address_write(const struct address *address, char out[ADDRESS_TEXT]);
-// One of the world's. An IPv6 address that carries an IPv4 one is judged by that.
+// True if global. An IPv6 address that embeds an IPv4 one is judged by that.
 bool address_is_global(const struct address *address);
-// The IPv4 address inside of an IPv6 one. False: it has none.
+// The IPv4 address embedded in an IPv6 one. False: none.
 bool address_carries(const struct address *address, struct address *inner);
 
-// "ADDRESS[/BITS][:PORT], …", an IPv6 address with a port in brackets. Is every entry well-formed?
+// "ADDRESS[/BITS][:PORT], …", an IPv6 address with a port in brackets. True: every entry is
+// well-formed.
 bool address_list_is_valid(struct str list);
 bool address_is_listed(struct str list, const struct address *address, uint16_t port);
-// "NAME=ADDRESS, …": names that resolve without being asked for.
+// "NAME=ADDRESS, …": names that resolve without a query.
 bool address_names_are_valid(struct str list);
 bool address_of_name(struct str list, struct str name, struct address *out);

@@ -1,3 +1,6 @@
+// Counts connections, requests and bytes against their limits, and new connections with a token
+// bucket in thousandths of a token, so that nothing is rounded. A change of limits keeps what was
+// used.
 #include "types/budget.h"
 
 #include <assert.h>
@@ -42,7 +45,7 @@ struct budget_limits budget_within(const struct budget_limits *asked, uint64_t p
 	return limits;
 }
 
-// Tokens a second, and how many may be saved up. A rate below the default saves one second's worth.
+// Tokens per second, and the burst. A rate below the default has a burst of one second.
 static int64_t rate(const struct budget *budget, int64_t *burst)
 {
 	uint64_t asked = budget->limits.per_second;
@@ -59,7 +62,7 @@ static int64_t rate(const struct budget *budget, int64_t *burst)
 	return (int64_t)asked;
 }
 
-// A token is a thousand parts, so one part a millisecond is one token a second: nothing is rounded.
+// A token has a thousand parts: one part per millisecond is one token per second, without rounding.
 static void refill(struct budget *budget, int64_t now_ms)
 {
 	int64_t burst, per_ms = rate(budget, &burst), full = burst * 1000;
@@ -97,7 +100,7 @@ void budget_change(struct budget *budget, const struct budget_limits *limits, in
 	rate(budget, &before);
 	budget->limits = *limits;
 	rate(budget, &after);
-	// What was taken stays taken, so that changing to and fro fills nothing.
+	// Used tokens stay used, so that changing limits back and forth refills nothing.
 	budget->level += (after - before) * 1000;
 	if (budget->level < 0)
 		budget->level = 0;

@@ -1,6 +1,6 @@
-// RFC 1035 and 6891, as far as a stub needs them. A question is echoed byte for byte, for clients
-// hide a nonce in the case of its letters. An answer points back at it, so the longest has 12 bytes
-// of header, 259 of question, 28 of an address and 11 of EDNS: it always fits.
+// RFC 1035 and 6891, as far as a stub needs them. A question is echoed byte for byte, because
+// clients encode a nonce in the case of its letters. An answer points back at it, so the longest
+// has 12 bytes of header, 259 of question, 28 of an address and 11 of EDNS: it always fits.
 #include "types/dns.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 #define HEADER 12
 #define NAME_WIRE_MAX 255
 #define LABEL_MAX 63
-#define RECORDS_MAX 16 // of a question's additional part: one is usual
+#define RECORDS_MAX 16 // of a query's additional section: one is usual
 #define CLASS_IN 1
 #define TYPE_OPT 41
 
@@ -17,7 +17,7 @@ enum { QR = 0x8000, AA = 0x0400, RD = 0x0100, RA = 0x0080, CD = 0x0010, DO = 0x8
 struct reader {
 	const uint8_t *all;
 	size_t len, at;
-	bool failed; // sticky: it ended too early, or is malformed
+	bool failed; // sticky: truncated or malformed
 };
 
 static uint32_t dns_number(struct reader *in, size_t bytes)
@@ -42,15 +42,15 @@ static void skip(struct reader *in, size_t bytes)
 }
 
 struct name {
-	char text[NAME_WIRE_MAX + 1]; // labels with dots between; what they hold is not checked
+	char text[NAME_WIRE_MAX + 1]; // labels with dots between; not checked
 	size_t len;
-	size_t wire;  // bytes it takes when it is not compressed
-	bool has_dot; // inside of a label: the text then says something else than the labels
+	size_t wire;  // bytes when not compressed
+	bool has_dot; // inside of a label: the text then differs from the labels
 };
 
 static bool add_label(struct name *name, const uint8_t *at, size_t len)
 {
-	if (name->wire + len + 1 > NAME_WIRE_MAX - 1) // the root's byte comes too
+	if (name->wire + len + 1 > NAME_WIRE_MAX - 1) // with the root's byte
 		return false;
 	if (memchr(at, '.', len))
 		name->has_dot = true;
@@ -62,8 +62,8 @@ static bool add_label(struct name *name, const uint8_t *at, size_t len)
 	return true;
 }
 
-// A pointer must lead to before where the labels that it continues began: so there are no loops,
-// and no name is read twice.
+// A pointer must lead to before the labels that it continues: so there are no loops, and no name is
+// read twice.
 static void dns_read_name(struct reader *in, struct name *out)
 {
 	size_t at = in->at, from = at, end = 0;
@@ -91,7 +91,7 @@ static void dns_read_name(struct reader *in, struct name *out)
 	}
 }
 
-// Labels that begin with an underscore name a service of the host behind them (RFC 8552).
+// Labels that begin with an underscore name a service of the host after them (RFC 8552).
 static void dns_read_owner(struct str text, struct dns_query *out)
 {
 	struct str host = text;
@@ -129,13 +129,13 @@ static void read_question(struct reader *in, struct dns_query *out)
 	out->question = (struct str){(const char *)in->all + from, in->at - from};
 	if (!name.has_dot)
 		dns_read_owner((struct str){name.text, name.len}, out);
-	if (out->kind != HOSTNAME_NAME) { // nobody is called by an address
+	if (out->kind != HOSTNAME_NAME) { // no host is named by an address
 		out->kind = HOSTNAME_BAD;
 		out->name[0] = 0;
 	}
 }
 
-// The records behind the question. Only EDNS means something to us; a signature is not looked at.
+// Records after the question. Only EDNS is used; a signature is not checked.
 static void read_record(struct reader *in, struct dns_query *out, uint8_t *version)
 {
 	struct name name;
@@ -227,7 +227,7 @@ size_t dns_answer(const struct dns_query *query, enum dns_code code, const struc
 	out.room = room;
 	if (query->fault != DNS_OK)
 		code = query->fault;
-	// The name is pointed at, so the record needs the question before it.
+	// The name is a pointer, so the record needs the question before it.
 	if (code == DNS_OK && address && question.len &&
 	    query->type == (address->is_v6 ? DNS_AAAA : DNS_A))
 		answers = 1;
@@ -280,7 +280,7 @@ size_t dns_answer_name(const struct dns_query *query, const char *name,
 	struct dns_query plain = *query;
 	struct writer out;
 
-	// 12 + 259 + 12 + 255 bytes would not always fit: an owner of this form is short.
+	// 12 + 259 + 12 + 255 bytes would not always fit, but an owner of this form is short.
 	if (query->question.len > DNS_ANSWER_MAX - HEADER - 12 - NAME_WIRE_MAX)
 		return dns_answer(query, DNS_FAILED, NULL, room);
 	plain.has_edns = false;
@@ -300,7 +300,7 @@ size_t dns_adopt(const struct dns_query *query, uint8_t *message, size_t len, si
 	size_t head = HEADER + query->question.len;
 	bool is_cut = len > max;
 
-	// The reply has a single question, as long as ours: the same name, in other letters.
+	// The reply has a single question of the same length: the same name, in other letter case.
 	if (len < head || !query->question.len || !(message[2] & 0x80) || message[4] ||
 	    message[5] != 1)
 		return 0;

@@ -1,3 +1,5 @@
+// An ordered list of name-value pairs, with the rules of environments and labels. Sizes and counts
+// are bounded. A change is checked on a copy, so a failure leaves the original as it was.
 #include "types/env_map.h"
 
 #include "base/mem.h"
@@ -192,7 +194,7 @@ static void env_map_lay_over(struct env_map *env_map, const struct json *object,
 		env_map_set(env_map, str_of(given->at[i].name), str_of(given->at[i].value));
 }
 
-// The change is made on a copy, which takes the place of the original once it is found good.
+// The change is made on a copy, which replaces the original if valid.
 static fallible env_map_change(struct env_map *env_map, const struct json *object,
 			       const struct env_map *given, size_t count_max, size_t bytes_max,
 			       const char *what)

@@ -1,4 +1,4 @@
-// Names and values in the order they were given: an environment, or labels. Owns its texts.
+// Names and values in their given order: an environment, or labels. Owns its texts.
 #pragma once
 
 #include <stddef.h>
@@ -33,8 +33,8 @@ fallible env_map_read_env(const struct json *object, struct env_map *out);
 bool env_map_is_label(struct str name);
 fallible env_map_read_labels(const struct json *object, struct env_map *out);
 
-// A change of what is there: names of the object are set, those with null are taken away. Same
-// rules, for the whole that comes out of it; nothing is changed on failure. NULL object: no change.
+// Changes the map: names of the object are set, those with null are removed. The rules apply to the
+// result; nothing is changed on failure. NULL object: no change.
 fallible env_map_change_env(const struct json *object, struct env_map *env_map);
 fallible env_map_change_labels(const struct json *object, struct env_map *env_map);
 

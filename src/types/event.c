@@ -1,3 +1,5 @@
+// Words of event kinds, from the table in event.h, and the position of a page of events in a
+// request. A filter matches a whole kind or its group before the dot, never any other prefix.
 #include "types/event.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-// What happens, as whoever follows it is told: one table of kinds.
+// The kinds of events that clients can follow: one table.
 #pragma once
 
 #include <stdbool.h>
@@ -47,17 +47,17 @@ enum event_kind {
 
 const char *event_word(enum event_kind kind);
 bool event_is_kind(const char *word);
-// Whether a kind is the wanted one, or one of the group: "sandbox" has all of "sandbox.…".
+// Whether a kind equals the filter, or is of its group: "sandbox" matches every "sandbox.…".
 bool event_matches(const char *kind, struct str wanted);
-#define EVENT_MISSED "events.missed" // told in a stream where some are forgotten; no event itself
+#define EVENT_MISSED "events.missed" // sent in a stream where events were dropped; no event itself
 
-// Where in a row of numbered things to begin, and how many are wanted.
+// The start position in a numbered list, and how many entries are wanted.
 #define EVENT_PAGE 100
 #define EVENT_PAGE_MAX 1000
 struct event_place {
 	uint64_t after, limit;
-	bool from_now; // no place was named
+	bool from_now; // no position was given
 };
-// As it was asked for; at == NULL: it was not. `after` comes before the header. INVALID bad_field.
+// Reads the request's values; at == NULL: absent. `after` overrides the header. INVALID bad_field.
 fallible event_read_place(struct str after, struct str last_event_id, struct str limit,
 			  struct event_place *out);

@@ -1,3 +1,6 @@
+// Normalises host names: lower case, LDH labels, no final dot. Numeric forms that inet_aton()
+// accepts are refused as names, because another parser may read them as addresses. Also splits and
+// joins the host names of previews. Input is untrusted; nothing is written on failure.
 #include "types/hostname.h"
 
 #include <string.h>
@@ -33,7 +36,7 @@ static bool is_label(struct str label)
 	return true;
 }
 
-// What inet_aton() takes for a number: a name that ends so may be an address to somebody.
+// Numbers that inet_aton() accepts: a name with such a last label may be read as an address.
 static bool is_number(struct str label)
 {
 	bool is_hex = label.len >= 2 && label.at[0] == '0' && label.at[1] == 'x';
@@ -94,7 +97,7 @@ enum hostname_kind hostname_read(struct str text, char out[HOSTNAME_MAX + 1])
 	return hostname_literal(text, out);
 }
 
-// Takes ":PORT" off, and the brackets. A port that is none makes it false.
+// Removes ":PORT" and the brackets. False: the port is invalid.
 static bool split_port(struct str *text, uint16_t *out_port)
 {
 	struct str port = {0};
@@ -178,7 +181,7 @@ static bool read_label(struct str label, struct hostname_preview *out)
 	if (!copy_lower(label, text, sizeof(text)))
 		return false;
 	rest = str_of(text);
-	if (rest.len != label.len) // a NUL in it
+	if (rest.len != label.len) // it contains a NUL
 		return false;
 	dash = memrchr(rest.at, '-', rest.len);
 	if (!dash)

@@ -1,3 +1,6 @@
+// Reads and writes IMAGE_FILE, the configuration of an image. The file is untrusted: sizes and
+// counts are bounded, user and directory are checked. image_write() refuses what image_read() would
+// refuse.
 #include "types/image.h"
 
 #include <ctype.h>
@@ -34,7 +37,7 @@ bool image_is_workdir(struct str path)
 	return path.len && path.at[0] == '/' && path.len <= IMAGE_WORKDIR_MAX;
 }
 
-// "NAME=value": a shell would not take every name that an image may hold, but execve() does.
+// "NAME=value": a shell does not accept every name that an image may have, but execve() does.
 static fallible image_read_env(const struct json *array, struct env_map *out)
 {
 	size_t bytes = 0;
@@ -130,5 +133,5 @@ fallible image_write(const struct json *config, struct buf *out)
 	json_end(&json, '}');
 	if (!buf_ok(out))
 		return bad_image("config");
-	return image_read(buf_view(out), &image); // what could not be read again is refused now
+	return image_read(buf_view(out), &image); // refuse now what could not be read again
 }

@@ -1,6 +1,5 @@
-// The configuration of an image for commands that run in it: environment, user and directory. The
-// unpacker writes the image's own configuration into IMAGE_FILE of the root that it makes; what is
-// read there is as hostile as any file of the image. No I/O.
+// The configuration of an image for its commands: environment, user and directory. The unpacker
+// writes it to IMAGE_FILE in the root; there it is as untrusted as any file of the image. No I/O.
 #pragma once
 
 #include "types/env_map.h"
@@ -24,7 +23,7 @@ fallible image_read(struct str text, struct image *out);
 // `config` of an image's configuration (OCI: Env, User, WorkingDir, Entrypoint, Cmd) as
 // IMAGE_FILE's text; NULL: an empty one. INVALID bad_image.
 fallible image_write(const struct json *config, struct buf *out);
-// A name of a user or number, with a group perhaps: [A-Za-z0-9_.:$-], IMAGE_USER_MAX at most.
+// A user name or number, optionally with a group: [A-Za-z0-9_.:$-], IMAGE_USER_MAX at most.
 bool image_is_user(struct str word);
 // An absolute path without control characters or "..".
 bool image_is_workdir(struct str path);

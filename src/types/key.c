@@ -1,3 +1,5 @@
+// Access keys: a random id and a 256-bit secret, of which only the hash is stored. The text form of
+// the secret exists once, in the caller's buffer.
 #include "types/key.h"
 
 #include <stdio.h>

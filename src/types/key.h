@@ -1,5 +1,5 @@
-// A key: what it opens, for how long. The secret itself is told once, when it is made; what is kept
-// is its hash.
+// An access key: its scopes and lifetime. The secret is shown once, when it is made; only its hash
+// is stored.
 #pragma once
 
 #include "base/secret.h"
@@ -12,10 +12,10 @@
 struct key {
 	char id[WHO_KEY_LEN + 1];
 	char name[WHO_NAME_MAX + 1];	 // for people; may be ""
-	char tenant[WHO_TENANT_MAX + 1]; // "": the operator's own
+	char tenant[WHO_TENANT_MAX + 1]; // "": of the operator
 	char box[ID_BOX_LEN + 1];	 // "": any of the tenant's
 	unsigned scopes;
-	bool host;			// may start from `host`, whatever its tenant may
+	bool host;			// may start from `host`, regardless of its tenant
 	int64_t created_ms, expires_ms; // wall clock; expires 0: never
 	uint8_t hash[SECRET_HASH];	// of the secret
 };
@@ -25,6 +25,5 @@ void key_make(struct key *key, char text[KEY_TEXT_LEN + 1]);
 // "read", "make", …; false: there is no such scope.
 bool key_scope(struct str word, unsigned *out_bit);
 void key_put(struct json_out *out, const struct key *key); // members of an object
-// Who comes with it; a key of the operator's own with the scope `admin` is as good as the
-// operator's.
+// The principal of a key; an operator's key with the scope `admin` equals the operator's own.
 struct who key_who(const struct key *key);

@@ -1,18 +1,11 @@
-// The table of transitions, row by row. Each function below is one event; inside it the states are
-// asked in the order of the table. Rows that the table does not have are answered with row 0 and
-// change nothing: an event that comes too late, or twice, is harmless by construction.
-//
-//	        1                4              8                9
-//	NONE ------> STARTING ------> READY ------> ACTIVE ------> WARM
-//	  ^             ^  \            |             |            / |
-//	  |             |   5,6,12      6,12       10,11,12      13  16
-//	  |             |      \        |             |          /   |
-//	  |             +-------\-------|-------------|---------+    |
-//	  |                      v      v             v              v
-//	  |                      +--------- STOP_NEEDED -------------+
-//	  |                                  |  18  ^ 21,22
-//	  |  20                              v      |
-//	  +------------------------------ STOPPING -+ --23--> QUARANTINED --25--> NONE
+// The transitions of a lease, one function per event, states in the order of the table. A pair of
+// state and event that the table does not have gives row 0 and changes nothing: an event that comes
+// late or twice is harmless. The rows, by number:
+//	NONE -1-> STARTING -4-> READY -8-> ACTIVE -9-> WARM; WARM -13-> STARTING
+//	STARTING -5,6,12-> STOP_NEEDED; READY -6,12-> STOP_NEEDED
+//	ACTIVE -10,11,12-> STOP_NEEDED; WARM -16-> STOP_NEEDED
+//	STOP_NEEDED -18-> STOPPING -21,22-> STOP_NEEDED; STOPPING -20-> NONE
+//	STOPPING -23-> QUARANTINED -25-> NONE
 #include "types/lease.h"
 
 #include <stdio.h>
@@ -124,7 +117,7 @@ static void say(struct lease *lease, const char *error)
 	snprintf(lease->error, sizeof(lease->error), "%s", error ? error : "");
 }
 
-// The generations are all that outlives the end of a runner.
+// Only the generations outlive the end of a runner.
 static void clear(struct lease *lease)
 {
 	*lease = (struct lease){
@@ -146,7 +139,7 @@ static void need_stop(struct lease *lease, const struct lease_event *event,
 	say(lease, event->error);
 }
 
-// A run that the runner had taken is lost with it.
+// A run that the runner had accepted is lost with it.
 static unsigned lost(const struct lease *lease, const struct lease_event *event)
 {
 	return lease->state == LEASE_ACTIVE || event->has_accepted ? LEASE_DO_FAIL_RUNS : 0;
@@ -161,7 +154,7 @@ static struct lease_step lease_stop(struct lease *lease, const struct lease_even
 	return moved(row, todo);
 }
 
-// Row 1: a new instance, of a generation that nothing had before.
+// Row 1: a new instance, of an unused generation.
 static void allocate(struct lease *lease, const struct lease_event *event)
 {
 	clear(lease);
@@ -172,7 +165,7 @@ static void allocate(struct lease *lease, const struct lease_event *event)
 	lease->deadline_ms = event->now_ms + timer_ms(TIMER_STARTUP);
 }
 
-// After a restart that could not look, even a lease in use may have nobody who talks to its runner.
+// After a restart that could not observe, even a lease in use may have no connection to its runner.
 static struct lease_step reuse(struct lease *lease, const struct lease_event *event)
 {
 	if (lease->state != LEASE_WARM)
@@ -322,7 +315,8 @@ static struct lease_step lease_attempt(struct lease *lease, const struct lease_e
 	return moved(18, LEASE_DO_STOP);
 }
 
-// The next look is put off before this one is made: a look that kills us is not made for ever.
+// The next check is scheduled before this one is made: a check that crashes the daemon is not
+// repeated for ever.
 static struct lease_step lease_recheck(struct lease *lease, const struct lease_event *event)
 {
 	int64_t next = event->now_ms + timer_ms(TIMER_RECHECK);
@@ -397,7 +391,7 @@ static struct lease_step stopped(struct lease *lease, const struct lease_event *
 static struct lease_step unreadable(struct lease *lease, const struct lease_event *event)
 {
 	clear(lease);
-	// Without a number that can be trusted, one that no honest count has reached.
+	// Without a generation that can be trusted, use one that no count has reached.
 	if (!lease->next_generation)
 		lease->next_generation = (uint64_t)event->now_ms;
 	lease->whole_session = true;
@@ -409,7 +403,7 @@ static struct lease_step unreadable(struct lease *lease, const struct lease_even
 	return moved(27, LEASE_DO_ALERT);
 }
 
-// Reconciliation. What could not be looked at stays as it is: that proves nothing.
+// Reconciliation. A failed observation proves nothing: the state stays.
 static struct lease_step lease_found(struct lease *lease, const struct lease_event *event)
 {
 	unsigned todo;

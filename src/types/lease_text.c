@@ -1,6 +1,5 @@
-// A lease as the store keeps it: JSON with a version. Reading is all or nothing, for half a lease
-// could name the wrong runner; only the number of the next generation is taken from whatever can be
-// read of it.
+// A lease as the store keeps it: JSON with a version. Reading is all or nothing, because half a
+// lease could name the wrong runner; only the next generation is recovered from a damaged record.
 #include "base/secret.h"
 #include "codec/json.h"
 #include "types/lease.h"
@@ -134,7 +133,7 @@ static bool lease_text_take_all(const struct json *object, struct lease *lease)
 	return !err;
 }
 
-// What a lease of that state must have, or it says nothing that one could act on.
+// The fields that a lease of that state must have.
 static bool is_sound(const struct lease *lease)
 {
 	if (lease->next_generation == 0 || lease->generation >= lease->next_generation ||

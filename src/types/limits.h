@@ -6,7 +6,7 @@
 
 #define TEMPLATE_NAME_MAX 64 // with its NUL
 #define LIMITS_MIB (1ull << 20)
-#define LIMITS_AGES (1ull << 42)    // ms: more than anybody means
+#define LIMITS_AGES (1ull << 42)    // ms: larger than any sensible value
 #define LIMITS_HOST 0		    // the host or another limit bounds it: limit_max() of spec.c
 #define LIMITS_MAX (INT64_MAX >> 1) // of any field
 
@@ -31,7 +31,7 @@
 // memory, disk, output, kept_output: bytes. cpu_milli: 1000 is one core; the API's `cpus` is a
 // fraction. output: of one exec, kept_output: of all (0: see limits_kept_output()). io: bytes a
 // second read from the disk, and as many written. cpu_time_ms, wall_time_ms: of each exec. disk 0:
-// the host cannot bound it, and said so. inodes 0: bounded by the disk alone.
+// the host cannot limit it. inodes 0: bounded by the disk alone.
 struct limits {
 #define F(field, ...) uint64_t field;
 	LIMITS_FIELDS(F)

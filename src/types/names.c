@@ -1,7 +1,6 @@
-// A ring of entries in the order of their last use, found by name in one table and by number in
-// another. Numbers are handed out one after the other through the whole range, so that one which
-// was forgotten comes last: a box that still holds an old answer meets nobody rather than somebody
-// else.
+// A list of entries in LRU order, indexed by name and by number. Numbers are assigned in turn
+// through the whole range, so that a freed number is reused last: a box that still has an old
+// answer connects to nothing rather than to another name.
 #include "types/names.h"
 
 #include <string.h>
@@ -13,7 +12,7 @@
 #define COUNT 0x20000u	  // /15
 
 struct entry {
-	struct link link; // the longest unused one first
+	struct link link; // least recently used first
 	uint32_t number;  // within the range
 	char name[];
 };
@@ -32,7 +31,7 @@ struct names *names_new(size_t max)
 	names->by_name = map_new();
 	names->by_number = map_new();
 	names->max = max < 1 ? 1 : max > NAMES_MAX ? NAMES_MAX : max;
-	names->next = 1; // 198.18.0.0 itself looks like a network to some
+	names->next = 1; // some software takes 198.18.0.0 for a network address
 	link_init(&names->used);
 	return names;
 }
@@ -67,8 +66,8 @@ static void touch(struct names *names, struct entry *entry)
 	link_add(&names->used, &entry->link);
 }
 
-// The last two and the first of the range are left out. There always is a free one: the range has
-// sixteen times as many numbers as the table has entries.
+// The last two and the first of the range are never used. There is always a free number: the range
+// has sixteen times as many numbers as the table has entries.
 static uint32_t free_number(struct names *names)
 {
 	uint32_t number;

@@ -1,5 +1,5 @@
-// Joined texts are ambiguous ("a__b" and "c" read like "a" and "b__c"), which would merge two
-// tenants; so parts that could be read in two ways are refused before anything is hashed.
+// Derives sandbox ids from owners. Joined texts are ambiguous ("a__b" and "c" read like "a" and
+// "b__c"), which would merge two tenants; so ambiguous parts are refused before anything is hashed.
 #include "types/owner.h"
 
 #include <stdio.h>
@@ -182,7 +182,7 @@ bool owner_is_legacy(struct str id)
 			return parts == 2 || parts == 3;
 		rest = str_skip(rest, len + 2);
 	}
-	return false; // it ends with a mark
+	return false; // ends with a separator
 }
 
 void owner_legacy_id(struct str legacy, char out[ID_BOX_LEN + 1])

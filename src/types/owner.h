@@ -1,6 +1,6 @@
-// Whose sandbox it is. The id of a conversation's sandbox is a pure function of its owner: equal
-// owners get equal ids, on every machine and after every restart. It is derived once, when the
-// conversation is made, stored with it, and never derived again.
+// The owner of a sandbox. The id of an agent session's sandbox is a pure function of its owner:
+// equal owners get equal ids, on every host and after every restart. It is derived once, when the
+// session is made, stored with it, and never derived again.
 #pragma once
 
 #include <stdbool.h>
@@ -13,7 +13,7 @@
 #define OWNER_LABEL_MAX 128
 #define OWNER_KEY_MAX (5 * OWNER_PART_MAX) // bytes of the text that is hashed
 #define OWNER_LEGACY_MAX 256
-#define OWNER_SESSION_LEN 40 // "session_" and 32 hex digits: one that cove made
+#define OWNER_SESSION_LEN 40 // "session_" and 32 hex digits: made by cove
 
 enum owner_class { OWNER_STANDARD, OWNER_SMALL, OWNER_CLASSES };
 const char *owner_class_word(enum owner_class class); // "standard"
@@ -35,7 +35,7 @@ enum owner_kind {
 };
 const char *owner_kind_word(enum owner_kind kind); // "org"; "legacy"
 
-// As somebody named it. Parts that are absent have len 0; there is always a user and a session.
+// As the client named it. Absent parts have len 0; user and session are always present.
 struct owner {
 	struct str org, user, bot, session;
 };
@@ -44,18 +44,18 @@ struct owner {
 fallible owner_check(const struct owner *owner);
 fallible owner_check_part(struct str part, const char *what); // one that is given
 
-// Does a list of organisations ("acme, beta", or "*" for everyone) choose this owner? Compared byte
-// for byte; blanks around an entry do not count.
+// Whether a list of organisations ("acme, beta", or "*" for all) contains this owner's. Compared
+// byte for byte; blanks around an entry are ignored.
 bool owner_is_chosen(struct str list, struct str org);
 
-// Where a conversation lives.
+// The sandbox of an agent session.
 struct owner_route {
 	enum owner_kind kind;
-	char key[OWNER_KEY_MAX + 1];   // what is hashed, without the tag
+	char key[OWNER_KEY_MAX + 1];   // the hashed text, without the tag
 	char tag[OWNER_LABEL_MAX + 1]; // "": none; never of OWNER_SES
 	char id[ID_BOX_LEN + 1];
 };
-// The owner was checked. `tag` may be empty; it does not touch isolated ids.
+// The owner was checked. `tag` may be empty; it does not change isolated ids.
 void owner_derive(const struct owner *owner, bool isolated, struct str tag,
 		  struct owner_route *out);
 bool owner_is_label(struct str tag); // one that may be configured
@@ -66,7 +66,7 @@ void owner_slot(const char *first, char out[ID_BOX_LEN + 1]);
 bool owner_is_id(struct str id, enum owner_kind *out);
 // Two or three parts joined by "__", as older versions stored them: from storage only.
 bool owner_is_legacy(struct str id);
-// The id under which such a sandbox is kept: never the legacy text itself.
+// The id of such a sandbox: never the legacy text itself.
 void owner_legacy_id(struct str legacy, char out[ID_BOX_LEN + 1]);
 // By the prefix alone. False: no id of this family, which has no class.
 bool owner_class_of(struct str id, enum owner_class *out);

@@ -1,5 +1,6 @@
-// The judge. Names arrive in the form of types/hostname and are compared byte by byte; what a rule
-// does not name is denied, and the reason says which part of the rule it was.
+// Judges connections and requests by a policy. Names come in the form of types/hostname and are
+// compared byte by byte. Everything that no entry names is denied; the reason says which part did
+// not match.
 #include "types/policy.h"
 
 #include <string.h>
@@ -161,7 +162,7 @@ static bool port_matches(const struct policy_host *host, uint16_t port)
 	return host->port ? host->port == port : port == 80 || port == 443;
 }
 
-// The entry that allows it. *out_named: one has the name, if not the port.
+// The entry that allows it. *out_named: an entry has the name, if not the port.
 static const struct policy_host *entry_for(const struct policy *policy, enum hostname_kind kind,
 					   const char *name, uint16_t port, bool *out_named)
 {
@@ -225,7 +226,7 @@ struct policy_verdict policy_judge_ech(const struct policy *policy, enum hostnam
 {
 	struct policy_verdict verdict = policy_judge(policy, kind, name, port);
 
-	// Where TLS ends here, the hidden name does too.
+	// Where TLS is terminated here, so is the hidden name.
 	if (verdict.allow && !verdict.inspect && policy->mode != POLICY_ALL)
 		verdict = (struct policy_verdict){.reason = "ech"};
 	return verdict;
@@ -258,14 +259,15 @@ bool policy_has_rules(const struct policy *policy, const char *name)
 
 static bool is_dots(struct str segment)
 {
-	const char *end = memchr(segment.at, ';', segment.len); // its parameters, to some servers
+	const char *end = memchr(segment.at, ';',
+				 segment.len); // some servers treat the rest as parameters
 
 	if (end)
 		segment.len = (size_t)(end - segment.at);
 	return str_is(segment, ".") || str_is(segment, "..");
 }
 
-// The path with its escapes undone. False: a server may see another path in it than we do.
+// The path with its escapes decoded. False: a server may read another path in it.
 static bool plain_path(struct str target, struct buf *out)
 {
 	struct str path = {0}, rest = target, segment;
@@ -307,7 +309,7 @@ static bool has_method(char **methods, struct str method)
 	return false;
 }
 
-// `path` is empty when it is ambiguous: then it is one of all, and none of some.
+// An ambiguous `path` is empty: it matches "any", and no pattern.
 static bool has_path(char **paths, struct str path)
 {
 	if (!paths)
@@ -375,7 +377,7 @@ bool policy_set_secret(struct policy *policy, const char *name, struct str value
 	return false;
 }
 
-// What each denial that a policy can take back is called, and what would.
+// The meaning of each reason, and the change of the policy that would allow it.
 static const struct {
 	const char *reason, *words;
 	enum { HINT_NAME, HINT_HOST, HINT_RULE, HINT_BUDGET, HINT_NONE } form;

@@ -1,6 +1,6 @@
-// What a box may reach: the field `network` of a create and of a PATCH, and the judge of it. A
-// policy is read as a whole and never changed, only replaced. Values of secrets come in and never
-// go out: policy_write() and policy_save() leave them away. No I/O.
+// The network policy of a box: the field `network` of a create and of a PATCH, and its evaluation.
+// A policy is read as a whole and never changed, only replaced. Values of secrets are never
+// written: policy_write() and policy_save() omit them. No I/O.
 #pragma once
 
 #include <stdbool.h>
@@ -25,7 +25,7 @@
 enum policy_mode { POLICY_OFF, POLICY_ALLOW, POLICY_ALL, POLICY_MODES };
 const char *policy_mode_word(enum policy_mode mode);
 
-// "name", "*.suffix", "name:port", "1.2.3.4", "[::1]:443". A suffix has something before it.
+// "name", "*.suffix", "name:port", "1.2.3.4", "[::1]:443". A suffix needs a label before it.
 struct policy_host {
 	char *text;	// as it is shown; owned
 	char *name;	// normalised, without "*."; owned
@@ -34,8 +34,7 @@ struct policy_host {
 	uint16_t port; // 0: 80 and 443 where ports count
 };
 
-// Methods and paths of requests to hosts that are inspected, also where they come without TLS. No
-// methods, or no paths: any.
+// Methods and paths of requests to inspected hosts, also without TLS. No methods, or no paths: any.
 struct policy_rule {
 	struct policy_host host; // without a port
 	char **methods;		 // NULL-ended, upper case; NULL: any
@@ -44,9 +43,9 @@ struct policy_rule {
 
 struct policy_secret {
 	char *name;	   // of the environment variable
-	char *placeholder; // what the box has instead of it
-	char *value;	   // NULL: not known here. Wiped when freed
-	char *sealed;	   // the value as it is kept, in text of its keeper's making; NULL: not yet
+	char *placeholder; // what the box has instead
+	char *value;	   // NULL: unknown here. Wiped when freed
+	char *sealed;	   // the encrypted value, as stored; NULL: not yet
 	struct policy_host *hosts;
 	size_t host_count;
 };
@@ -65,62 +64,61 @@ struct policy {
 #define POLICY_INIT(the_mode) ((struct policy){.mode = (the_mode), .budgets = BUDGET_UNLIMITED})
 void policy_done(struct policy *policy);
 #define auto_policy on_exit_call(policy_done) struct policy
-// Moved to the heap: `from` is left empty, as POLICY_OFF.
+// Moves it to the heap: `from` becomes POLICY_OFF.
 struct policy *policy_new(struct policy *from);
 void policy_free(struct policy *policy);			   // takes NULL
 void policy_copy(const struct policy *policy, struct policy *out); // with the values
 
-// Reads {mode, allow, inspect, budgets, secrets, rules}; NULL: `mode` is what is given as default
-// and everything else empty. INVALID bad_field, unknown_field, with the place and a hint. Each
-// secret gets a placeholder; one without a value has to be known already: see policy_inherit(). The
-// caller owns *out.
+// Reads {mode, allow, inspect, budgets, secrets, rules}; NULL: the default mode, everything else
+// empty. INVALID bad_field, unknown_field, with the position and a hint. Each secret gets a
+// placeholder; one without a value must be known already: see policy_inherit(). The caller owns
+// *out.
 fallible policy_read(const struct json *network, enum policy_mode normal, struct policy *out);
-// A replaced policy hands the values (and placeholders) of its secrets on to those of the new one
-// that came without: only to the hosts that it had. INVALID secret_without_value. `old` may be
-// NULL.
+// Copies values and placeholders of secrets from the replaced policy to those that came without,
+// for the hosts that they had. INVALID secret_without_value. `old` may be NULL.
 fallible policy_inherit(struct policy *fresh, const struct policy *old);
 
-// As policy_read() takes it, without the values: for everybody who may see the sandbox.
+// In the form of policy_read(), without values: for everybody who may see the sandbox.
 void policy_write(struct json_out *out, const struct policy *policy);
-// The same with the placeholders and what is sealed, for the store; policy_load() reads it. A
-// secret then has no value until policy_set_secret() gives it one.
+// The same with placeholders and encrypted values, for the store; policy_load() reads it. A secret
+// then has no value until policy_set_secret().
 void policy_save(struct json_out *out, const struct policy *policy);
 fallible policy_load(const struct json *saved, struct policy *out);
 bool policy_set_secret(struct policy *policy, const char *name, struct str value);
 
 struct policy_verdict {
 	bool allow;
-	bool inspect;	    // its TLS is to be ended here
-	const char *rule;   // the entry that allowed it, as it was written; "all"; NULL: none did
+	bool inspect;	    // its TLS is to be terminated here
+	const char *rule;   // the entry that allowed it, as written; "all"; NULL: none
 	const char *reason; // of a denial, a stable word: mode_off, not_allowed, port_not_allowed,
 			    // no_name, ech; the judge of connections adds not_inspected,
 			    // not_http, not_counted
 };
 
-// May the box connect to `name` (as hostname_read() gives it; "" or BAD: it has none) on `port`?
+// Whether the box may connect to `name` (as hostname_read() gives it; "" or BAD: none) on `port`.
 // The texts live as long as the policy.
 struct policy_verdict policy_judge(const struct policy *policy, enum hostname_kind kind,
 				   const char *name, uint16_t port);
-// The same for a client that hides the name it wants behind the one it shows: only where every name
-// is allowed.
+// The same for a client with an encrypted hello: allowed only where every name is.
 struct policy_verdict policy_judge_ech(const struct policy *policy, enum hostname_kind kind,
 				       const char *name, uint16_t port);
-// Would some port of it be allowed? What the stub asks.
+// Whether some port of it is allowed. Used by the DNS stub.
 bool policy_knows(const struct policy *policy, enum hostname_kind kind, const char *name);
 bool policy_inspects(const struct policy *policy, const char *name);
-bool policy_sees(const struct policy *policy); // is any name inspected?
-// Are requests to this host bound by rules? One that takes any method and any path takes anything.
+bool policy_sees(const struct policy *policy); // any name is inspected
+// Whether rules restrict requests to this host. A rule with any method and any path restricts
+// nothing.
 bool policy_has_rules(const struct policy *policy, const char *name);
-// A request that was seen, its target in origin-form. *out_reason: method_not_allowed,
-// path_not_allowed, path_ambiguous. True where no rule names the host.
+// Judges a request with its target in origin-form. *out_reason: method_not_allowed,
+// path_not_allowed, path_ambiguous. True if no rule names the host.
 bool policy_judge_request(const struct policy *policy, const char *name, struct str method,
 			  struct str target, const char **out_reason);
-// The secret whose placeholder this is, if it may travel to `name`; else NULL.
+// The secret of this placeholder, if it may be sent to `name`; else NULL.
 const struct policy_secret *policy_secret_for(const struct policy *policy, const char *name,
 					      struct str placeholder);
-// What a reason means, in words.
+// The meaning of a reason as text.
 const char *policy_words(const char *reason);
-// The one line that would allow what was denied for that reason: "cove policy BOX --allow
-// NAME:PORT" and so on. Nothing where no policy would.
+// The command that would allow what was denied: "cove policy BOX --allow NAME:PORT" and so on.
+// Empty if no policy would.
 void policy_hint(struct buf *out, const char *box, const char *name, uint16_t port,
 		 const char *reason);

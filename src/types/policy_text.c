@@ -1,6 +1,6 @@
-// A policy from JSON and to it. Every entry is normalised when it is read, so that the judge
-// compares plain bytes, and what is shown is what is judged. Lists are bounded one by one; a policy
-// is good as a whole or refused as a whole.
+// A policy from JSON and to JSON. Every entry is normalised when read, so that comparison is by
+// bytes, and the shown policy is the one in force. Each list is bounded; a policy is accepted or
+// refused as a whole.
 #include <stdio.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@ static fallible bad(const char *where, const char *what)
 	return err_new(INVALID, "bad_field", "'%s' %s", where, what);
 }
 
-// "name", "*.name", each with ":port" where one may be.
+// "name", "*.name", each with ":port" where allowed.
 static fallible host_read(struct str text, const char *where, bool is_judged,
 			  struct policy_host *out)
 {
@@ -62,7 +62,7 @@ static fallible list_want(const struct json *list, const char *where, size_t max
 	return OK;
 }
 
-// Entries are added one by one, so that what was read of a list that is refused has an owner.
+// Entries are added one by one, so that a refused list has an owner that frees it.
 static fallible hosts_read(const struct json *list, const char *where, bool is_judged, size_t max,
 			   struct policy_host **out, size_t *out_count)
 {
@@ -122,7 +122,7 @@ static fallible runner_read(const struct json *list, const char *where, bool (*i
 	return OK;
 }
 
-// Whether every name that `narrow` stands for is one of `wide`.
+// Whether every name that `narrow` matches is matched by `wide`.
 static bool host_covers(const struct policy_host *wide, const struct policy_host *narrow)
 {
 	if (!wide->is_suffix)
@@ -140,7 +140,7 @@ static bool is_covered(const struct policy_host *hosts, size_t count,
 	return false;
 }
 
-// Rules bind what can be seen: without inspection they would be a promise that nobody keeps.
+// Rules need inspection: without it requests cannot be seen.
 static fallible rule_check(const struct policy *policy, const struct policy_rule *rule)
 {
 	if (is_covered(policy->inspect, policy->inspect_count, &rule->host))
@@ -196,7 +196,7 @@ static bool policy_text_is_env_name(struct str text)
 	return text.len > 0 && text.len <= POLICY_SECRET_NAME_MAX;
 }
 
-// It will stand in a field of a request, where a line break would begin another.
+// The value is put into a request field, where a line break would begin another.
 static bool is_value(struct str text)
 {
 	for (size_t i = 0; i < text.len; i++)
@@ -318,7 +318,7 @@ static fallible mode_read(const struct json *network, enum policy_mode normal,
 	struct str word = {0};
 
 	TRY(json_str(json_get(network, "mode"), "network.mode", &word));
-	// Who lists names and no mode means the list.
+	// A list of names without a mode means mode allow.
 	*out = json_get(network, "allow") ? POLICY_ALLOW : normal;
 	if (!word.at)
 		return OK;
@@ -380,7 +380,7 @@ static fallible secret_inherit(struct policy_secret *to, const struct policy_sec
 		to->value = mem_str(from->value);
 		to->sealed = from->sealed ? mem_str(from->sealed) : NULL;
 	}
-	if (from) { // what the box has in its environment goes on to mean it
+	if (from) { // the placeholder in the box's environment stays valid
 		free(to->placeholder);
 		to->placeholder = mem_str(from->placeholder);
 	}

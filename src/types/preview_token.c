@@ -1,5 +1,5 @@
-// Every check does the same work: one signature and one comparison of a fixed length, for a token
-// or a link, right or wrong, exposed or not. So neither the answer's time nor its text tells which.
+// Every check does the same work: one signature and one comparison of fixed length, for a token or
+// a link, right or wrong, exposed or not. So neither time nor text of the answer tells them apart.
 #include "types/preview_token.h"
 
 #include <stdio.h>
@@ -18,7 +18,7 @@ void preview_token_make(char out[PREVIEW_TOKEN_TOKEN_MAX + 1])
 
 	for (size_t i = 0; i < PREVIEW_TOKEN_TOKEN_MAX;) {
 		secret_random(&byte, 1);
-		if (byte < 252) // 7 times 36: each digit as likely as the others
+		if (byte < 252) // 7 times 36: uniform digits
 			out[i++] = digits[byte % 36];
 	}
 	out[PREVIEW_TOKEN_TOKEN_MAX] = 0;
@@ -47,7 +47,7 @@ bool preview_token_is_link(struct str text)
 	       preview_token_is_of(str_skip(text, END_LEN), base32, sizeof(base32) - 1);
 }
 
-// The signature of everything that the link stands for, 160 bits of it as text.
+// The signature of everything that the link grants, 160 bits of it as text.
 static void types_preview_token_sign(const uint8_t key[SECRET_HASH],
 				     const struct preview_token *preview_token,
 				     const char end[END_LEN], char out[SIGN_LEN])
@@ -113,7 +113,7 @@ enum preview_token_verdict preview_token_check(const uint8_t key[SECRET_HASH],
 	bool is_link = preview_token_is_link(given);
 	bool is_right;
 
-	// Either way a link is signed; a token is compared with a copy behind zeros.
+	// In either case a link is signed; a token is compared with a zero-padded copy.
 	memcpy(link, is_link ? given.at : "0000000", END_LEN);
 	types_preview_token_sign(key, of, link, want + END_LEN);
 	memcpy(want, link, END_LEN);

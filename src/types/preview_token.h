@@ -1,7 +1,6 @@
-// What opens a preview: the token of an exposed port, random or chosen, or a signed link, which is
-// a longer token that holds its own end. Both stand where a token stands, in the host's name or in
-// the path, so a page's relative links keep them. A signed link dies with the token that it was
-// signed under. No I/O.
+// The credential of a preview: the token of an exposed port, random or chosen, or a signed link, a
+// longer token that contains its expiry. Both are in the host name or in the path, so relative
+// links of a page keep them. A signed link is void when its token changes. No I/O.
 #pragma once
 
 #include <stdbool.h>
@@ -11,13 +10,13 @@
 #include "base/str.h"
 
 #define PREVIEW_TOKEN_TOKEN_MAX 16
-#define PREVIEW_TOKEN_LINK_LEN 39 // 7 of the end, 32 of the signature
+#define PREVIEW_TOKEN_LINK_LEN 39 // 7 of the expiry, 32 of the signature
 
 void preview_token_make(char out[PREVIEW_TOKEN_TOKEN_MAX + 1]); // random, 82 bits
 bool preview_token_is_token(struct str text);			// 1 to 16 of [a-z0-9_]
-bool preview_token_is_link(struct str text);			// of the form of a signed link
+bool preview_token_is_link(struct str text);			// has the form of a signed link
 
-// What a token opens. `token` is the one that is kept.
+// The exposed port of a token. `token` is the stored one.
 struct preview_token {
 	const char *box; // the whole id
 	uint16_t port;
@@ -25,21 +24,21 @@ struct preview_token {
 	int64_t ends_ms; // of the token; 0: never
 };
 
-// `key` is the host's own. `ends_ms` counts in whole seconds, rounded up.
+// `key` is the host's own. `ends_ms` is rounded up to whole seconds.
 void preview_token_sign(const uint8_t key[SECRET_HASH], const struct preview_token *preview_token,
 			int64_t ends_ms, char out[PREVIEW_TOKEN_LINK_LEN + 1]);
 
-// When a right token or link ends: 0, never.
+// Expiry of a valid token or link; 0: never.
 int64_t preview_token_end(const struct preview_token *preview_token, struct str given);
 
 enum preview_token_verdict {
 	PREVIEW_TOKEN_WRONG,
 	PREVIEW_TOKEN_GOOD,
-	PREVIEW_TOKEN_OVER, // it was right once: token or link ended
+	PREVIEW_TOKEN_OVER, // valid once: token or link has expired
 };
 
-// A token or a link, as `given`. It takes the same time for every wrong one. `ticket` may be NULL:
-// nothing is exposed there, and finding that out takes as long.
+// Checks a token or a link. The time is the same for every wrong one. `preview_token` may be NULL:
+// nothing is exposed there, which takes as long.
 enum preview_token_verdict preview_token_check(const uint8_t key[SECRET_HASH],
 					       const struct preview_token *preview_token,
 					       struct str given, int64_t now_ms);

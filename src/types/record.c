@@ -1,3 +1,5 @@
+// The record of a sandbox: made from a spec, written as JSON for clients. It owns its texts, maps,
+// policy and retention; record_done() frees them.
 #include "types/record.h"
 
 #include <stdio.h>
@@ -53,7 +55,7 @@ void record_done(struct record *record)
 	policy_free(record->network);
 }
 
-// A template of a tenant's own is kept under "TENANT.NAME".
+// A tenant's own template is stored as "TENANT.NAME".
 const char *record_template(const struct record *record)
 {
 	size_t len = strlen(record->tenant);

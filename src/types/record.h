@@ -1,4 +1,4 @@
-// What is known of one sandbox: the noun that every door shows.
+// The record of one sandbox, as every API shows it.
 #pragma once
 
 #include "types/spec.h"
@@ -17,38 +17,38 @@ const char *state_word(enum state state);
 
 #define RECORD_TENANT_MAX (WHO_TENANT_MAX + 1) // with its NUL
 #define RECORD_REASON_MAX 40
-// The reason of `failed`: its disk is not there, or not whole. It can be started on a fresh one.
+// The reason of `failed`: its disk is absent or incomplete. It can be started on a new one.
 #define RECORD_FILES_LOST "files_lost"
 
 struct record {
 	char id[ID_BOX_LEN + 1];
-	char short_id[ID_BOX_LEN + 1];	// as many hex digits as it takes to be unique here
+	char short_id[ID_BOX_LEN + 1];	// as many hex digits as make it unique on this host
 	char name[ID_NAME_MAX + 1];	// "": none
-	char tenant[RECORD_TENANT_MAX]; // "": the operator's own
+	char tenant[RECORD_TENANT_MAX]; // "": of the operator
 	char template[TEMPLATE_NAME_MAX];
 	enum state state;
 	char reason[RECORD_REASON_MAX]; // of `failed`, `stopped`: a stable word, else ""
 	struct limits limits;
 	struct env_map env, labels;
 	char user[IMAGE_USER_MAX + 1]; // of commands that name none; "": root
-	char *workdir;		       // where they begin; NULL: /workspace
+	char *workdir;		       // start directory of commands; NULL: /workspace
 	struct retention retention;
 	struct policy *network;		// NULL: off
 	int64_t created_ms, started_ms; // wall clock; 0: not yet
-	int64_t ends_ms;		// steady clock: deleted then; 0: never
-	int64_t failed_ms;		// steady clock: since when it has failed; 0: it has not
+	int64_t ends_ms;		// steady clock: time of deletion; 0: never
+	int64_t failed_ms;		// steady clock: time of failure; 0: not failed
 	uint64_t seq;			// order of creation on this host
-	bool ephemeral;			// dies with its run: nothing of it is kept, it cannot stop
-	bool disk_kept;			// the warden holds its files while it does not run
+	bool ephemeral; // ends with its processes: no files are kept, it cannot be stopped
+	bool disk_kept; // the warden keeps its disk while it does not run
 	char idempotency[RECORD_IDEMPOTENCY_MAX]; // the idempotency key that it was made under; "":
 						  // none
 	struct {
-		const char *reason; // a literal; NULL: it does not wait
+		const char *reason; // a literal; NULL: not waiting
 		uint32_t position;  // 1: the next of its tenant
-	} wait;			    // for room, while it is being made. Not stored
+	} wait;			    // for room, during create. Not stored
 };
 
-// A new record in state creating. Takes the spec's pairs, terms and network over.
+// A new record in state creating. Takes over the spec's maps, retention and network.
 void record_init(struct record *record, struct spec *spec, const char *id);
 void record_done(struct record *record);
 void record_write(struct json_out *out, const struct record *record);
@@ -56,8 +56,8 @@ void record_write(struct json_out *out, const struct record *record);
 void record_put(struct json_out *out, const struct record *record);
 const char *record_template(const struct record *record); // as its tenant names it
 #define RECORD_WORKDIR "/workspace"
-const char *record_workdir(const struct record *record); // where its commands begin
+const char *record_workdir(const struct record *record); // start directory of its commands
 // The host name of its box: its name, else its short id.
 const char *record_host(const struct record *record);
-// True when every pair of `wanted` is among the labels.
+// True if every pair of `wanted` is among the labels.
 bool record_has_labels(const struct record *record, const struct env_map *wanted);

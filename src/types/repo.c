@@ -1,3 +1,5 @@
+// Checks git URLs and branch names, and redacts credentials. git treats some URLs as options or as
+// commands of a helper (ext::, --upload-pack): everything but plain forms is refused.
 #include "types/repo.h"
 
 #include <ctype.h>
@@ -47,7 +49,7 @@ static fallible check_scheme_url(struct str url, size_t scheme_len)
 		return bad_url("has a scheme that is not taken");
 	if (slash)
 		authority.len = (size_t)(slash - rest.at);
-	// ssh and git would take a host that begins with a dash for an option.
+	// ssh and git would read a host that begins with a dash as an option.
 	if (str_starts(authority, "-") || str_starts(host_of(authority), "-"))
 		return bad_url("names a host that begins with a dash");
 	if (authority.len == 0 && !str_is((struct str){url.at, scheme_len}, "file"))
@@ -76,7 +78,7 @@ fallible repo_check(struct str url)
 		return check_scheme_url(url, (size_t)(scheme - url.at));
 	colon = memchr(url.at, ':', url.len);
 	if (!colon || memchr(url.at, '/', (size_t)(colon - url.at)))
-		return OK; // a path
+		return OK; // a local path
 	host = host_of((struct str){url.at, (size_t)(colon - url.at)});
 	if (host.len == 0 || host.at[0] == '-')
 		return bad_url("names a host that begins with a dash");
@@ -111,7 +113,7 @@ struct str repo_name(struct str url)
 	return rest;
 }
 
-// The length of the credentials behind "http://" or "https://", up to and without the @; 0: none.
+// Length of the credentials after "http://" or "https://", without the @; 0: none.
 static size_t credentials(struct str rest)
 {
 	for (size_t i = 0; i < rest.len; i++) {
@@ -123,7 +125,7 @@ static size_t credentials(struct str rest)
 	return 0;
 }
 
-// The length of "key=" when a secret parameter begins here; 0: none.
+// Length of "key=" if a secret parameter begins here; 0: none.
 static size_t secret_key(struct str rest)
 {
 	for (size_t i = 0; i < COUNT(secret_keys); i++) {

@@ -1,3 +1,5 @@
+// Reads and writes the retention fields of a sandbox. Spans are bounded (30 days), base URLs are
+// plain http(s) URLs and set once. Absent fields stay as they are.
 #include "types/retention.h"
 
 #include <stdio.h>
@@ -40,7 +42,7 @@ fallible retention_read_span(const struct json *value, const char *where, uint64
 		return OK;
 	}
 	TRY(json_str(value, where, &text));
-	// A bare number of text would be taken for milliseconds elsewhere: it needs its unit.
+	// A number as text needs a unit: other APIs would read it as milliseconds.
 	if (!text.len || (text.at[text.len - 1] >= '0' && text.at[text.len - 1] <= '9') ||
 	    !str_to_ms(text, &ms) || ms < SPAN_MIN_MS || ms > SPAN_MAX_MS)
 		return bad_span(where);

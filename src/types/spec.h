@@ -1,4 +1,4 @@
-// What somebody wants: the body of a create, read and held against what this host can give.
+// The spec of a sandbox: the body of a create, checked against what this host can give.
 #pragma once
 
 #include "base/id.h"
@@ -9,7 +9,7 @@
 #include "types/retention.h"
 #include "types/who.h"
 
-// The ends of the ranges that depend on the host.
+// Upper bounds that depend on the host.
 struct spec_bounds {
 	uint64_t memory_max; // bytes
 	uint32_t cpu_milli_max;
@@ -20,22 +20,22 @@ struct spec_bounds {
 	130 // two hashes in hex, with a colon between: of the key, of the request
 
 struct spec {
-	char tenant[WHO_TENANT_MAX + 1]; // set by manager/create: whose it will be
+	char tenant[WHO_TENANT_MAX + 1]; // set by manager/create: its owner
 	char id[ID_BOX_LEN + 1];	 // "": a random one
 	char name[ID_NAME_MAX + 1];	 // "": none
 	char template[TEMPLATE_NAME_MAX];
 	struct limits limits;
 	char idempotency[RECORD_IDEMPOTENCY_MAX]; // the idempotency key that it is asked under; "":
 						  // none
-	bool ephemeral;	 // it ends with its run: its files need not outlast its processes
-	bool disk_asked; // the limit was named, so a host that cannot keep it must refuse
+	bool ephemeral;				  // its files need not outlast its processes
+	bool disk_asked; // the limit was named: a host that cannot enforce it must refuse
 	struct env_map env, labels;
-	char user[IMAGE_USER_MAX + 1]; // of its commands; "": as the image says, else root
-	char *workdir;		       // where they begin; NULL: likewise, else /workspace
+	char user[IMAGE_USER_MAX + 1]; // of its commands; "": the image's, else root
+	char *workdir;		       // start directory; NULL: the image's, else /workspace
 	struct retention retention;
-	uint64_t ttl_ms;	// 0: it lives until it is deleted
-	struct policy *network; // what it may reach; NULL: not said, as its owner's default has it
-	bool mode_said;		// likewise, of its mode: by its name, or by a list
+	uint64_t ttl_ms;	// 0: until deleted
+	struct policy *network; // NULL: not given, use the owner's default
+	bool mode_said;		// the network's mode was given: by name, or by a list
 };
 
 void spec_done(struct spec *spec);
@@ -43,8 +43,8 @@ void spec_done(struct spec *spec);
 
 // Reads {name, template, limits, env, user, workdir, labels, network} and types/retention. INVALID
 // unknown_field, bad_field (naming the range), bad_name, bad_template, bad_env; NOT_OFFERED for
-// what this cove does not do. A NULL object is an empty one. The caller owns *out.
+// features that this cove lacks. A NULL object is an empty one. The caller owns *out.
 fallible spec_read(const struct json *object, const struct spec_bounds *bounds, struct spec *out);
 
-// The limits as people read them: {memoryMB, cpus, …}; null means unlimited.
+// The limits for clients: {memoryMB, cpus, …}; null means unlimited.
 void spec_write_limits(struct json_out *out, const struct limits *limits);

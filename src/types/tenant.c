@@ -1,3 +1,5 @@
+// Reads and writes tenants: quota, network mode, allowed templates. An absent quota is no bound. A
+// body is accepted or refused as a whole.
 #include "types/tenant.h"
 
 #include <stdlib.h>

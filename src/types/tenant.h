@@ -1,4 +1,4 @@
-// A tenant: whose sandboxes are counted together, and how many it may have.
+// A tenant: the unit of quotas.
 #pragma once
 
 #include "base/err.h"
@@ -7,9 +7,9 @@
 #include "types/policy.h"
 #include "types/who.h"
 
-// All that a tenant may have at once; 0: no bound.
+// Upper bounds of a tenant at one time; 0: none.
 struct quota {
-	uint64_t boxes;	 // whatever their state
+	uint64_t boxes;	 // in any state
 	uint64_t memory; // bytes: limits of those that are not stopped
 	uint64_t cpu_milli;
 	uint64_t disk; // bytes: limits of all
@@ -33,14 +33,14 @@ struct tenant {
 void tenant_done(struct tenant *tenant);
 #define auto_tenant on_exit_call(tenant_done) struct tenant
 
-// What its boxes get unless they say, and the most that they may say.
+// The default network mode of its boxes, and the most permissive one.
 enum policy_mode tenant_network(const struct tenant *tenant);
 
 // Reads {quota:{boxes, memoryMB, cpus, diskMB, execs}, host, network, templates:[name, …] or ["*"]}
-// into *out, whose name and time stay; what is absent is none, but for the network, which then is
-// `all`. INVALID bad_field, unknown_field.
+// into *out, whose name and time stay; absent fields are none, except network, which is then `all`.
+// INVALID bad_field, unknown_field.
 fallible tenant_read(const struct json *object, struct tenant *out);
-// What tenant_read() reads, as members of an object; then with name and time.
+// The fields of tenant_read() as members of an object; then with name and time.
 void tenant_put_rights(struct json_out *out, const struct tenant *tenant);
 void tenant_put(struct json_out *out, const struct tenant *tenant); // members of an object
 void quota_write(struct json_out *out, const struct quota *quota);

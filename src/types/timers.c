@@ -1,5 +1,5 @@
-// Process-wide on purpose: a timer is a law of the house, not a part of any one of its objects, and
-// is set before the first of them is made.
+// Process-wide on purpose: timers belong to the whole daemon, not to one object, and are set before
+// the first object is made.
 #include "types/timers.h"
 
 #include <assert.h>

@@ -1,6 +1,6 @@
-// Every timer of the lifecycle, in one table: its name, how long, and what happens when it is over.
-// Nobody keeps a number of its own. `--time-scale` divides all of them alike (tests only); what an
-// operator sets stays as it was set.
+// Every timer of the lifecycle in one table: name, duration, effect. No other file has a duration
+// of its own. `--time-scale` divides all of them alike (tests only), except those that an operator
+// sets.
 #pragma once
 
 #include <stddef.h>
@@ -65,7 +65,7 @@ enum timer_name {
 		TIMER_COUNT
 };
 
-// How long it is now: what the operator set, or the default divided by the scale; at least 1 ms.
+// Its duration: set by the operator, or the default divided by the scale; at least 1 ms.
 int64_t timer_ms(enum timer_name timer);
 
 // One row, for documents and checks.
@@ -76,8 +76,8 @@ struct timer_row {
 const struct timer_row *timer_row(enum timer_name timer);
 
 #define TIMER_SCALE_MAX 100000
-// At the start of the process, before anything is timed. 1: real time.
+// At the start of the process, before any timer runs. 1: real time.
 void timers_scale(uint32_t scale);
 uint32_t timers_scale_now(void);
-// An operator's own setting; 0: the default again. Not scaled.
+// Set by the operator; 0: the default again. Not scaled.
 void timer_set(enum timer_name timer, int64_t ms);

@@ -1,3 +1,5 @@
+// Checks the name of a tenant. A tenant's name is part of file and template names, so it has no
+// dot, slash or capital.
 #include "types/who.h"
 
 bool who_is_tenant(struct str name)

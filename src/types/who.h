@@ -1,20 +1,20 @@
-// Who asks. A door finds it out once; everything behind the door is handed it as a parameter. It
-// holds no pointers, so whoever outlives a request keeps a copy.
+// The principal of a request. The gateway authenticates once; everything behind it gets the
+// principal as a parameter. It holds no pointers, so it can be copied and outlive the request.
 #pragma once
 
 #include <stdbool.h>
 
 #include "base/id.h"
 
-#define WHO_TENANT_MAX 31 // of a tenant's name: it stands before those of its templates
+#define WHO_TENANT_MAX 31 // of a tenant's name: it prefixes the names of its templates
 #define WHO_KEY_LEN 20	  // "key-" and 16 hex digits
 #define WHO_NAME_MAX 62
 
 enum who_role {
 	WHO_NOBODY,
-	WHO_OPERATOR, // holds the key of the data directory, or one as good: sees every tenant
-	WHO_TENANT,   // holds a key of one tenant: sees what is that tenant's
-	WHO_BOX,      // holds the credential of one sandbox: may work in that one
+	WHO_OPERATOR, // has the key of the data directory, or an equal one: sees every tenant
+	WHO_TENANT,   // has a key of one tenant: sees that tenant's objects
+	WHO_BOX,      // has the credential of one sandbox: may work in that one
 };
 
 // clang-format off
@@ -44,12 +44,12 @@ struct who {
 	unsigned scopes;		 // bits of enum who_scope
 	bool may_host;			 // start from the template `host`
 	char name[WHO_NAME_MAX + 1];	 // for the log
-	char tenant[WHO_TENANT_MAX + 1]; // "": the operator's own
+	char tenant[WHO_TENANT_MAX + 1]; // "": of the operator
 	char box[ID_BOX_LEN + 1];	 // "": any; else that one alone
-	char key[WHO_KEY_LEN + 1];	 // its id; "": of no key that could be revoked
+	char key[WHO_KEY_LEN + 1];	 // its id; "": not a key that can be revoked
 };
 
-// cove itself, where it acts by its own rules: the janitor, the idle ladder, recovery.
+// cove itself, for actions by its own rules: the janitor, idle sleep, recovery.
 #define WHO_COVE                                                                                   \
 	((struct who){                                                                             \
 		.role = WHO_OPERATOR, .scopes = WHO_MAY_ALL, .may_host = true, .name = "cove"})

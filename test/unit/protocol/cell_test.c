@@ -19,7 +19,7 @@ static void on_event(void *arg, struct str bytes)
 	buf_char(arg, '>');
 }
 
-// What is read from `text` behind its key line, in pieces of `step` bytes: events in <>.
+// The result of reading `text` after its key line, in pieces of `step` bytes: events in <>.
 static const char *reading(struct str text, size_t step)
 {
 	static struct buf seen = BUF_INIT(64u << 20);
@@ -58,7 +58,7 @@ TEST(frames, "text and events come in their order, however the bytes are cut")
 			CHECK_STR(reading(str_of(cases[i].bytes), step), cases[i].seen);
 }
 
-TEST(forged, "what has another key, or no good head, is text")
+TEST(forged, "a frame with another key, or a malformed header, is text")
 {
 	static const char *const texts[] = {
 		"\x1e",

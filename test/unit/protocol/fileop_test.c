@@ -24,7 +24,7 @@ static bool passes(const struct fileop_request *ask, struct fileop_request *out)
 	return len && fileop_decode_request(bytes, len, out);
 }
 
-TEST(asks, "a request survives the way, and no part of it passes for the whole")
+TEST(asks, "a request is decoded as encoded, and no prefix of it is")
 {
 	const char *list[] = {"*.c", "node_modules", NULL};
 	struct fileop_request out, ask = ask_of(FILEOP_FIND);
@@ -48,7 +48,7 @@ TEST(asks, "a request survives the way, and no part of it passes for the whole")
 	CHECK(!fileop_decode_request(bytes, len + 1, &out));
 }
 
-TEST(payload, "bytes may be any, up to what is small, and only where they belong")
+TEST(payload, "a payload may have any bytes, up to FILEOP_SMALL, and only in a WRITE")
 {
 	static char much[FILEOP_SMALL + 1];
 	struct fileop_request out, ask = ask_of(FILEOP_WRITE);
@@ -96,7 +96,7 @@ static bool says(struct fileop_reply say, struct fileop_reply *out)
 	return fileop_decode_reply(bytes, len + say.rest.len, out);
 }
 
-TEST(answers, "an answer survives the way, with its bytes and the right number of fds")
+TEST(answers, "an answer is decoded as encoded, with its bytes and the right number of fds")
 {
 	struct fileop_stat stat = {.type = FILEOP_SYMLINK, .mode = 0777, .size = 5, .mtime_us = -7};
 	struct fileop_reply out;
@@ -118,7 +118,7 @@ TEST(answers, "an answer survives the way, with its bytes and the right number o
 	CHECK(!says((struct fileop_reply){.kind = FILEOP_KIND_COUNT}, &out));
 }
 
-TEST(items, "items come one behind another, and a bad one ends them")
+TEST(items, "items are read one after another, and a malformed one ends them")
 {
 	struct fileop_entry entry = {.path = STR("p"), .target = STR("t")}, got;
 	struct fileop_event event = {FILEOP_DELETE, true, STR("gone")}, heard;

@@ -1,4 +1,4 @@
-// The hellos are those of a real client, OpenSSL's, cut and bent.
+// The hellos are those of a real client, OpenSSL's, cut and modified.
 #include "protocol/hello.h"
 
 #include <openssl/ssl.h>
@@ -132,7 +132,7 @@ TEST(nameless, "NET-6 a a hello without a name is whole, and has none")
 	CHECK(feed(&hello, buf_view(&bytes), 1) == HELLO_DONE && !hello.has_name);
 }
 
-TEST(old, "a hello of old ends without extensions")
+TEST(old, "an old hello ends without extensions")
 {
 	static const char bytes[] = "\x16\3\1\0\x2d\1\0\0\x29\3\1"
 				    "0123456789abcdef0123456789abcdef"
@@ -154,7 +154,7 @@ TEST(grease, "GREASE and unknown extensions are passed over")
 	CHECK(!hello.has_ech);
 }
 
-TEST(ech, "N-04 an encrypted hello inside is told")
+TEST(ech, "N-04 an encrypted hello inside is reported")
 {
 	auto_buf bytes = BUF_INIT(1 << 16);
 	struct hello hello;
@@ -259,7 +259,7 @@ TEST(records, "between the records of a hello there is nothing else, and none is
 	}
 }
 
-TEST(no_tls, "what is no TLS is told by its first byte")
+TEST(no_tls, "other protocols are recognised by their first byte")
 {
 	struct hello hello;
 

@@ -24,7 +24,7 @@ static bool decodes(size_t len)
 	return !err;
 }
 
-TEST(orders, "every kind of order survives the way; no prefix does, nor one byte more")
+TEST(orders, "every kind of order is decoded as encoded; no prefix is, nor one byte more")
 {
 	for (int kind = 0; kind < ORDER_KIND_COUNT; kind++) {
 		const char *name = kind == ORDER_CGROUP ? "instance_1a" : "python-3.11";
@@ -44,7 +44,7 @@ TEST(orders, "every kind of order survives the way; no prefix does, nor one byte
 	}
 }
 
-TEST(marks, "the mark of a leaf is a word that is safe in a path, or none")
+TEST(marks, "the mark of an exec cgroup is a word that is safe in a path, or none")
 {
 	static const char *const bad[] = {".", "..", "a/b", "A", "a-b", "a.b", " "};
 	struct order order = order_of(ORDER_CGROUP, "");
@@ -74,7 +74,7 @@ TEST(build, "a build keeps its template, host name and limits")
 	order.ahead = true;
 	CHECK_OK(order_decode(bytes, order_encode(&order, bytes, sizeof(bytes)), &out));
 	CHECK(out.ahead);
-	order.again = true; // what is there already has no rootfs mounts to come
+	order.again = true; // an existing box gets no rootfs mounts
 	CHECK(!decodes(order_encode(&order, bytes, sizeof(bytes))));
 }
 
@@ -85,7 +85,7 @@ static bool order_passes(struct order order)
 	return len && decodes(len);
 }
 
-TEST(order_laws, "an order that names what it must not is refused")
+TEST(order_laws, "an order with a forbidden value is refused")
 {
 	static const char *const hosts[] = {"", "-a", "A", "a.b", "a_b", "a b"};
 	static const char *const names[] = {"", "..", "a/b", ".hidden", "a..b"};
@@ -217,7 +217,7 @@ static bool answer_survives(struct answer answer)
 	return !answer_decodes(len + 1);
 }
 
-TEST(answers, "every kind of answer survives the way, the fullest pages too")
+TEST(answers, "every kind of answer is decoded as encoded, the fullest pages too")
 {
 	struct answer refused = {.kind = ANSWER_REFUSED, .to = ORDER_BUILD, .error = ERR_NO_SPACE};
 
@@ -237,7 +237,7 @@ static bool answer_passes(struct answer answer)
 	return len && answer_decodes(len);
 }
 
-TEST(answer_laws, "an answer that cannot be is refused")
+TEST(answer_laws, "an impossible answer is refused")
 {
 	struct answer answer = done(ORDER_HELLO);
 
@@ -288,7 +288,7 @@ TEST(tables, "words and fds come from the table of orders")
 	CHECK(order_fds(ORDER_BUILD) == 3 && order_fds(ORDER_DESTROY) == 0);
 }
 
-TEST(fds, "how many fds come with an answer is told by its kind, its joins and its way out")
+TEST(fds, "the number of fds of an answer follows from its kind, its joins and its network")
 {
 	static const enum order_kind with[] = {ORDER_BUILD, ORDER_NETWORK};
 	struct answer answer = done(ORDER_CGROUP), out;

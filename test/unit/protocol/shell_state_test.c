@@ -1,5 +1,5 @@
-// What one shell has to do to stand where another stands. The texts are bash's; that it does what
-// they say is tried with a real one in test/e2e/process.t.
+// The script that brings one shell to the state of another. The texts are bash's; that bash does
+// what they say is tried with a real one in test/e2e/process.t.
 #include "protocol/shell_state.h"
 
 #include "tap.h"
@@ -22,13 +22,13 @@ static bool changes(struct str from, struct str to, const char *wanted, const ch
 	       str_is(set.len ? buf_view(&set) : STR(""), options);
 }
 
-TEST(same, "a shell that stands there already has nothing to do")
+TEST(same, "a shell in the same state has nothing to do")
 {
 	CHECK(changes(TEXT(STATE(PLAIN, "", "umask 0022\n")),
 		      TEXT(STATE(PLAIN, "", "umask 0022\n")), "", ""));
 }
 
-TEST(variables, "what differs is declared anew, what is gone is unset")
+TEST(variables, "a variable that differs is declared again, one that is gone is unset")
 {
 	struct str from = TEXT(STATE(PLAIN "declare -x A=\"1\"\ndeclare -- B=\"2\"\n", "", ""));
 
@@ -40,7 +40,7 @@ TEST(variables, "what differs is declared anew, what is gone is unset")
 		      "\\builtin unset -v A;declare -- A=\"1\";", ""));
 }
 
-TEST(passing, "what every command changes, and what is ours, is left out")
+TEST(passing, "variables that every command changes, and ours, are left out")
 {
 	CHECK(changes(TEXT(STATE(PLAIN, "", "")),
 		      TEXT(STATE(PLAIN "declare -a PIPESTATUS=([0]=\"1\")\ndeclare -- _=\"x\"\n"
@@ -94,7 +94,7 @@ TEST(no_functions, "functions cannot be taken away")
 	CHECK(!shell_state_change(&here, &there, &out, &set));
 }
 
-TEST(fixed, "readonly variables can be taken over, but not given up")
+TEST(fixed, "readonly variables can be set, but not removed")
 {
 	auto_buf out = BUF_INIT(65536), set = BUF_INIT(65536);
 	struct shell_state here, there;
@@ -154,7 +154,7 @@ TEST(dumps, "the limits of a dump become commands of it")
 	CHECK(!shell_read_dump(TEXT("x=1\n"), &out));
 }
 
-TEST(nonsense, "what is no state is refused")
+TEST(nonsense, "malformed state is refused")
 {
 	struct shell_state state;
 

@@ -1,4 +1,4 @@
-// What is said to a shell, and how it is heard. The lines themselves are tried with a real bash in
+// What is written to a shell, and how its answers are read. The lines are tried with a real bash in
 // test/unit/box/session_test.c.
 #include "protocol/shell.h"
 
@@ -82,7 +82,7 @@ TEST(unknown_place, "a directory that is none is not known")
 	CHECK(hear("0 7  x", 7, &end, &used) == SHELL_END && end.cwd.len == 0);
 }
 
-TEST(nonsense, "all else is nonsense, and so is a flood")
+TEST(nonsense, "other records are malformed, and so is one without end")
 {
 	static const char *const bad[] = {"",	     "x",	  "0",	      "0 1",
 					  "0 1 2",   "256 1 2 /", "-1 1 2 /", "0 x 2 /",
@@ -113,7 +113,7 @@ TEST(one_newline, "exactly one newline goes, at the very end")
 
 #define TTY "bash: [21852: 1 (255)] tcsetattr: Inappropriate ioctl for device\n"
 
-TEST(remarks, "what only an interactive bash says is taken out of stderr, line by line")
+TEST(remarks, "messages of an interactive bash are removed from stderr, line by line")
 {
 	struct shell_filter filter = {.remarks = true, .jobs = true, .left = true};
 
@@ -126,7 +126,7 @@ TEST(remarks, "what only an interactive bash says is taken out of stderr, line b
 	CHECK(sifts_to(filter, "exit\nexit\n", "exit"));
 }
 
-TEST(not_remarks, "what merely looks like a remark stays")
+TEST(not_remarks, "text that only resembles such a message stays")
 {
 	struct shell_filter all = {.remarks = true, .jobs = true, .left = true};
 	struct shell_filter none = {.remarks = true};
@@ -169,7 +169,7 @@ TEST(offers, "a variable of the box is set only where the shell has what it was 
 			  "2>/dev/null||:;fi;");
 }
 
-TEST(echoes, "what bash repeats of what it was told is shown as it was sent")
+TEST(echoes, "input that bash echoes is shown as the client sent it")
 {
 	static const struct {
 		const char *heard, *shown;

@@ -27,7 +27,7 @@ static bool survives(const struct talk *talk, struct talk *out)
 	return !decode(len + 1, &(struct talk){0}) && decode(len, out);
 }
 
-TEST(exec, "an exec survives the way, with its lists ended by NULL")
+TEST(exec, "an exec is decoded as encoded, with its lists ended by NULL")
 {
 	const char *argv[] = {"sh", "-c", "echo \xff", "", NULL}, *env[] = {"A=b", "C=", NULL};
 	struct talk out, talk = {.kind = TALK_EXEC,
@@ -51,7 +51,7 @@ TEST(exec, "an exec survives the way, with its lists ended by NULL")
 	CHECK_STR(out.exec.user.at, "1000:1000");
 }
 
-TEST(others, "every other kind survives the way")
+TEST(others, "every other kind is decoded as encoded")
 {
 	struct talk out,
 		talks[] = {
@@ -131,7 +131,8 @@ static struct talk exec_of(const char **argv, uint32_t argc, const char **env, u
 			     .exec = {.argc = argc, .argv = argv, .envc = envc, .env = env}};
 }
 
-TEST(exec_ranges, "an exec without a command, with odd flags, leaf or environment is refused")
+TEST(exec_ranges,
+     "an exec without a command, with bad flags, exec cgroup or environment is refused")
 {
 	const char *argv[] = {"true", NULL}, *good[] = {"A=", NULL}, *none[] = {"A", NULL},
 		   *nameless[] = {"=b", NULL};
@@ -201,7 +202,7 @@ TEST(many, "4096 arguments are taken, 4097 are not, and a large message has an e
 	CHECK(!decode(TALK_SIZE_MAX + 1, &out));
 }
 
-TEST(held, "what is held survives the way with any tag, and only in its ranges")
+TEST(held, "HELD is decoded as encoded with any label, and only within its ranges")
 {
 	static char tag[TALK_LABEL_MAX + 1];
 	struct talk out, talk = {.kind = TALK_HELD, .conn = 12};

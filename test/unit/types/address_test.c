@@ -19,7 +19,7 @@ static bool is_listed(const char *list, const char *text, uint16_t port)
 	       address_is_listed(str_of(list), &address, port);
 }
 
-TEST(world, "NET-7: addresses of the world are the world's")
+TEST(world, "NET-7: global addresses are global")
 {
 	static const char *const all[] = {
 		"1.1.1.1",	"9.255.255.255",  "11.0.0.0",	      "100.63.255.255",
@@ -32,7 +32,7 @@ TEST(world, "NET-7: addresses of the world are the world's")
 		CHECK(is_global(all[i]));
 }
 
-TEST(own, "NET-7: those of a host and its networks are not, in whatever form")
+TEST(own, "NET-7: those of a host and its networks are not, in any form")
 {
 	static const char *const all[] = {"0.0.0.0",
 					  "0.1.2.3",
@@ -84,7 +84,7 @@ TEST(own, "NET-7: those of a host and its networks are not, in whatever form")
 		CHECK(!is_global(all[i]));
 }
 
-TEST(inside, "an IPv4 address inside of an IPv6 one is found, for who compares it with his own")
+TEST(inside, "an IPv4 address embedded in an IPv6 one is found")
 {
 	static const char *const all[] = {"64:ff9b::9.8.7.6", "2002:0908:0706::1", "::ffff:9.8.7.6",
 					  "2a00::5efe:9.8.7.6"};

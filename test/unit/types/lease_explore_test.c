@@ -1,13 +1,13 @@
-// Every interleaving of a keeper, its runners and its crashes, within bounds: two runs, two
-// crashes, a few faults, one foreign runner, one deletion. The keeper is the one of agent/actor in
-// small: look, hear, commit, act; a crash or a failed commit may come between any two of these. The
-// lease itself is the real function.
+// Every interleaving of a session actor, its runners and its crashes, within bounds: two runs, two
+// crashes, a few faults, one foreign runner, one deletion. The actor is that of agent/actor in
+// small: observe, handle, commit, act; a crash or a failed commit may come between any two of
+// these. The lease itself is the real function.
 //
-// What always holds is asked in every state that can be reached; that queued work drains is asked
+// Invariants are checked in every reachable state; that queued work drains is checked
 // by going on from each of them without further faults.
 #include "explore.h"
 
-// ------------------------------------------------------------------------ the keeper's moves
+// ------------------------------------------------------------------------ the actor's moves
 
 static enum lease_seen truth(const struct world *w)
 {
@@ -215,7 +215,7 @@ static void idle(struct search *all, const struct world *w)
 		tell(all, w, LEASE_SICK);
 }
 
-// Requests of clients find the keeper wherever it is.
+// Requests of clients come in any state of the actor.
 static void ask(struct search *all, const struct world *w)
 {
 	struct world to = *w;
@@ -420,7 +420,7 @@ TEST(leaked_all,
 	CHECK(holds("all at once", &w));
 }
 
-// One move of a keeper that has no more bad luck, the first that is open to it.
+// One move of an actor without further faults, the first that is possible.
 static bool go_on(struct world *w)
 {
 	struct search next = {0};
@@ -475,7 +475,8 @@ TEST(drains, "from every state that can be reached, queued work drains by itself
 	done(&all);
 }
 
-TEST(bites, "a keeper that forgets the fence, or takes a failed look for absence, is found out")
+TEST(bites,
+     "an actor that ignores the fence, or takes a failed observation for absence, is detected")
 {
 	struct search all = {0};
 	struct world w = beginning();

@@ -63,7 +63,7 @@ TEST(base, "a base URL is set once")
 	CHECK(!retention.base_url);
 }
 
-TEST(shown, "terms are written as people read them")
+TEST(shown, "retention is written in the form of the API")
 {
 	struct retention retention = RETENTION_DEFAULT;
 	auto_buf text = BUF_INIT(1024);

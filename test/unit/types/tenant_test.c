@@ -15,7 +15,7 @@ static const char *verdict(const char *text, struct tenant *out)
 	return reason;
 }
 
-TEST(retention, "terms are read whole, or not at all")
+TEST(retention, "a tenant is read whole, or not at all")
 {
 	auto_tenant tenant = {.name = "a", .created_ms = 5};
 
