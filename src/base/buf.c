@@ -1,3 +1,5 @@
+// A growing byte buffer with a ceiling and a sticky failure. Growth doubles; an append that does
+// not fit adds nothing and marks the buffer as failed.
 #include "base/buf.h"
 
 #include <assert.h>
@@ -9,7 +11,7 @@
 
 #define ROOM_FIRST 64
 
-// A buffer that cannot grow is a full buffer, whatever the cause: its owner asks buf_ok() anyway.
+// Any failure to grow makes the buffer full: its owner checks buf_ok() anyway.
 char *buf_space(struct buf *buf, size_t len)
 {
 	size_t need, room;
@@ -90,7 +92,7 @@ void buf_fmt(struct buf *buf, const char *fmt, ...)
 		if (room || len)
 			buf_grew(buf, (size_t)len);
 	} else if (room) {
-		buf->at[buf->len] = 0; // what the first try left behind the end
+		buf->at[buf->len] = 0; // the first try wrote behind the end
 	}
 	va_end(again);
 	va_end(args);

@@ -1,5 +1,5 @@
-// A string under construction. It has a ceiling from birth and a sticky failure: append ten times,
-// ask buf_ok() once. The bytes are always followed by a NUL that is not counted.
+// A string under construction. It has a fixed ceiling and a sticky failure: append ten times, check
+// buf_ok() once. The bytes are always followed by a NUL that is not counted.
 #pragma once
 
 #include <stdbool.h>
@@ -37,6 +37,6 @@ static inline struct str buf_view(const struct buf *buf)
 {
 	return (struct str){buf->at, buf->len};
 }
-char *buf_take(struct buf *buf); // the text becomes the caller's; the buf is empty again
+char *buf_take(struct buf *buf); // the caller owns the text; the buf is empty again
 
 #define auto_buf on_exit_call(buf_done) struct buf

@@ -1,3 +1,6 @@
+// Clocks and their text forms. The steady clock is CLOCK_BOOTTIME plus a base that is kept over
+// restarts. No function here allocates or reads a file: confined processes call them.
+//
 // syscalls: clock_gettime
 #include "base/clock.h"
 
@@ -61,7 +64,7 @@ int64_t clock_steady_ms(void)
 }
 
 // Not gmtime_r(): glibc's reads /etc/localtime at its first call, and a confined process cannot.
-// The year is taken to begin in March, which puts the leap day at its end.
+// The year begins in March, which puts the leap day at its end.
 static void date_of(int64_t days, int64_t *year, int *month, int *day)
 {
 	int64_t era, of_era, of_year;
@@ -85,7 +88,7 @@ static char *put_digits(char *at, int64_t value, int count)
 	return at + count;
 }
 
-// Lists of files have thousands of these: no printf.
+// File lists contain thousands of these: no printf.
 void clock_iso(int64_t wall_ms, struct buf *out)
 {
 	const int64_t day_ms = 86400000;

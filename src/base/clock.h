@@ -1,6 +1,5 @@
-// Time. Deadlines are monotonic milliseconds; only people are shown the wall clock. What must be
-// remembered over restarts, and expires, is held against the steady clock: wall time that goes on
-// evenly, whatever the host's clock is set to meanwhile.
+// Time. Deadlines are monotonic milliseconds; the wall clock is only shown. Stored expiry times use
+// the steady clock: wall time that advances evenly, whatever the host's clock is set to.
 #pragma once
 
 #include <stdint.h>
@@ -13,10 +12,10 @@ int64_t clock_ms(void); // monotonic
 int64_t clock_us(void);
 int64_t clock_wall_ms(void); // since 1970
 
-int64_t clock_steady_ms(void);	     // since 1970, as the wall clock said when it was first asked
-int64_t clock_steady_base(void);     // what it adds to the time since the host was booted
-void clock_steady_set(int64_t base); // another base: that of an earlier life, same boot
-void clock_step(int64_t ms);	     // for tests: the wall clock of this process is set on, or back
+int64_t clock_steady_ms(void);	     // since 1970, by the wall clock at its first use
+int64_t clock_steady_base(void);     // offset from the time since boot
+void clock_steady_set(int64_t base); // as an earlier process of this boot had it
+void clock_step(int64_t ms);	     // for tests: shifts the wall clock of this process
 
 // 2026-11-15T02:09:45.123Z
 void clock_iso(int64_t wall_ms, struct buf *out);

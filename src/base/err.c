@@ -1,6 +1,5 @@
-// An error is one block: the face that a tenant sees (kind, reason, message, hint) and the trail
-// that only the log sees. Each text is bounded, so that an error made of a peer's words stays
-// small.
+// An error is one block: the part for the tenant (kind, reason, message, hint) and the trail for
+// the log. Each text is bounded, so that an error with a peer's text stays small.
 #include "base/err.h"
 
 #include <errno.h>
@@ -35,7 +34,7 @@ static const struct {
 #undef X
 };
 
-// Bounded, and cut between two characters rather than inside of one.
+// Bounded, and cut between two characters.
 static __attribute__((format(printf, 1, 0))) char *words(const char *fmt, va_list args)
 {
 	char text[WORDS_MAX];
@@ -80,8 +79,8 @@ static void trail_errno(struct err *err, int errnum)
 		buf_fmt(&err->trail, ": errno %d", errnum);
 }
 
-// Words of an "internal" error may hold host paths: they go to the trail and nowhere else. That
-// holds for err_sys() with an errno of 0 too, so the reason decides, not the number.
+// The text of an "internal" error may contain host paths: it goes to the trail only. That holds for
+// err_sys() with an errno of 0 too, so the reason decides, not the number.
 struct err *err_new_at(const char *file, int line, enum err_kind kind, int errnum,
 		       const char *reason, const char *fmt, ...)
 {

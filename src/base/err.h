@@ -1,12 +1,12 @@
-// What went wrong, told to four readers at once:
+// Errors, with a part for each of four readers:
 //
-//	the caller    reads the kind and decides;
+//	the caller    decides by the kind;
 //	a program     reads the reason, a stable word;
-//	the tenant    reads the message and the hint, and can act on them;
-//	the operator  reads the trail: what we were doing, errno, file and line.
+//	the tenant    reads the message and the hint;
+//	the operator  reads the trail: the operation, errno, file and line.
 //
-// A function that can fail is declared `fallible` and returns NULL when all is well. An error has
-// one owner. It is passed up, or answered to the client, or logged: exactly one of the three.
+// A function that can fail is declared `fallible` and returns NULL on success. An error has one
+// owner. It is passed up, or answered to the client, or logged: exactly one of the three.
 #pragma once
 
 #include <stdbool.h>
@@ -50,7 +50,7 @@ struct err;
 #define fallible __attribute__((warn_unused_result)) struct err *
 #define OK ((struct err *)NULL)
 
-// Births. The words are for the tenant: no host path, no pointer, nothing of another tenant.
+// Constructors. The text is for the tenant: no host path, no pointer, nothing of another tenant.
 #define err_new(kind, ...) err_new_at(__FILE__, __LINE__, ERR_##kind, 0, __VA_ARGS__)
 // A system call failed on our side: the tenant sees "internal", the operator sees all of it.
 #define err_sys(errnum, ...)                                                                       \
@@ -59,24 +59,24 @@ struct err;
 fallible err_new_at(const char *file, int line, enum err_kind kind, int errnum, const char *reason,
 		    const char *fmt, ...) __attribute__((format(printf, 6, 7)));
 
-// NOT_FOUND: "there is no NOUN 'NAME'". A name that a client made up is shown as it is if it is
-// printable ASCII of 64 bytes at most; else "there is no such NOUN".
+// NOT_FOUND: "there is no NOUN 'NAME'". A client's name is shown if it is printable ASCII of at
+// most 64 bytes; else "there is no such NOUN".
 fallible err_absent(const char *reason, const char *noun, struct str name);
 
-// An error that came over a wire, rebuilt: all words are copied, `hint` may be NULL.
+// An error from a message, rebuilt: all texts are copied, `hint` may be NULL.
 fallible err_from(enum err_kind kind, const char *reason, const char *message, const char *hint);
 
-// What the reader can do about it. Takes and returns the same error.
+// Adds what the reader can do. Takes and returns the same error.
 fallible err_hint(struct err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 // Adds "while ..." to the trail on the way up. Takes and returns the same error.
 fallible err_while(struct err *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-// Same trail, other face: a lower error becomes what the tenant should see.
+// Same trail, other kind and text: a lower error becomes what the tenant should see.
 fallible err_recast(struct err *err, enum err_kind kind, const char *reason, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 
-// The only macro that returns: pass an error up, optionally saying what we were doing.
+// The only macro that returns: passes an error up, optionally with the operation.
 #define TRY(call, ...)                                                                             \
 	do {                                                                                       \
 		struct err *try_ = (call);                                                         \

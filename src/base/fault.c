@@ -1,10 +1,10 @@
 // wraps: openat read write pread pwrite pipe2 socket socketpair accept4 sendmsg recvmsg
 // wraps: epoll_ctl mkdirat mmap memfd_create fcntl syscall mount
 //
-// The torture build is linked with --wrap for each name above: the linker then sends every call of
-// our own objects to __wrap_NAME here, and __real_NAME is libc's. Undoing is never made to fail
-// (close is not wrapped, EPOLL_CTL_DEL and the calls that kill are let pass), for no kernel fails
-// it that way, and a leak found so would be none. Errors that mean "again" are not given either.
+// The fault build is linked with --wrap for each name above: the linker sends every call of our
+// objects to __wrap_NAME here, and __real_NAME is libc's. Cleanup never fails (close is not
+// wrapped, EPOLL_CTL_DEL and kill calls pass), because no kernel fails it so, and a leak found that
+// way would be none. Errors that mean "again" are not injected either.
 #include "base/fault.h"
 
 #ifdef COVE_FAULT
@@ -27,9 +27,9 @@
 // Weak, so that a test may link this file without --wrap.
 #define REAL(type, name, ...) extern __attribute__((weak)) type __real_##name(__VA_ARGS__)
 
-// Shared with the driver of the torture, and with the children that this process forks.
+// Shared with the test driver, and with the children that this process forks.
 struct dial {
-	_Atomic int64_t left;	// this many asks until one fails; 0: none does
+	_Atomic int64_t left;	// this many calls until one fails; 0: none does
 	_Atomic uint64_t asked; // since the driver last set it to 0
 };
 
@@ -118,7 +118,7 @@ WRAP(int, -1, false, mount, (const char *source, const char *target, const char 
      unsigned long flags, const void *data), (source, target, type, flags, data))
 // clang-format on
 
-// The calls with an ellipsis pass on what could have been given; what was not is never read.
+// Variadic calls pass on every possible argument; absent ones are never read.
 REAL(int, openat, int dir, const char *path, int flags, ...);
 int __wrap_openat(int dir, const char *path, int flags, ...);
 int __wrap_openat(int dir, const char *path, int flags, ...)
@@ -211,7 +211,7 @@ __attribute__((constructor)) static void kill_points_open(void)
 		points = at;
 }
 
-// Two that meet a new point at the same time may both note it.
+// Two processes that reach a new point at the same time may both record it.
 static void kill_point_note(const char *name)
 {
 	for (size_t i = 0; i < NAMES_MAX; i++) {

@@ -1,3 +1,5 @@
+// Random ids, and the grammars of ids and names. A name must not have the form of an id or a prefix
+// of one, because both are used in the same place of a URL.
 #include "base/id.h"
 
 #include "base/secret.h"
@@ -56,7 +58,8 @@ static bool is_word(struct str s, size_t max, const char *others)
 	return true;
 }
 
-// Whatever could be taken for an id, whole or cut, is no name: the two share one place in a URL.
+// A name that has the form of an id, whole or cut, is refused: both are used in the same place of a
+// URL.
 bool id_is_name(struct str s)
 {
 	return is_word(s, ID_NAME_MAX, "-") && !str_starts(s, "box-") && !id_is_box(s) &&

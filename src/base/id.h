@@ -1,4 +1,4 @@
-// Names that cove gives out, and the grammars of those that people choose.
+// Ids that cove generates, and the grammars of names that users choose.
 #pragma once
 
 #include <stdbool.h>

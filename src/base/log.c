@@ -1,7 +1,7 @@
-// One event, one line, one write(2): lines of several processes on one pipe do not mix. The line
-// is built in a buffer of the thread, so that logging neither allocates nor fails; a field that no
-// longer fits is left out and the line says so. What a peer chose is escaped: no field can end its
-// line, forge another or steer a terminal.
+// One event, one line, one write(2): lines of several processes on one pipe do not mix. The line is
+// built in a buffer of the thread, so that logging neither allocates nor fails; a field that does
+// not fit is omitted and the line says so. Untrusted text is escaped: no field can end its line,
+// forge another or control a terminal.
 //
 // syscalls: write
 #include "base/log.h"
@@ -22,7 +22,7 @@
 #define LINE_MAX_ (16 * 1024)
 #define BOX_PLACES 4096
 #define MINUTE_MS 60000
-#define TAIL_ROOM 32 // for ',"cut":true}' and the line's end
+#define TAIL_ROOM 32 // for ',"cut":true}' and the newline
 
 static struct {
 	const char *component;
@@ -60,7 +60,7 @@ static void add_text(struct line *line, const char *text)
 	log_add(line, text, strlen(text));
 }
 
-// One step over `s`: a good character as it is, anything else as an escape that JSON knows.
+// One character of `s`: a valid one as it is, anything else as a JSON escape.
 static size_t add_char(struct line *line, struct str s)
 {
 	unsigned char c = (unsigned char)s.at[0];
@@ -79,7 +79,7 @@ static size_t add_char(struct line *line, struct str s)
 		return 1;
 	}
 	if (str_utf8(s, &len) == STR_UTF8_GOOD) {
-		// C1 controls are characters to UTF-8 and commands to some terminals.
+		// C1 controls are characters in UTF-8 and commands for some terminals.
 		if (c == 0xc2 && (unsigned char)s.at[1] < 0xa0) {
 			snprintf(escape, sizeof(escape), "\\u%04x", (unsigned char)s.at[1]);
 			log_add(line, escape, 6);
@@ -116,7 +116,7 @@ static bool needs_quotes(const char *text)
 	return false;
 }
 
-// All of a field or nothing of it.
+// A whole field or nothing.
 static void add_field(struct line *line, const char *name, const char *text)
 {
 	size_t before = line->len;
@@ -166,7 +166,7 @@ static void log_finish(struct line *line)
 
 	if (line->full)
 		tail = log_to.text ? " cut=true\n" : ",\"cut\":true}\n";
-	memcpy(line->at + line->len, tail, strlen(tail)); // TAIL_ROOM was kept for it
+	memcpy(line->at + line->len, tail, strlen(tail)); // TAIL_ROOM was reserved for it
 	line->len += strlen(tail);
 	while (write(log_to.fd, line->at, line->len) < 0 && errno == EINTR)
 		;
@@ -218,7 +218,7 @@ void log_event(enum log_level level, const char *what, ...)
 	va_end(args);
 }
 
-// Sandboxes whose names meet in one place share its lines.
+// Sandboxes with equal hash share a counter.
 static struct {
 	int64_t since_ms;
 	uint32_t count;
@@ -293,7 +293,7 @@ void log_open(const char *component, int fd)
 {
 	log_to.component = component;
 	log_to.fd = fd;
-	log_to.is_terminal = isatty(fd) == 1; // asked once: the daemon's filter knows no TCGETS
+	log_to.is_terminal = isatty(fd) == 1; // once: the filter forbids TCGETS
 	log_set(NULL, NULL);
 	fault_spare(fd);
 }

@@ -1,3 +1,5 @@
+// An intrusive list, and a hash table with open addressing, linear probing and SipHash-1-3 with a
+// random seed, because tenants choose keys. Keys are copied, values are borrowed.
 #include "base/map.h"
 
 #include <assert.h>
@@ -27,7 +29,7 @@ void link_push(struct link *head, struct link *item)
 void link_drop(struct link *item)
 {
 	if (!item->next)
-		return; // zeroed: never was in a list
+		return; // zeroed: not in a list
 	item->prev->next = item->next;
 	item->next->prev = item->prev;
 	link_init(item);
@@ -38,8 +40,8 @@ bool link_empty(const struct link *head)
 	return head->next == head;
 }
 
-// The table: open addressing with linear probing, at most three quarters full. A removed entry
-// leaves no gravestone: those behind it move up (Knuth 6.4, algorithm R).
+// The table is at most three quarters full. Removal leaves no tombstone: later entries move up
+// (Knuth 6.4, algorithm R).
 struct slot {
 	uint64_t hash;
 	char *key; // NULL: free
@@ -74,7 +76,7 @@ static void map_stir(uint64_t v[4])
 	v[2] = turn(v[2], 32);
 }
 
-// SipHash-1-3 (Aumasson and Bernstein): keys are chosen by tenants, the seed is not.
+// SipHash-1-3 (Aumasson and Bernstein): tenants choose keys, but not the seed.
 static uint64_t hash_of(const struct map *map, struct str key)
 {
 	uint64_t v[4] = {map->seed[0] ^ 0x736f6d6570736575, map->seed[1] ^ 0x646f72616e646f6d,
@@ -182,7 +184,7 @@ void *map_take(struct map *map, struct str key)
 	for (size_t i = (hole + 1) & mask; map->slots[i].key; i = (i + 1) & mask) {
 		size_t home = map->slots[i].hash & mask;
 
-		// Its home lies behind the hole: moving it up would put it before its home.
+		// Its home slot is after the hole: moving it would put it before its home.
 		if (((i - home) & mask) < ((i - hole) & mask))
 			continue;
 		map->slots[hole] = map->slots[i];

@@ -29,5 +29,5 @@ void *map_get(const struct map *map, struct str key);	    // NULL: absent
 bool map_put(struct map *map, struct str key, void *value); // false: the key was there; unchanged
 void *map_take(struct map *map, struct str key);	    // removes; NULL: absent
 size_t map_count(const struct map *map);
-// Steps through the table: start with *at = 0. The table must not change on the way.
+// Iterates: start with *at = 0. The table must not change meanwhile.
 bool map_next(const struct map *map, size_t *at, struct str *key, void **value);

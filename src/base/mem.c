@@ -1,3 +1,6 @@
+// Allocation that aborts when out of memory, and arenas: chains of blocks that are freed together.
+// Sizes are checked for overflow.
+//
 // syscalls: brk mmap munmap mremap mprotect madvise futex write rt_sigprocmask gettid getpid tgkill
 #include "base/mem.h"
 
@@ -7,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// Nothing here may allocate: stdio would.
+// Must not allocate, as stdio would.
 __attribute__((noreturn, cold)) static void die(const char *words)
 {
 	if (write(STDERR_FILENO, words, strlen(words)) < 0)
@@ -73,8 +76,8 @@ char *mem_fmt(const char *fmt, ...)
 	return text;
 }
 
-// The arena: a chain of blocks, the newest first. A piece that is larger than a block gets one of
-// its own behind the newest, so that the room left in that one is not lost.
+// The arena: a chain of blocks, the newest first. An allocation larger than a block gets its own
+// block behind the newest, so that the rest of that one stays usable.
 #define BLOCK_ROOM ((size_t)4096 - sizeof(struct block))
 
 struct block {

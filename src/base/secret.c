@@ -1,5 +1,6 @@
-// Every request is hashed for its bearer, and OpenSSL's newer interface takes more time to find the
-// function, under locks, than the function takes: hence the plain one.
+// Random bytes, SHA-256, HMAC, constant-time comparison. Every request's bearer is hashed, and
+// OpenSSL's newer interface takes longer to fetch the function, under locks, than the hash: hence
+// the plain one.
 //
 // syscalls: getrandom
 #define OPENSSL_SUPPRESS_DEPRECATED
@@ -32,7 +33,7 @@ void secret_hex(char *out, size_t bytes)
 {
 	static const char digits[] = "0123456789abcdef";
 
-	// The random bytes sit in the second half of the room and are spread from its front on.
+	// The random bytes are in the second half of the buffer and are expanded from its front on.
 	secret_random(out + bytes, bytes);
 	for (size_t i = 0; i < bytes; i++) {
 		uint8_t byte = (uint8_t)out[bytes + i];
@@ -50,7 +51,7 @@ bool secret_equal(const void *a, const void *b, size_t len)
 
 void secret_wipe(void *at, size_t len)
 {
-	if (len) // nothing may be nowhere
+	if (len) // memset of a NULL pointer is undefined
 		explicit_bzero(at, len);
 }
 

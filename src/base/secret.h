@@ -1,4 +1,4 @@
-// Random bits, comparisons without a clock, hashes, and forgetting.
+// Random bytes, constant-time comparison, hashes, and wiping.
 #pragma once
 
 #include <stdbool.h>

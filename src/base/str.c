@@ -1,4 +1,5 @@
-// pid 1 links this file: libc's string functions and nothing else.
+// Slices of text, strict number parsing, UTF-8. pid 1 links this file: libc's string functions and
+// nothing else, no allocation.
 #include "base/str.h"
 
 bool str_eq(struct str a, struct str b)
@@ -102,7 +103,7 @@ struct unit {
 	uint64_t times;
 };
 
-// The first unit whose suffix fits decides, so a longer one stands before its own tail.
+// The first unit whose suffix fits decides, so a longer one comes before its own tail.
 static bool with_unit(struct str s, const struct unit *units, uint64_t *out)
 {
 	uint64_t value;
@@ -138,8 +139,8 @@ bool str_to_ms(struct str s, uint64_t *out)
 	return with_unit(s, units, out);
 }
 
-// How many bytes follow this lead, and between what the first of them must lie: that range is what
-// keeps out overlong forms, surrogates and everything above U+10FFFF (Unicode, table 3-7).
+// How many bytes follow this lead byte, and the range of the first of them: it excludes overlong
+// forms, surrogates and everything above U+10FFFF (Unicode, table 3-7).
 static int utf8_lead(uint8_t lead, uint8_t *low, uint8_t *high)
 {
 	*low = 0x80;

@@ -1,4 +1,4 @@
-// Slices of text that somebody else owns, and the strict readings of numbers in them.
+// Borrowed slices of text, and strict parsing of numbers in them.
 #pragma once
 
 #include <stdbool.h>
@@ -28,8 +28,8 @@ bool str_ends(struct str s, const char *suffix);
 struct str str_trim(struct str s); // blanks and tabs at both ends
 struct str str_skip(struct str s, size_t n);
 
-// Cuts the part before `mark` off the front of *rest and steps over the mark. When the mark is
-// absent the whole rest is the last part; false once nothing is left (rest->at == NULL).
+// Cuts the part before `mark` off the front of *rest and skips the mark. Without a mark the whole
+// rest is the last part; false once nothing is left (rest->at == NULL).
 bool str_cut(struct str *rest, char mark, struct str *out);
 
 // Decimal digits only, no sign, no blanks, no leading '+': false when malformed or out of range.
@@ -41,6 +41,6 @@ bool str_to_bytes(struct str s, uint64_t *out);
 bool str_to_ms(struct str s, uint64_t *out);
 
 // The UTF-8 sequence at the start of a non-empty text. *len is its length; of a bad one, how much
-// to skip; of one that the end cuts off but that is good so far, all that is left.
+// to skip; of one that is cut by the end but valid so far, all that is left.
 enum str_utf8 { STR_UTF8_GOOD, STR_UTF8_BAD, STR_UTF8_CUT };
 enum str_utf8 str_utf8(struct str s, size_t *len);

@@ -1,3 +1,5 @@
+// Weak builds only: reads COVE_WEAKEN and maps its switch file. A word that names no defence ends
+// the process, so that a test cannot pass by a typo.
 #include "base/weak.h"
 
 #ifdef COVE_WEAK
@@ -20,7 +22,7 @@ static const struct {
 };
 
 static bool named[WEAK_COUNT];
-static const char *switches; // shared with whoever writes that file
+static const char *switches; // shared with the writer of that file
 
 bool weak_is(enum weak defence)
 {

@@ -1,12 +1,11 @@
-// Defences that can be switched off, in weak builds only (-DCOVE_WEAK, `make weak`), so that a test
-// of a defence can first show its attack at work without it. COVE_WEAKEN names those that are off,
-// with commas between them. `@FILE` among them is a file of zeros and ones, one for each line of
-// the table, that switches while cove runs: a start takes longer than most attacks. What is decided
-// at the start (the lock, the private directory, the ids that stand ready) has to be named. pid 1
-// is told when it is made. A weak build serves nobody but the tests: it is never installed, and
-// says what it is wherever it is asked.
+// Defences that can be switched off, in weak builds only (-DCOVE_WEAK, `make weak`), so that the
+// test of a defence can first show its attack succeed without it. COVE_WEAKEN names those that are
+// off, separated by commas. `@FILE` is a file of zeros and ones, one for each row of the table,
+// that switches at run time: a start takes longer than most attacks. Defences that are decided at
+// start (the lock, private directories, ready ids) have to be named. pid 1 is told when it is made.
+// A weak build is for tests alone: never installed, and says so wherever asked.
 //
-// Everywhere else weak() is false to the compiler: neither the words nor the branches exist.
+// Elsewhere weak() is false to the compiler: neither the words nor the branches exist.
 #pragma once
 
 #include <stdbool.h>
@@ -69,7 +68,7 @@
 	X(LOCK_READONLY, "lock_readonly", "the daemon has the data directory's lock read-only") \
 	X(LOCK_HOLDER,  "lock_holder",    "root's command line signals only who holds that lock") \
 	X(LOCK,         "lock",           "one cove to a data directory") \
-	X(INVENTORY,       "inventory",         "a new life destroys what an earlier one left") \
+	X(INVENTORY,       "inventory",         "a new warden destroys what an earlier one left") \
 	X(HOST,         "host",           "requests for a foreign host name are refused") \
 	X(ORIGIN,       "origin",         "requests of a foreign page are refused") \
 	X(HEAD_TIME,    "head_time",      "a request's head must come in time") \
@@ -110,9 +109,9 @@ enum weak {
 #define WEAK_BUILD true
 #define weak(name) weak_is(WEAK_##name)
 bool weak_is(enum weak defence);
-// Reads COVE_WEAKEN; ends the process when it names what is no defence.
+// Reads COVE_WEAKEN; ends the process if it names no defence.
 void weak_open(void);
-// The environment of a pid 1 that is being made: COVE_WEAKEN as it is now, or NULL.
+// The environment of a new pid 1: COVE_WEAKEN as it is now, or NULL.
 const char *weak_note(void);
 
 #else

@@ -1,6 +1,6 @@
-// A record that holds no data counts, and so does each further message within one: hundreds fit.
-// What is called here cannot stop the library, but it can take away what that reads from: the call
-// ends with the record it is at.
+// Counts TLS records without application data, and each further message within one: hundreds fit.
+// The callback cannot stop the library, but it can remove the library's input: the call then ends
+// with the current record.
 #include "loop/chatter.h"
 
 #include "base/clock.h"
@@ -29,7 +29,7 @@ static void on_message(int is_ours, int version, int type, const void *bytes, si
 	(void)version;
 	if (is_ours || !len)
 		return;
-	// Of TLS 1.3 the header says that all is data; what it is comes with the inner type.
+	// In TLS 1.3 the header type is always application data; the inner type is the real one.
 	if ((type == SSL3_RT_HEADER || type == SSL3_RT_INNER_CONTENT_TYPE) &&
 	    *first != SSL3_RT_APPLICATION_DATA) {
 		chatter->fresh = true;

@@ -1,7 +1,6 @@
-// TLS lets a peer send messages that are no data, and answers some: new keys, tickets, warnings.
-// The library handles all that have come in one call, so a peer that sends nothing else has the
-// thread for as long as it likes. Here they are counted: so many at once, then one a second, which
-// no honest peer comes near.
+// A limit on TLS messages that are no data: key updates, tickets, warnings. The library handles all
+// received messages in one call, so a peer that sends only these can occupy the thread. The allowed
+// burst and rate are far above those of an honest peer.
 #pragma once
 
 #include <openssl/ssl.h>
@@ -14,8 +13,8 @@ struct chatter {
 	int64_t since_ms;
 	uint32_t count;
 	bool fresh; // a record has begun whose first message is counted with it
-	bool over;  // it is too much: nothing is read any more, and the connection is to be closed
+	bool over;  // over the limit: nothing is read any more, and the connection must be closed
 };
 
-// From the end of the greeting on. Both stay where they are until the ssl is freed.
+// From the end of the handshake on. Neither may be moved until the ssl is freed.
 void chatter_watch(struct chatter *chatter, SSL *ssl);

@@ -1,6 +1,6 @@
-// One thread and one list. A box can pass a socket inside of a socket, so SO_LINGER cannot be taken
-// back from all of them: a close that lasts is interrupted by a signal, which ends that wait in the
-// kernel (sk_stream_wait_close). The work of a file system is not interrupted, and need not be.
+// One thread and one list. A box can pass a socket inside of a socket, so SO_LINGER cannot be reset
+// on all of them: a close that takes long is interrupted by a signal, which ends the wait in the
+// kernel (sk_stream_wait_close). Work of a file system is not interruptible, and need not be.
 //
 // syscalls: clone clone3 futex mmap mprotect munmap madvise rseq set_robust_list rt_sigprocmask
 // syscalls: rt_sigaction rt_sigreturn tgkill getpid gettid setsockopt close exit
@@ -29,7 +29,7 @@ static struct closer {
 	uint64_t given, closed;
 	bool ending;
 	struct timer timer; // set while there is work
-	uint64_t seen;	    // closed, when it was due last
+	uint64_t seen;	    // closed, at the last check
 } closer = {.lock = PTHREAD_MUTEX_INITIALIZER, .more = PTHREAD_COND_INITIALIZER};
 
 static void on_signal(int number)
@@ -41,7 +41,7 @@ static void close_one(int fd)
 {
 	static const struct linger never = {0};
 
-	setsockopt(fd, SOL_SOCKET, SO_LINGER, &never, sizeof(never)); // ENOTSOCK: none
+	setsockopt(fd, SOL_SOCKET, SO_LINGER, &never, sizeof(never)); // ENOTSOCK: not a socket
 	close(fd);
 }
 
@@ -103,7 +103,7 @@ static void closer_give(int fd)
 	pthread_mutex_unlock(&closer.lock);
 	if (closer.timer.at)
 		return;
-	closer.seen = closer.given; // of another count: the first look only notes it
+	closer.seen = closer.given; // of another count: the first check only records it
 	loop_set_timer(closer.loop, &closer.timer, loop_now(closer.loop) + LAST_MS);
 }
 

@@ -1,3 +1,7 @@
+// Listening sockets, and connections from a task: TCP, several addresses at once (RFC 8305), Unix
+// sockets. Every connect has a deadline; failed attempts close their sockets. Only numeric
+// addresses are accepted.
+//
 // syscalls: socket bind listen connect setsockopt getsockopt getsockname close
 #include "loop/dial.h"
 
@@ -63,7 +67,7 @@ static bool parse_address(struct str text, union address *out, socklen_t *out_le
 	if (host.len >= 2 && host.at[0] == '[' && host.at[host.len - 1] == ']')
 		host = (struct str){host.at + 1, host.len - 2};
 	else if (memchr(host.at, ':', host.len))
-		return false; // an IPv6 address needs its brackets
+		return false; // an IPv6 address needs brackets
 	return parse_host(host, (uint16_t)port, out, out_len);
 }
 
@@ -87,8 +91,8 @@ static fallible explain_bind(int errnum, struct str address)
 	}
 }
 
-// Inherited by connections, too: a peer that is gone without a word is found after two minutes of
-// silence. Not TCP_USER_TIMEOUT: that would also end one that is there and does not read.
+// Inherited by connections: a dead peer is detected after two minutes of silence. Not
+// TCP_USER_TIMEOUT: that would also end a peer that does not read.
 static void dial_keep_alive(int fd)
 {
 	int on = 1, idle_s = 60, step_s = 15, steps = 4;
@@ -115,7 +119,7 @@ fallible dial_listen(struct str address, int *out_fd, uint16_t *out_port)
 	if (fd < 0)
 		return err_sys(errno, "make a socket");
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-	// Connections inherit this: a reply in two writes must not wait for the peer's delayed ack.
+	// Inherited by connections: a reply in two writes must not wait for the peer's delayed ack.
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	dial_keep_alive(fd);
 	if (at.any.sa_family == AF_INET6)
@@ -159,7 +163,7 @@ static fallible try_connect(const union address *to, socklen_t len, int type, in
 		}
 		errnum = errno;
 		if (errnum == EAGAIN && to->any.sa_family == AF_UNIX) {
-			// A full backlog: epoll does not tell when it has room.
+			// The backlog is full: epoll does not report when it has room.
 			if (loop_now(task_loop()) >= deadline)
 				break;
 			TRY(task_sleep_until(loop_now(task_loop()) + 5));

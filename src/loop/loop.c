@@ -1,10 +1,8 @@
-// One turn: sleep in epoll until the first timer, tell the watches, ring the timers that are due,
-// then run what was put off. What always holds:
-//
-//	a watch that was unwatched is not told, even when its event was fetched in the same batch:
-//	loop_unwatch() strikes it from the rest of the batch, so its owner may free it at once;
-//	a call put off during the last step still runs in this turn, but only for a few rounds: a
-//	chain that never ends must not starve the kernel's news.
+// One turn: wait in epoll until the first timer, call the watches, fire timers that are due, then
+// run deferred calls. Invariants: an unwatched fd is not reported, even if its event is in the
+// current batch, because loop_unwatch() removes it from the batch: its owner may free it at once. A
+// call that is deferred during the last step still runs in this turn, but only for a few rounds: an
+// endless chain must not starve epoll.
 //
 // syscalls: epoll_create1 epoll_ctl epoll_wait epoll_pwait eventfd2 read write close clock_gettime
 #include "loop/loop.h"
@@ -37,14 +35,14 @@ struct loop {
 	int64_t now;
 
 	struct epoll_event batch[BATCH];
-	int batch_at, batch_len; // events not yet told: [at, len)
+	int batch_at, batch_len; // events not yet handled: [at, len)
 
 	struct timer **heap; // heap[0] is due first; heap[i]->slot == i
 	size_t heap_len, heap_room;
 
 	struct link laters;
 	struct watch poke_watch;
-	atomic_bool poked; // a poke is on its way: no need for another
+	atomic_bool poked; // a poke is under way: no need for another
 	struct poke pokes[POKES_MAX];
 	int poke_count;
 	struct loop_stats stats;
@@ -148,8 +146,8 @@ void loop_poke(struct loop *loop)
 	uint64_t one = 1;
 	int saved = errno;
 
-	// Async-signal-safe. A full counter (EAGAIN) means that the loop is already being woken;
-	// any other failure is tried again, for a lost poke would leave somebody waiting for ever.
+	// Async-signal-safe. EAGAIN means that the loop is already being woken; any other failure
+	// is retried, because a lost poke would leave a waiter for ever.
 	if (!atomic_exchange(&loop->poked, true))
 		for (int i = 0; i < POKE_TRIES; i++)
 			if (write(loop->poke_watch.fd, &one, sizeof(one)) > 0 || errno == EAGAIN)
@@ -174,7 +172,7 @@ static void loop_take_poke(struct watch *watch, uint32_t events)
 	(void)events;
 	if (read(watch->fd, &count, sizeof(count)) < 0 && errno == EAGAIN)
 		return;
-	// Cleared before the news is read: a poke that comes in between writes again.
+	// Cleared before the handlers run: a poke in between writes again.
 	atomic_store(&loop->poked, false);
 	for (int i = 0; i < loop->poke_count; i++)
 		loop->pokes[i].wake(loop->pokes[i].arg);
@@ -193,7 +191,7 @@ static void tell_watches(struct loop *loop)
 
 static void ring_timers(struct loop *loop)
 {
-	// Counted beforehand: one that sets itself again for now is rung in the next turn.
+	// Counted beforehand: a timer that sets itself for now fires in the next turn.
 	for (size_t n = loop->heap_len; n > 0 && loop->heap_len > 0; n--) {
 		struct timer *timer = loop->heap[0];
 
@@ -204,8 +202,8 @@ static void ring_timers(struct loop *loop)
 	}
 }
 
-// A mark is put behind what waits now; the round ends when it comes to the front. Owners may thus
-// drop their calls from the list at any moment.
+// A marker is appended to the list; the round ends when it reaches the front. So owners may remove
+// their calls at any moment.
 static void run_laters(struct loop *loop)
 {
 	for (int round = 0; round < ROUNDS && !link_empty(&loop->laters); round++) {

@@ -1,5 +1,5 @@
-// Waiting. One thread turns one loop: epoll, timers, and calls put off to the end of the turn.
-// Callbacks stay one level deep and never block; workflows are tasks (loop/task.h).
+// The event loop. One thread runs one loop: epoll, timers, and deferred calls at the end of the
+// turn. Callbacks stay one level deep and never block; workflows are tasks (loop/task.h).
 #pragma once
 
 #include <stdbool.h>
@@ -16,13 +16,13 @@ void loop_run(struct loop *loop); // until loop_stop
 void loop_stop(struct loop *loop);
 int64_t loop_now(const struct loop *loop); // monotonic ms, read once a turn
 
-// An fd that is watched. Embedded in its owner; zero it first. `events` are EPOLLIN, EPOLLOUT …
+// A watched fd. Embedded in its owner; zero it first. `events` are EPOLLIN, EPOLLOUT …
 struct watch {
 	int fd;
 	uint32_t events; // 0: not watched now
 	void (*ready)(struct watch *watch, uint32_t events);
 };
-// Adds it or changes its events. NOT_OFFERED: files and /dev/null never wait and cannot be watched.
+// Adds it or changes its events. NOT_OFFERED: regular files and /dev/null cannot be watched.
 fallible loop_watch(struct loop *loop, struct watch *watch, uint32_t events);
 void loop_unwatch(struct loop *loop, struct watch *watch); // before the fd is closed
 
@@ -41,7 +41,7 @@ struct deferred {
 };
 void loop_defer(struct loop *loop, struct deferred *deferred);
 
-// Called from any thread or signal handler: the loop runs `wake` once, soon.
+// Callable from any thread or signal handler: the loop runs `wake` once, soon.
 void loop_poke(struct loop *loop);
 void loop_on_poke(struct loop *loop, void (*wake)(void *arg), void *arg);
 

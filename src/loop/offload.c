@@ -1,6 +1,6 @@
-// A queue, a few threads, and the way back. The job lives on the stack of the task that waits for
-// it; it is in one list at a time: to do, or done. The lock guards both lists and nothing else.
-// Workers take no signals: those are the loop thread's.
+// A queue, worker threads, and the way back to the loop. The job is on the stack of the task that
+// waits for it, and in one list at a time: pending, or done. The lock guards both lists and nothing
+// else. Workers block all signals: those are for the loop's thread.
 //
 // syscalls: clone clone3 futex mmap mprotect munmap madvise rseq set_robust_list rt_sigprocmask
 // syscalls: sched_getaffinity exit gettid
@@ -23,7 +23,7 @@ struct job {
 	struct link link;
 };
 
-// One pool a process, because the callers of blocking calls are everywhere and own nothing of it.
+// One pool per process: blocking calls are everywhere.
 static struct pool {
 	struct loop *loop;
 	pthread_t *threads;
@@ -112,7 +112,7 @@ void offload_close(void)
 	pthread_mutex_unlock(&pool.lock);
 	for (int i = 0; i < pool.count; i++)
 		pthread_join(pool.threads[i], NULL);
-	offload_on_done(NULL); // the tasks whose calls ended meanwhile
+	offload_on_done(NULL); // tasks whose calls ended meanwhile
 	pool.count = 0;
 	free(take_ptr(pool.threads));
 }
@@ -121,7 +121,7 @@ void offload_run(void (*fn)(void *arg), void *arg)
 {
 	struct job job = {.fn = fn, .arg = arg, .task = task_current()};
 
-	// Without a pool, or outside of any task, there is nobody who could go on meanwhile.
+	// Without a pool, or outside of a task, call it directly: nothing else could run meanwhile.
 	if (!job.task || pool.count == 0) {
 		fn(arg);
 		return;

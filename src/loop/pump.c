@@ -1,10 +1,9 @@
 // One offload is one slice: until the socket has nothing to give or take, or SLICE_US is over and
-// somebody waits for a worker. A peer that has just moved much is waited for in the worker, for a
-// moment: the way back to the loop and out again costs more than it takes to answer. A slow one
-// never holds a worker.
+// another call waits for a worker. After a large transfer the worker waits a moment for the peer:
+// the way to the loop and back costs more than its answer. A slow peer never holds a worker.
 //
-// In: socket to pipe to file by splice, which copies once where read and write copy twice. Where no
-// pipe can be had, read and write do. Out: sendfile.
+// In: socket to pipe to file by splice, which copies once where read and write copy twice; read and
+// write if no pipe is available. Out: sendfile.
 //
 // syscalls: sendfile splice pipe2 poll ppoll read write pread64 close fcntl clock_gettime
 // syscalls: fstat newfstatat fstatfs ftruncate lseek
@@ -38,10 +37,10 @@ struct slice {
 	uint64_t moved;
 	int errnum;
 	bool of_file; // whose error it is
-	bool ended;   // the source has no more
+	bool ended;   // end of the source
 	bool waits;   // for the socket
-	int pipe[2];  // of a receiving one; -1: none, and
-	char *room;   // is there instead
+	int pipe[2];  // of a receiving one; -1: none, then
+	char *room;   // is used
 };
 
 fallible pump_explain(int errnum, const char *what)
@@ -76,7 +75,7 @@ static fallible loop_pump_explain(const struct slice *slice, const char *what)
 	}
 }
 
-// Is it worth another try at once?
+// Whether to retry at once.
 static bool is_soon_ready(struct slice *slice, short events)
 {
 	struct pollfd watch = {.fd = slice->socket, .events = events};
@@ -136,7 +135,7 @@ static bool fail_file(struct slice *slice, int errnum)
 	return false;
 }
 
-// What the pipe holds goes to the file.
+// Moves the content of the pipe to the file.
 static bool empty_pipe(struct slice *slice, size_t have)
 {
 	while (have > 0) {
@@ -150,7 +149,7 @@ static bool empty_pipe(struct slice *slice, size_t have)
 	return true;
 }
 
-// One step; -1 with errno of the socket, -2 when the file failed.
+// One step; -1 with errno of the socket, -2 if the file failed.
 static ssize_t take_spliced(struct slice *slice)
 {
 	ssize_t n = splice(slice->socket, NULL, slice->pipe[1], NULL, step_of(slice, STEP),
@@ -204,7 +203,7 @@ static int64_t silence_ends(const struct stream *stream, int64_t silence_ms)
 	return silence_ms == CLOCK_NEVER ? CLOCK_NEVER : loop_now(stream->loop) + silence_ms;
 }
 
-// Between two slices others get their turn, and a cancellation is seen.
+// Between two slices other tasks run, and a cancellation is seen.
 static fallible pause_for(struct stream *stream, const struct slice *slice, bool out,
 			  int64_t silence_ms)
 {
@@ -244,7 +243,7 @@ static fallible recv_all(struct stream *stream, struct slice *slice, int64_t sil
 		slice->socket = stream->fd;
 		slice->moved = 0;
 		slice->waits = false;
-		stream->readable = false; // an edge from here on says otherwise
+		stream->readable = false; // a later edge sets it again
 		offload_run(recv_slice, slice);
 		stream->bytes_in += slice->moved;
 		if (slice->errnum)
@@ -268,7 +267,7 @@ fallible pump_recv(struct stream *stream, int file, uint64_t len, int64_t silenc
 	else
 		slice.room = mem_new(BOUNCE);
 	err = recv_all(stream, &slice, silence_ms);
-	// The worker stopped where the body ends, not where the socket is empty.
+	// The worker stopped at the end of the body, not of the socket's data.
 	stream->readable = true;
 	free(slice.room);
 	fd_drop(&slice.pipe[0]);

@@ -1,17 +1,10 @@
-// The fd is given to epoll once, edge-triggered, for reading; for writing it is added when a write
-// first blocks, and stays. So a request on a kept connection costs one wait, one read and one
-// write.
-//
-// An edge comes once, perhaps while nobody waits: `readable` remembers it until the kernel says
-// that it has nothing more. For TCP a short read says so as well; a terminal or a Unix socket may
-// cut a read short for other reasons, so there only EAGAIN counts. A hang-up is never forgotten: it
-// may have come in the same edge as the last bytes.
-//
-// A peer that is always faster than us would never let us wait, and nobody else would run: after
-// SPREE_MAX bytes without a wait we make one.
-//
-// A socket may have come from somebody who kept a copy and can clear O_NONBLOCK at any time: no
-// call here relies on that flag.
+// The fd is added to epoll once, edge-triggered, for reading; for writing when a write first
+// blocks. So a request on a kept connection costs one wait, one read and one write. An edge comes
+// once, perhaps without a waiter: `readable` stores it until the kernel has nothing more. For TCP a
+// short read says so as well; on a terminal or Unix socket only EAGAIN does. A hang-up is never
+// cleared: it may come in the same edge as the last bytes. After SPREE_MAX bytes without a wait the
+// task yields, so that a fast peer does not starve others. A box may hold a copy of a socket and
+// clear O_NONBLOCK at any time: no call relies on that flag.
 //
 // syscalls: read recvfrom writev sendmsg recvmsg close fcntl getsockopt setsockopt poll
 // syscalls: ppoll
@@ -83,11 +76,11 @@ void stream_close(struct stream *stream)
 	if (stream->fd < 0 || !stream->loop)
 		return;
 	loop_unwatch(stream->loop, &stream->watch);
-	// Whoever opened it may have asked that close() waits for the peer, O_NONBLOCK or not; on
-	// with no time, it resets.
+	// The opener may have set SO_LINGER so that close() waits for the peer, with or without
+	// O_NONBLOCK; on with a time of 0 it resets.
 	if (stream->is_tcp)
 		setsockopt(stream->fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
-	if (stream->is_unix) // what its peer passed may lie in it unread
+	if (stream->is_unix) // passed descriptors may be unread in it
 		closer_drop(&stream->fd);
 	else
 		fd_drop(&stream->fd);
@@ -214,8 +207,8 @@ fallible stream_wait_readable(struct stream *stream, int64_t deadline)
 	return stream->readable || stream->hung_up ? OK : wait_in(stream, deadline);
 }
 
-// Edges that came while another thread wrote were seen by nobody: the kernel is asked before the
-// wait, and whatever changes afterwards is an edge of its own.
+// Edges during a write by another thread had no waiter: poll before the wait; later changes are new
+// edges.
 fallible stream_wait_writable(struct stream *stream, int64_t deadline)
 {
 	struct pollfd now = {.fd = stream->fd, .events = POLLOUT};
@@ -235,7 +228,7 @@ static ssize_t write_parts(struct stream *stream, struct iovec *parts, int count
 	return writev(stream->fd, parts, count);
 }
 
-// Steps over `done` bytes at the front of *parts.
+// Skips `done` bytes at the front of *parts.
 static void loop_stream_step(struct iovec **parts, int *count, size_t done)
 {
 	while (*count > 0 && done >= (*parts)->iov_len) {
@@ -346,8 +339,8 @@ fallible stream_recv(struct stream *stream, void *room, size_t size, int *fds, i
 			return OK;
 		}
 		if (errno == ECONNRESET) {
-			// A peer that closed with our words unread: for a message socket, just its
-			// end.
+			// The peer closed with unread messages of ours: for a message socket, its
+			// normal end.
 			*out_fds = 0;
 			*out_len = 0;
 			return OK;

@@ -1,5 +1,5 @@
-// Bytes in, bytes out, with deadlines, over a non-blocking fd. Used by one task at a time for each
-// direction. Tries the call first and waits only when the kernel has nothing.
+// Reads and writes with deadlines over a non-blocking fd. One task at a time for each direction.
+// Tries the call first and waits only on EAGAIN.
 #pragma once
 
 #include <stdint.h>
@@ -14,44 +14,44 @@ struct stream {
 	struct loop *loop;
 	uint64_t bytes_in, bytes_out;
 	uint32_t spree; // bytes moved since the last wait
-	bool readable;	// it may have bytes that nobody has read
-	bool hung_up;	// the peer has closed or reset, though bytes may be left to read
-	bool reset; // nothing can be written any more: not just the peer's sending half is closed
+	bool readable;	// it may have unread bytes
+	bool hung_up;	// the peer has closed or reset; bytes may be left to read
+	bool reset;	// writes fail: not just the peer's sending half is closed
 	bool is_socket, is_tcp, is_unix;
-	bool aborted;	   // stream_close() resets it: what the peer has not read yet is dropped
-	bool more_follows; // at once: what is written now may wait a moment and go with that
-	// Told from the loop when `hung_up` or `reset` becomes true, also while nobody reads or
-	// writes; may be NULL.
+	bool aborted;	   // stream_close() resets it: unsent data are dropped
+	bool more_follows; // more data follow at once: this write may be delayed and merged
+	// Called from the loop when `hung_up` or `reset` becomes true, also without a reader or
+	// writer; may be NULL.
 	void (*on_hangup)(struct stream *stream);
 };
 
-// Takes the fd over, also on failure (then it is closed), and makes it non-blocking.
+// Takes over the fd, also on failure (then it is closed), and makes it non-blocking.
 fallible stream_open(struct stream *stream, struct loop *loop, int fd);
 void stream_close(struct stream *stream); // harmless twice
 
 // At least one byte, or *out = 0 at the end. TIMEOUT at the deadline, BAD_PEER peer_gone when
 // reset.
 fallible stream_read(struct stream *stream, void *room, size_t size, int64_t deadline, size_t *out);
-// What is there now, without a wait. *out_empty: nothing yet, which is not the end.
+// Reads what is available, without a wait. *out_empty: nothing yet, which is not the end.
 fallible stream_read_now(struct stream *stream, void *room, size_t size, bool *out_empty,
 			 size_t *out);
-// Waits for the stream to be readable without reading. It may wake up early: an edge may tell of
-// bytes that the read before it has already fetched, and somebody may task_wake() the reader.
+// Waits until readable, without reading. May wake up early: an edge may stand for bytes that were
+// already read, and others may task_wake() the reader.
 fallible stream_wait_readable(struct stream *stream, int64_t deadline);
-// Waits until a write would take something. For those who write in another thread.
+// Waits until writable. For writes by another thread.
 fallible stream_wait_writable(struct stream *stream, int64_t deadline);
-// All of it. The deadline restarts each time bytes move: it bounds silence, not duration.
+// Writes everything. The deadline restarts whenever bytes move: it bounds silence, not duration.
 fallible stream_write(struct stream *stream, const void *bytes, size_t len, int64_t silence_ms);
 fallible stream_writev(struct stream *stream, struct iovec *parts, int count, int64_t silence_ms);
 
-// Some of it, and stops waiting when the peer speaks first: *out = 0 then. For a long request that
-// the peer may refuse before its end. TIMEOUT at the deadline.
+// Writes some of it, and stops waiting when the peer sends first: *out = 0 then. For a long request
+// that the peer may refuse before its end. TIMEOUT at the deadline.
 fallible stream_offer(struct stream *stream, const void *bytes, size_t len, int64_t deadline,
 		      size_t *out);
 
-// Message sockets (SOCK_SEQPACKET) with fds beside the bytes. Received fds are close-on-exec and
-// the caller's; one message, at most `max_fds`, more is BAD_PEER. *out_len = 0: the peer is gone.
-// *out_fds = FD_LOST (os/fd.h): this process had no numbers left for them.
+// Message sockets (SOCK_SEQPACKET) with fds. Received fds are close-on-exec and owned by the
+// caller; one message, at most `max_fds`, more is BAD_PEER. *out_len = 0: the peer is gone.
+// *out_fds = FD_LOST (os/fd.h): this process is at its fd limit.
 fallible stream_send(struct stream *stream, const void *bytes, size_t len, const int *fds,
 		     int count, int64_t deadline);
 fallible stream_recv(struct stream *stream, void *room, size_t size, int *fds, int max_fds,

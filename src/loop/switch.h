@@ -1,11 +1,11 @@
-// From one stack to another, in user space: swapcontext() would make two system calls each time.
+// A switch between stacks in user space: swapcontext() would make two system calls each time.
 //
-// The switch is an asm statement that names every register as changed, so the compiler itself saves
-// those that live across it: no list of callee-saved registers to get wrong, and right unwind
-// tables for free. Only what cannot be named is saved by hand: the frame pointer, the address to go
-// on at, and on x86_64 the control words of SSE and x87. The landing is a valid target of an
-// indirect jump under BTI (bti j) and IBT (endbr64). User shadow stacks (SHSTK) are not switched:
-// build with -fcf-protection=branch where the C library turns them on.
+// The switch is an asm statement that clobbers every register, so the compiler itself saves those
+// that live across it, and unwind tables are right. Only what cannot be a clobber is saved by hand:
+// the frame pointer, the resume address, and on x86_64 the control words of SSE and x87. The
+// landing is a valid target of an indirect jump under BTI (bti j) and IBT (endbr64). User shadow
+// stacks (SHSTK) are not switched: build with -fcf-protection=branch where the C library enables
+// them.
 #pragma once
 
 #include <stdint.h>
@@ -23,7 +23,7 @@ static switch_alone void switch_to(void **save, void *load)
 	register void **save_ __asm__("x0") = save;
 	register void *load_ __asm__("x1") = load;
 
-	// x17: a jump through it may land on the "bti c" at the start of a function, too.
+	// x17: a jump through it may also land on the "bti c" at the start of a function.
 	__asm__ volatile("adr x17, 1f\n\t"
 			 "stp x29, x17, [sp, #-16]!\n\t"
 			 "mov x17, sp\n\t"
@@ -49,7 +49,7 @@ static inline void *switch_prepare(void *top, void (*entry)(void))
 	uintptr_t *sp = top;
 
 	*--sp = (uintptr_t)entry;
-	*--sp = 0; // the end of the chain of frames
+	*--sp = 0; // end of the frame chain
 	return sp;
 }
 
@@ -60,7 +60,7 @@ static switch_alone void switch_to(void **save, void *load)
 	register void **save_ __asm__("rdi") = save;
 	register void *load_ __asm__("rsi") = load;
 
-	// 128: the red zone below the stack pointer is the compiler's.
+	// 128: the red zone below the stack pointer belongs to the compiler.
 	__asm__ volatile("leaq -128(%%rsp), %%rsp\n\t"
 			 "pushq %%rbp\n\t"
 			 "leaq 1f(%%rip), %%rax\n\t"
@@ -94,9 +94,9 @@ static inline void *switch_prepare(void *top, void (*entry)(void))
 
 	__asm__("stmxcsr %0" : "=m"(words[0]));
 	__asm__("fnstcw %0" : "=m"(words[1]));
-	*--sp = 0; // where a call would have pushed its return address
+	*--sp = 0; // in place of a return address
 	sp -= 128 / sizeof(*sp);
-	*--sp = 0; // the end of the chain of frames
+	*--sp = 0; // end of the frame chain
 	*--sp = (uintptr_t)entry;
 	*--sp = (uintptr_t)words[0] | (uintptr_t)words[1] << 32;
 	return sp;

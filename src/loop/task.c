@@ -1,11 +1,9 @@
-// A task is its stack: one mapping with a guard page below and struct task at its top. It runs only
-// when the loop resumes it, from the list of calls put off; it gives control back by parking. So
-// switches go loop -> task -> loop, never from task to task, and a wake-up is just an entry in that
-// list: it may come from a watch, a timer, another task or a cancellation, and the first one
-// counts.
-//
-// Stacks of ended tasks are kept for the next ones, a bounded number; their pages stay, since the
-// hot path must not pay for page faults. Sanitizers are told of every switch.
+// A task is its stack: one mapping with a guard page below and struct task at its top. It runs when
+// the loop resumes it from the list of deferred calls, and returns control by parking. So switches
+// go loop -> task -> loop, never from task to task, and a wake-up is an entry in that list: from a
+// watch, a timer, another task or a cancellation; the first one counts. A bounded number of stacks
+// is kept for reuse with their pages, because the hot path must not take page faults. Sanitizers
+// are told of every switch.
 //
 // syscalls: mmap munmap mprotect
 #include "loop/task.h"
@@ -77,7 +75,7 @@ struct task {
 #endif
 };
 
-// Of the thread that turns the loop; a task never moves to another thread.
+// Of the loop's thread; a task never moves to another thread.
 static _Thread_local struct {
 	struct task *current, *spare;
 	unsigned spare_count;
@@ -109,14 +107,14 @@ static void task_enter(struct task *task)
 #endif
 }
 
-// A task that is done never returns from here, and its fiber is used again: TSan must not count
-// this call, nor task_entry(), as frames.
+// A task that is done never returns from here, and its fiber is reused: TSan must not count this
+// call, nor task_entry(), as frames.
 #define frameless __attribute__((no_sanitize("thread")))
 
 static frameless void task_leave(struct task *task)
 {
 #ifdef TASK_ASAN
-	// NULL: this stack is done with, forget its frames.
+	// NULL: this stack is done, drop its frames.
 	__sanitizer_start_switch_fiber(task->done ? NULL : &task->fake_stack, here.loop_stack,
 				       here.loop_stack_size);
 #endif
@@ -139,7 +137,7 @@ static frameless void task_entry(void)
 	task->fn(task->arg);
 	task->done = true;
 	task_leave(task);
-	abort(); // nobody resumes a task that is done
+	abort(); // a task that is done is never resumed
 }
 
 static struct task *stack_new(void)
@@ -151,7 +149,7 @@ static struct task *stack_new(void)
 	for (int i = 0; i < MAP_TRIES && base == MAP_FAILED; i++)
 		base = mmap(NULL, page + STACK_SIZE, PROT_READ | PROT_WRITE,
 			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
-	// As with any other memory: when there is none, the process ends.
+	// As for any allocation: out of memory aborts.
 	if (base == MAP_FAILED || mprotect(base, page, PROT_NONE) != 0) {
 		perror("cove: no memory for a task");
 		abort();
@@ -171,7 +169,7 @@ static struct task *stack_take(void)
 	here.spare_count--;
 	kept.base = task->base;
 #ifdef TASK_TSAN
-	kept.fiber = task->fiber; // it has few of them to give
+	kept.fiber = task->fiber; // TSan has few of them
 #endif
 #ifdef TASK_ASAN
 	ASAN_UNPOISON_MEMORY_REGION((char *)task + sizeof(*task) - STACK_SIZE, STACK_SIZE);
@@ -365,7 +363,7 @@ fallible task_wait_fd(int fd, uint32_t events, int64_t deadline, uint32_t *out_e
 	struct fd_wait wait = {.watch = {.fd = fd, .ready = on_fd}, .task = here.current};
 	struct err *err;
 
-	// Once is enough: it must not be told again between the wake-up and our running.
+	// ONESHOT: no second event between the wake-up and our running.
 	TRY(loop_watch(here.current->loop, &wait.watch, events | EPOLLONESHOT));
 	err = task_park(deadline);
 	loop_unwatch(here.current->loop, &wait.watch);
@@ -406,7 +404,7 @@ void condition_await(struct condition *condition)
 
 void condition_signal(struct condition *condition)
 {
-	// Each waiter leaves the list here, not when it runs: by then the bell may be gone.
+	// Each waiter is removed here, not when it runs: by then the condition may be freed.
 	while (!link_empty(&condition->waiters)) {
 		struct waiter *waiter = link_of(condition->waiters.next, struct waiter, link);
 

@@ -1,9 +1,9 @@
-// Straight-line code that may wait. A task is a function on a small stack of its own; when it
-// waits, the loop goes on with others. There is one thread: between two waits nothing else runs,
-// and after a wait the world has moved.
+// Coroutines. A task is a function on a small stack of its own; when it waits, the loop runs
+// others. There is one thread: between two waits nothing else runs, and after a wait any state may
+// have changed.
 //
-// A cancelled task's wait returns CANCELLED, once and for all; TRY and scope-bound cleanup unwind
-// it. Cleanups never wait. Frames stay under 4 KiB. errno dies at a wait.
+// A wait of a cancelled task returns CANCELLED, once and for all; TRY and scope-bound cleanup
+// unwind it. Cleanups never wait. Frames stay under 4 KiB. errno is lost at a wait.
 #pragma once
 
 #include <stdbool.h>
@@ -20,20 +20,20 @@ struct task;
 struct task *task_start(struct loop *loop, const char *name, void (*fn)(void *arg), void *arg);
 struct task *task_current(void);     // NULL outside of any task
 struct loop *task_loop(void);	     // of the current task
-void task_cancel(struct task *task); // at its next wait, or in the one it is in
-// From now on waits of the current task no longer see a cancellation: for what must be finished.
+void task_cancel(struct task *task); // at its next wait, or in the current one
+// Waits of the current task ignore cancellation: for work that must be finished.
 void task_shield(bool on);
 
-// The trace id that the current task's log lines carry, over its waits too. Borrowed until it is
-// set again; NULL: none.
+// The trace id of the current task's log lines, kept over waits. Borrowed until it is set again;
+// NULL: none.
 void task_trace(const char *trace);
 
 // Waits. A deadline is loop time in ms (CLOCK_NEVER: none). TIMEOUT when it passes.
 fallible task_sleep_until(int64_t at_ms);
 fallible task_wait_fd(int fd, uint32_t events, int64_t deadline, uint32_t *out_events);
 
-// A bell: tasks wait for it to ring. Embedded in what it tells of. Every waiter is woken, looks
-// again at what it waited for, and waits on if need be.
+// A condition variable for tasks. Embedded in the object that it is about. Every waiter is woken,
+// checks its predicate again, and waits on if needed.
 struct condition {
 	struct link waiters;
 };
@@ -43,10 +43,10 @@ void condition_await(struct condition *condition);  // also in a task that is ca
 void condition_signal(struct condition *condition); // from the loop's thread
 
 uint32_t task_count(void); // alive now
-void task_trim(void);	   // gives back the stacks that this thread keeps for tasks to come
+void task_trim(void);	   // frees the stacks that this thread keeps
 
-// What every wait is made of. The caller writes down what it waits for, parks, and looks again:
-// a wake-up may be early. Waking a task that is not parked does nothing.
+// The primitive of every wait. The caller records what it waits for, parks, and checks again: a
+// wake-up may be early. Waking a task that is not parked does nothing.
 fallible task_park(int64_t deadline); // TIMEOUT, CANCELLED
-void task_park_firm(void);	      // until task_wake(); neither cancelled nor late
+void task_park_firm(void);	      // until task_wake(); ignores cancellation
 void task_wake(struct task *task);    // from the loop's thread

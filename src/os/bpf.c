@@ -1,3 +1,5 @@
+// Compiles a table of system-call numbers to a seccomp program. Runs of equal verdicts become the
+// leaves of a binary search tree. A program that does not fit the given room is refused as a whole.
 #include "os/bpf.h"
 
 #include <linux/audit.h>
@@ -5,10 +7,10 @@
 #include <string.h>
 
 #define X32_BIT 0x40000000u
-#define JUMP_MAX 255 // a conditional jump reaches no further
+#define JUMP_MAX 255 // the longest conditional jump
 
 struct run {
-	uint32_t start; // it ends where the next begins
+	uint32_t start; // up to the start of the next
 	uint32_t action;
 	const struct sock_filter *block;
 	uint16_t block_len;
@@ -82,8 +84,8 @@ static void bpf_leaf(struct code *code, const struct run *run)
 		bpf_add(code, run->block[i]);
 }
 
-// At or above the middle run: to the right; else on to the left, which stands first. A left half
-// that is too long to jump over is stepped over by an unconditional jump, which has 32 bits.
+// At or above the middle run: to the right; else on to the left, which comes first. A left half
+// that is too long for a conditional jump is skipped by an unconditional one, which has 32 bits.
 static void tree(struct code *code, const struct run *runs, size_t count)
 {
 	size_t middle = count / 2;

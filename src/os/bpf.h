@@ -9,8 +9,7 @@
 #define BPF_CALLS 512 // numbers at or above this get the table's `otherwise`
 #define BPF_CODE_MAX 2048
 
-// Loads the low half of argument `n`: what the kernel reads of an int, whatever the high half
-// holds.
+// Loads the low half of argument `n`: the kernel reads an int from it, whatever the high half is.
 #define BPF_ARG(n) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 16 + 8 * (n))
 #define BPF_ARG_HIGH(n) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 20 + 8 * (n))
 #define BPF_IF(k, yes, no) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, k, yes, no)
@@ -35,5 +34,5 @@ void bpf_begin(struct bpf_table *table, uint32_t arch, uint32_t bad_arch, uint32
 void bpf_set(struct bpf_table *table, int number, uint32_t action);
 void bpf_set_block(struct bpf_table *table, int number, const struct sock_filter *block,
 		   size_t len);
-// Writes the program to `room`; returns its length, 0 when it does not fit.
+// Writes the program to `room`; returns its length, 0 if it does not fit.
 size_t bpf_compile(const struct bpf_table *table, struct sock_filter *room, size_t size);

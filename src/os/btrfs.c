@@ -1,4 +1,5 @@
-// btrfs by ioctl. Its argument blocks are 4 KiB, so they live on the heap.
+// btrfs by ioctl: subvolumes, simple quotas, resize, balance. The argument structs are 4 KiB, so
+// they are on the heap. Errors that mean "already done" or "not yet" are not reported.
 #include "os/btrfs.h"
 
 #include <endian.h>
@@ -19,7 +20,7 @@
 #endif
 
 #define WALK_SIZE 65536
-#define ONE_SIZE 256 // of a search for one item: its header and a qgroup info
+#define ONE_SIZE 256 // a search for one item: its header and a qgroup info
 
 static int name_call(int dir, unsigned long call, const char *name)
 {
@@ -90,11 +91,11 @@ void btrfs_quota_forget(int fs, uint64_t id)
 {
 	struct btrfs_ioctl_qgroup_create_args args = {.create = 0, .qgroupid = id};
 
-	// EBUSY: not yet. ENOENT: newer kernels did it themselves.
+	// EBUSY: not yet. ENOENT: newer kernels remove it themselves.
 	(void)ioctl(fs, BTRFS_IOC_QGROUP_CREATE, &args);
 }
 
-// Steps through what one search found. Returns where the next must begin, 0 at the end.
+// Walks the result of one search. Returns where the next must begin, 0 at the end.
 static uint64_t btrfs_read_page(const struct btrfs_ioctl_search_args_v2 *args,
 				void (*each)(void *, uint64_t, uint64_t), void *arg)
 {
@@ -209,7 +210,7 @@ fallible btrfs_compact(int fs, unsigned int percent)
 	args->data.flags = args->meta.flags = BTRFS_BALANCE_ARGS_USAGE;
 	args->data.usage = args->meta.usage = percent;
 	code = ioctl(fs, BTRFS_IOC_BALANCE_V2, args);
-	// ENOSPC: some chunks fitted nowhere; the others were moved.
+	// ENOSPC: some chunks did not fit anywhere; the others were moved.
 	if (code > 0 || (code < 0 && errno != ENOSPC))
 		return err_sys(code > 0 ? EBUSY : errno, "compact the pool");
 	return OK;
@@ -217,7 +218,7 @@ fallible btrfs_compact(int fs, unsigned int percent)
 
 void btrfs_cancel(int fs)
 {
-	// ENOTCONN, EINVAL: nothing of the kind is under way.
+	// ENOTCONN, EINVAL: nothing to cancel.
 	(void)ioctl(fs, BTRFS_IOC_BALANCE_CTL, BTRFS_BALANCE_CTL_CANCEL);
 	(void)name_call(fs, BTRFS_IOC_RESIZE, "cancel");
 }

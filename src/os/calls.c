@@ -1,3 +1,5 @@
+// Tables of system calls for the seccomp filter of a box. A call in no table gets ENOSYS, as on a
+// kernel that lacks it.
 #include "os/calls.h"
 
 #include <stddef.h>

@@ -1,13 +1,13 @@
-// The system calls of a box, by name: what it may call, and what it is refused on purpose.
+// The system calls of a box, by name: allowed ones, and those that are denied on purpose.
 #pragma once
 
-// NULL-ended. Docker's default list, less what a box is refused.
+// NULL-terminated. Docker's default list, less what a box is denied.
 extern const char *const calls_allowed[];
-// NULL-ended. Refused with EPERM, so that a program learns it is forbidden and not missing.
+// NULL-terminated. Denied with EPERM, so that a program sees a refusal and not a missing call.
 extern const char *const calls_denied[];
 
-// Calls newer than the library that builds the filters; since 2019 their numbers are the same on
-// every architecture. Ends with a NULL name.
+// Calls newer than the library that builds the filters; since 2019 numbers are the same on every
+// architecture. Ends with a NULL name.
 struct calls_new {
 	const char *name;
 	int number;

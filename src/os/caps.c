@@ -1,3 +1,6 @@
+// Capabilities, no_new_privs and Landlock. Every step only removes privileges. A kernel without
+// Landlock is accepted; any other failure is an error, so that no process runs with more than it
+// should.
 #include "os/caps.h"
 
 #include <errno.h>
@@ -11,7 +14,7 @@
 
 #include "base/auto.h"
 
-// Newer than the headers of Debian 12; the kernel tells whether it knows them.
+// Newer than the headers of Debian 12; the ABI version says whether the kernel knows them.
 #define FS_REFER (1ull << 13)	 // version 2
 #define FS_TRUNCATE (1ull << 14) // version 3
 #define FS_ALL_1 ((1ull << 13) - 1)
@@ -51,7 +54,7 @@ fallible caps_bound(uint64_t mask)
 	uint64_t now = 0;
 
 	TRY(caps_now(&now));
-	// EINVAL: the kernel has no more.
+	// EINVAL: beyond the last capability of this kernel.
 	for (int cap = 0; cap < 64; cap++) {
 		if (mask & CAPS_BIT(cap))
 			continue;
@@ -72,7 +75,7 @@ fallible caps_keep(uint64_t mask)
 
 	TRY(caps_now(&now));
 	mask &= now;
-	TRY(caps_bound(mask)); // while there is CAP_SETPCAP
+	TRY(caps_bound(mask)); // while CAP_SETPCAP lasts
 	prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
 	for (int i = 0; i < 2; i++) {
 		caps[i].effective = (uint32_t)(mask >> (32 * i));
@@ -115,7 +118,7 @@ static fallible permit(int rules, const struct caps_path *entry, uint64_t known)
 		return OK;
 	if (fd < 0 || fstat(fd, &st))
 		return err_sys(errno, "open %s", entry->path);
-	// A rule on a file may name only what one does with files.
+	// A rule on a file may name only rights that apply to files.
 	if (!S_ISDIR(st.st_mode))
 		rule.allowed_access &= FS_OF_FILES;
 	rule.parent_fd = fd;

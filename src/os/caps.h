@@ -1,4 +1,4 @@
-// Giving up rights: capabilities, privileges gained by exec, and the file system (Landlock).
+// Dropping privileges: capabilities, privileges gained by exec, and file system access (Landlock).
 #pragma once
 
 #include <stdbool.h>
@@ -9,22 +9,22 @@
 
 #define CAPS_BIT(cap) (1ull << (cap))
 
-// What the warden keeps: what its work asks for and no more.
+// The capabilities that the warden needs, and no others.
 uint64_t caps_warden(void);
-// The capabilities that this process may use.
+// The permitted capabilities of this process.
 fallible caps_now(uint64_t *out);
-// No exec gains more than `mask` any more. Nothing happens without CAP_SETPCAP.
+// Limits the bounding set to `mask`. No effect without CAP_SETPCAP.
 fallible caps_bound(uint64_t mask);
 // Keeps only `mask`: bounding, permitted, effective; ambient and inheritable become empty.
 fallible caps_keep(uint64_t mask);
-// No exec gains anything any more, for ever.
+// Sets no_new_privs.
 fallible caps_no_new_privs(void);
 
 struct caps_path {
-	const char *path; // a missing one is left out
+	const char *path; // a missing path is skipped
 	bool writable;
 };
 // The kernel's Landlock version; 0: none.
 int caps_landlock_version(void);
-// Of the file system only these trees remain. OK without effect where the kernel has no Landlock.
+// Restricts the file system to these trees. OK without effect where the kernel has no Landlock.
 fallible caps_landlock(const struct caps_path *paths, size_t count);

@@ -1,3 +1,5 @@
+// Finds the cgroup mounts of the host in /proc/self/mountinfo and assigns each controller to one.
+// Mounts beyond CGROUP_MOUNTS_MAX, or with an escaped path, are ignored.
 #include "os/cgroup.h"
 
 #include <errno.h>
@@ -10,7 +12,7 @@
 #include "base/str.h"
 #include "os/fd.h"
 
-#define MOUNTINFO_MAX (1 << 20) // a host with more mounts than this fits is not read to its end
+#define MOUNTINFO_MAX (1 << 20) // a longer mountinfo is not read to its end
 
 static const char *const words[CGROUP_COUNT] = {
 #define X(name, word) word,
@@ -61,7 +63,7 @@ static void cgroup_read_line(struct str line, struct cgroup_host *host)
 		return;
 	if (!str_is(type, "cgroup") && !str_is(type, "cgroup2"))
 		return;
-	// An escaped blank in a cgroup's mount point has no user that we know of.
+	// A blank in the mount point of a cgroup is not supported.
 	if (host->count == CGROUP_MOUNTS_MAX || fields[4].len >= sizeof(mount->path) ||
 	    memchr(fields[4].at, '\\', fields[4].len))
 		return;

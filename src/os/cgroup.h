@@ -1,5 +1,5 @@
-// Where the controllers of this host live. A hybrid host has some on cgroup v1 and a cgroup2 mount
-// beside them, so the question is asked per controller.
+// The cgroup mounts of this host. A hybrid host has some controllers on cgroup v1 and a cgroup2
+// mount beside them, so the version is per controller.
 #pragma once
 
 #include <stdbool.h>
@@ -33,8 +33,7 @@ struct cgroup_host {
 	int unified;		 // the cgroup2 mount, whatever it controls; -1: none
 };
 
-// Reads /proc/self/mountinfo. INTERNAL when that cannot be read; a host without cgroups has a count
-// of 0.
+// Reads /proc/self/mountinfo. INTERNAL if that fails; a host without cgroups has a count of 0.
 fallible cgroup_discover(struct cgroup_host *out);
 const char *cgroup_controller_word(enum cgroup_controller controller);
 // "v1", "hybrid", "v2" or "none".

@@ -1,7 +1,6 @@
-// A descriptor that a peer passes is closed by whoever receives it: the kernel does so inside of
-// recvmsg() when there is no room for it, and close() of a socket with SO_LINGER waits as long as
-// the peer chose. So there is room for as many as one message can carry, and what nobody asked for
-// is closed as the process says (fd_on_leaked).
+// A passed descriptor is closed by its receiver: the kernel does so inside of recvmsg() if there is
+// no room, and close() of a socket with SO_LINGER waits as long as the peer chose. So there is room
+// for as many as one message can carry, and unexpected ones are closed by fd_on_leaked().
 //
 // syscalls: read write openat close fcntl sendmsg recvmsg setsockopt
 #include "os/fd.h"
@@ -18,8 +17,8 @@
 #define SO_PASSRIGHTS 83
 #endif
 
-#define FDS_BORNE 32   // more than any message of ours carries
-#define FDS_PASSED 253 // the kernel's SCM_MAX_FD
+#define FDS_BORNE 32   // more than any message of ours has
+#define FDS_PASSED 253 // SCM_MAX_FD of the kernel
 
 union side_room {
 	char room[CMSG_SPACE(FDS_PASSED * sizeof(int)) + CMSG_SPACE(sizeof(struct ucred))];
@@ -192,7 +191,7 @@ static void close_all(const int *fds, int count)
 		drop_leaked(fds[i]);
 }
 
-// One message into `room`, with what lies beside it in the first `beside` bytes of `side`.
+// One message into `room`, with its control data in the first `beside` bytes of `side`.
 static ssize_t fd_receive(int sock, void *room, size_t size, union side_room *side, size_t beside,
 			  struct msghdr *message, int flags)
 {
@@ -229,7 +228,7 @@ ssize_t fd_recv_any(int sock, void *room, size_t size, int *fds, int *count, int
 		errno = EPROTO;
 		return -1;
 	}
-	// There was room beside the message for more: so it was this process that had none.
+	// The control buffer was large enough, so this process was at its fd limit.
 	if (message.msg_flags & MSG_CTRUNC) {
 		close_all(fds, came);
 		came = FD_LOST;
@@ -238,7 +237,7 @@ ssize_t fd_recv_any(int sock, void *room, size_t size, int *fds, int *count, int
 	return n;
 }
 
-// The process that wrote the message, as the kernel says; 0: SO_PASSCRED was not set when it came.
+// The pid of the sender by SCM_CREDENTIALS; 0: SO_PASSCRED was not set when it was sent.
 static int sender_of(struct msghdr *message)
 {
 	struct ucred who;
@@ -275,7 +274,7 @@ int fd_ask_sender(int sock)
 {
 	int on = 1, off = 0;
 
-	// From Linux 6.16 on a peer is told EPERM when it passes descriptors.
+	// From Linux 6.16 on a peer that passes descriptors gets EPERM.
 	if (!weak(PASSRIGHTS))
 		setsockopt(sock, SOL_SOCKET, SO_PASSRIGHTS, &off, sizeof(off));
 	return setsockopt(sock, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on));

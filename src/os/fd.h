@@ -1,5 +1,5 @@
-// File descriptors: close-on-exec everywhere; whole reads and writes; passing them on. pid 1 links
-// this: no allocation, errors as errno.
+// File descriptors: close-on-exec everywhere; whole reads and writes; passing. pid 1 links this: no
+// allocation, errors as errno.
 #pragma once
 
 #include <stdbool.h>
@@ -15,22 +15,22 @@ int fd_put(int dir, const char *path, const char *text);
 ssize_t fd_get(int dir, const char *path, char *room, size_t size);
 int fd_nonblock(int fd, bool on);
 
-// One message with fds beside it. recv: *count is the room in `fds` on entry, how many came on
-// return; more than that, or a cut message, is EPROTO and closes them all. Returns bytes, 0 at end.
-// EMFILE: the message was taken, but this process had no numbers left for all of its fds.
+// One message with fds. recv: *count is the room in `fds` on entry, how many came on return; more,
+// or a truncated message, is EPROTO and closes them all. Returns bytes, 0 at end. EMFILE: the
+// message was received, but this process is at its fd limit.
 ssize_t fd_send(int sock, const void *bytes, size_t len, const int *fds, int count, int flags);
 ssize_t fd_recv(int sock, void *room, size_t size, int *fds, int *count, int flags);
 // The same, but instead of EMFILE the bytes are returned, with *count = FD_LOST and no fd.
 #define FD_LOST (-1)
 ssize_t fd_recv_any(int sock, void *room, size_t size, int *fds, int *count, int flags);
-// Bytes of a socket on which nobody may pass descriptors: such a message is EPROTO. *sender, if it
-// is not NULL, is the process that wrote them, as this process counts, where fd_ask_sender() came
-// first: bytes of two processes are never returned together.
+// Bytes of a socket on which no descriptors may be passed: such a message is EPROTO. *sender, if
+// not NULL, is the pid of the writer in our pid namespace, if fd_ask_sender() was called before:
+// bytes of two processes are never returned together.
 ssize_t fd_recv_bytes(int sock, void *room, size_t size, int *sender, int flags);
-// From now on the kernel notes who writes to the other end of `sock`, a Unix socket, and refuses
-// descriptors where it can. 0, or -1 with errno.
+// Enables SO_PASSCRED on `sock`, a Unix socket, and refuses descriptors where the kernel can. 0, or
+// -1 with errno.
 int fd_ask_sender(int sock);
-// How a descriptor that came unasked is closed; NULL: at once.
+// How an unexpected descriptor is closed; NULL: at once.
 void fd_on_leaked(void (*drop)(int fd));
-// Closes and forgets.
+// Closes *fd and sets it to -1.
 void fd_drop(int *fd);

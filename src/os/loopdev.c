@@ -1,5 +1,5 @@
-// Loop devices. A device that an earlier life left is known by its file's device and inode, never
-// by the path in sysfs: that is spelled as some other mount namespace sees it.
+// Loop devices. A device of an earlier process is found by its file's device and inode, never by
+// the path in sysfs, which is relative to another mount namespace.
 #include "os/loopdev.h"
 
 #include <dirent.h>
@@ -17,7 +17,7 @@
 #include "base/auto.h"
 #include "base/str.h"
 
-#define TRIES 64 // others may take the free device between our asking and our binding
+#define TRIES 64 // another process may take the free device between query and bind
 
 static fallible open_device(int number, int *out_fd, char path[LOOPDEV_PATH])
 {
@@ -33,7 +33,7 @@ fallible loopdev_attach(int file, int *out_fd, char out_path[LOOPDEV_PATH])
 	struct loop_config config = {
 		.fd = (__u32)file,
 		.block_size = 4096,
-		// Direct: the inner file system caches already, once is enough.
+		// Direct I/O: the inner file system caches already.
 		.info.lo_flags = LO_FLAGS_AUTOCLEAR | LO_FLAGS_DIRECT_IO,
 	};
 	auto_fd control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
@@ -70,7 +70,7 @@ static bool is_bound_to(int fd, const struct stat *st)
 	       info.lo_inode == st->st_ino;
 }
 
-// The number of the next device that is bound to something; -1: there is no more.
+// The number of the next bound device; -1: no more.
 static int next_bound(DIR *block)
 {
 	struct dirent *entry;
@@ -85,7 +85,7 @@ static int next_bound(DIR *block)
 			continue;
 		snprintf(bound, sizeof(bound), "%s/loop/backing_file", entry->d_name);
 		if (faccessat(dirfd(block), bound, F_OK, 0) == 0)
-			return (int)number; // a free one opening would only disturb
+			return (int)number; // opening a free one would have side effects
 	}
 	return -1;
 }
@@ -116,7 +116,7 @@ fallible loopdev_find(int file, int *out_fd, char out_path[LOOPDEV_PATH])
 	return OK;
 }
 
-// The file of a directory that a device is bound to. False: it is none of them.
+// The file in the directory that a device is bound to. False: none.
 static bool name_in(int fd, int dir, char out[NAME_MAX + 1])
 {
 	auto_fd again = -1;
@@ -171,7 +171,7 @@ int loopdev_sync_all(int dir)
 		snprintf(path, sizeof(path), "/dev/loop%d", number);
 		auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
 
-		// The kernel syncs whatever is mounted from the device, not only its buffers.
+		// The kernel syncs the mounted file system too, not only the device's buffers.
 		if (fd >= 0 && name_in(fd, dir, name) && ioctl(fd, BLKFLSBUF, 0) && !failed)
 			failed = errno;
 	}
@@ -209,6 +209,6 @@ fallible loopdev_grow(int fd)
 
 void loopdev_detach(int fd)
 {
-	// Fails only where it is detached already.
+	// Fails only if it is already detached.
 	(void)ioctl(fd, LOOP_CLR_FD, 0);
 }

@@ -1,4 +1,5 @@
-// By the bare calls: not every C library has these.
+// The mount API of Linux 5.2 and later by raw system calls, because not every C library has
+// wrappers. No allocation; errors as errno.
 #include "os/mount.h"
 
 #include <errno.h>

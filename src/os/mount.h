@@ -1,6 +1,6 @@
-// Mounts as file descriptors: made detached, given their attributes, then attached somewhere. The
-// builder of a box uses these between clone and exec, and pid 1 links them, so they allocate
-// nothing and answer as the kernel does: an fd or 0, or -1 with errno.
+// Mounts as file descriptors: made detached, given attributes, then attached. The builder of a box
+// uses these between clone and exec, and pid 1 links them: no allocation, and results like the
+// kernel's: an fd or 0, or -1 with errno.
 #pragma once
 
 #include <stdbool.h>
@@ -8,7 +8,7 @@
 #include <sys/mount.h>
 
 #ifdef COVE_PID1
-#include <linux/mount.h> // what its C library does not know
+#include <linux/mount.h> // for what the C library lacks
 #endif
 
 #define MOUNT_SAFE (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
@@ -18,18 +18,18 @@ struct mount_option {
 	const char *key, *value; // value NULL: a flag
 };
 
-// A new file system, mounted nowhere. `options` end with a NULL key.
+// A new detached file system. `options` end with a NULL key.
 int mount_new(const char *type, const struct mount_option *options, uint64_t attributes);
-// A /proc of our own, to write sysctls of a namespace through. Each living namespace leaves a name
-// in the cache of the mount that it was looked up by, all in one hash chain: with 2,000 boxes a
-// look-up in the host's /proc takes milliseconds. What is cached here goes when it is closed.
+// A private /proc mount, to write sysctls of a namespace. Each living network namespace leaves a
+// dentry in the mount by which it was looked up, all in one hash chain: with 2,000 boxes a lookup
+// in the host's /proc takes milliseconds. Closing this mount frees its dentries.
 int mount_own_proc(void);
 // A detached copy of the mount at `path` beneath `dir`, rooted there; "" means `dir` itself.
 int mount_copy(int dir, const char *path);
-int mount_copy_all(const char *path); // with all that is mounted beneath it
-// Sets and clears attributes of a whole mount. `userns` >= 0 maps its ids through that namespace.
+int mount_copy_all(const char *path); // with all submounts
+// Sets and clears attributes of a whole mount. `userns` >= 0: idmaps it by that namespace.
 int mount_change(int tree, uint64_t set, uint64_t clear, int userns);
 // Attaches `tree` at `path` beneath `dir` ("": at `dir`).
 int mount_attach(int tree, int dir, const char *path);
-// All mounts of this namespace stop sharing with others.
+// Makes all mounts of this namespace private.
 int mount_private(void);

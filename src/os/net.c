@@ -1,3 +1,7 @@
+// The network of a box by ioctl, rtnetlink and sysctl: loopback up, AnyIP (every address is local),
+// the TCP listener and the UDP socket of egress. Each step is idempotent. No packet leaves the
+// namespace: it has no other interface.
+//
 // syscalls: socket setsockopt bind listen getsockname ioctl close
 #include "os/net.h"
 
@@ -19,7 +23,7 @@
 #define SOURCE 0x0a00020fu // 10.0.2.15
 #define DNS_PORT 53
 #define BACKLOG 128		  // as many as a box may have open
-#define RECEIVE_BYTES (256 << 10) // of a connection: what a box can make the host hold for it
+#define RECEIVE_BYTES (256 << 10) // of a connection: bounds the host memory that a box can use
 
 static int raise_lo(void)
 {
@@ -42,7 +46,7 @@ int net_loopback(int proc)
 		return -1;
 	if (fd_put(proc, "sys/net/ipv4/ping_group_range", "0 2147483647"))
 		return -1;
-	// Else every address would answer, once every address is here.
+	// Else every address would answer pings, once AnyIP is on.
 	if (fd_put(proc, "sys/net/ipv4/icmp_echo_ignore_all", "1"))
 		return -1;
 	return fd_put(proc, "sys/net/ipv6/icmp/echo_ignore_all", "1") && errno != ENOENT ? -1 : 0;
@@ -103,7 +107,7 @@ int net_anyip(void)
 		return 0;
 	batch.len = 0;
 	put_route(&batch, RTM_NEWROUTE, ADD, AF_INET6);
-	// EACCES: the host has switched IPv6 off for every new interface, as it may.
+	// EACCES: the host has IPv6 disabled for new interfaces.
 	return netlink_run(NETLINK_ROUTE, &batch, EEXIST) && errno != EACCES ? -1 : 0;
 }
 
@@ -119,7 +123,7 @@ int net_anyip_end(void)
 		return 0;
 	batch.len = 0;
 	put_route(&batch, RTM_DELROUTE, NLM_F_ACK, AF_INET6);
-	return netlink_run(NETLINK_ROUTE, &batch, ESRCH); // it need not have been there
+	return netlink_run(NETLINK_ROUTE, &batch, ESRCH); // ESRCH: it was absent
 }
 
 static int set(int sock, int level, int option, int value)
@@ -151,8 +155,8 @@ static int make_listener(int transparent)
 	return sock;
 }
 
-// SO_REUSEPORT: the socket of before may be open still. Others of this port have another owner than
-// ours, who is the host's root, and are kept out.
+// SO_REUSEPORT: the previous socket may still be open. Sockets of another uid than ours, the host's
+// root, cannot share the port.
 static int make_udp(void)
 {
 	struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons(DNS_PORT)};

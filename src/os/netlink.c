@@ -1,5 +1,5 @@
-// The kernel does its part within our send and has answered when that returns; so nothing here
-// waits. Only its own words are heard: a sender other than 0 is a process.
+// Batches of netlink messages. The kernel processes them within send() and has answered when that
+// returns, so nothing here waits. Only messages of the kernel (sender 0) are read.
 //
 // syscalls: socket sendto recvfrom close
 #include "os/netlink.h"
@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-// Room for `len` bytes more, zeroed and padded; NULL when there is none.
+// Room for `len` more bytes, zeroed and padded; NULL: full.
 static char *netlink_extend(struct netlink *batch, size_t len)
 {
 	size_t whole = NLMSG_ALIGN(len);
@@ -31,7 +31,7 @@ static struct nlmsghdr *head_of(struct netlink *batch)
 	return (struct nlmsghdr *)(batch->bytes + batch->head);
 }
 
-// The length that a header tells grows with what is put behind it.
+// Updates the length in the message header.
 static void settle(struct netlink *batch)
 {
 	if (!batch->failed)
@@ -99,7 +99,7 @@ void netlink_close(struct netlink *batch, size_t nest)
 	memcpy(batch->bytes + nest, &attr, sizeof(attr));
 }
 
-// One datagram of answers; each is the errno of one message, 0 for done. -1: no more of them.
+// Reads one datagram of answers; each is the errno of one message, 0 for success. -1: no more.
 static int netlink_hear(int sock, int borne, int *first, int *count)
 {
 	_Alignas(NLMSG_ALIGNTO) char room[3072];

@@ -1,17 +1,13 @@
-// One batch of nfnetlink messages, which the kernel carries out whole or not at all:
-//
-//	table inet cove {
-//		chain p {
-//			type filter hook prerouting priority -150;
-//			ip daddr 127.0.0.0/8 accept
-//			ip6 daddr ::1 accept
-//			meta l4proto tcp tproxy to :PORT
-//		}
-//	}
-//
-// A table of before is deleted in the same batch. That takes the kernel milliseconds, so it is
-// tried without first. What is sent over lo comes by prerouting, too: the box's own packets are
-// those that are steered.
+// Installs the nftables rules that steer a box's TCP connections to a listener, in one atomic
+// batch:
+//	table inet cove { chain p {
+//		type filter hook prerouting priority -150;
+//		ip daddr 127.0.0.0/8 accept
+//		ip6 daddr ::1 accept
+//		meta l4proto tcp tproxy to :PORT
+//	} }
+// A previous table is deleted in the same batch; that takes the kernel milliseconds, so it is tried
+// without first. Packets sent over lo pass prerouting too: the box's own packets are steered.
 #include "os/nft.h"
 
 #include <arpa/inet.h>
@@ -71,7 +67,7 @@ static void add_chain(struct netlink *batch)
 	netlink_close(batch, hook);
 }
 
-// A rule is a list of expressions, each with a name and data of its own.
+// A rule is a list of expressions, each with a name and its own data.
 struct expression {
 	size_t whole, data;
 };

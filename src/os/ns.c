@@ -1,15 +1,10 @@
-// A user namespace lives by its fd alone: a child makes a new one, we map its ids, it lowers the
-// namespace's own ceilings and ends. The ceilings of zero are the second wall behind seccomp:
-// whatever call a box finds, ENOSPC answers.
-//
-// The child takes the box's own id first. What a namespace uses of inotify instances, pending
-// signals, timers and message queues the kernel counts in every parent as well, under the id that
-// made it: made by root, all boxes and root itself would share one count, and one box could use it
-// up for all.
-//
-// A copy of thousands of descriptors, and closing each of them, would take milliseconds. So the
-// child begins with ours, and with its first call parts from all above the seat, a number that was
-// taken early and kept: there lies its end of the socket.
+// User namespaces, kept alive by an fd: a child makes one, we write its maps, the child sets the
+// namespace's limits and exits. Limits of zero on further namespaces are a second barrier behind
+// seccomp. The child takes the box's own uid first: ucounts (inotify, pending signals, timers,
+// message queues) are also charged to the parent namespaces under the creator's uid, and by root
+// all boxes would share one count. Copying or closing thousands of descriptors takes milliseconds,
+// so the child shares our table and leaves it with close_range(CLOSE_RANGE_UNSHARE) above the seat:
+// a low fd number, reserved early, that holds its end of the socket.
 #include "os/ns.h"
 
 #include <errno.h>
@@ -33,8 +28,8 @@
 #include "os/set_ids.h"
 
 #define CHILD_SOCK 3
-#define VACANT "/"	   // what lies on the seat between two children
-#define SHARED_OWNER 61183 // nobody's id: who owns all namespaces when no box has its own
+#define VACANT "/"	   // open at the seat between two children
+#define SHARED_OWNER 61183 // nobody's uid: owner of all namespaces if boxes share one
 
 static int seat = -1;
 
@@ -48,7 +43,7 @@ static const struct {
 	{"sys/user/max_inotify_instances", "128"}, {"sys/user/max_inotify_watches", "65536"},
 };
 
-// The capabilities stay: there are hosts on which only who has them may make a user namespace.
+// Capabilities are kept: some hosts require them for making a user namespace.
 static int ns_become(uint32_t base)
 {
 	if (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) || syscall(SYS_setresgid, base, base, base) ||
@@ -57,14 +52,15 @@ static int ns_become(uint32_t base)
 	return set_ids_raise();
 }
 
-// The exit status names the step that failed; ns_enter() puts it into words.
+// The exit status is the step that failed; ns_enter() names it.
 static _Noreturn void ns_child(uint32_t base)
 {
 	const int sock = CHILD_SOCK;
 	char byte = 'u';
 	int fd, proc;
 
-	// Nothing of ours is for the box's id, nor to be held open should we end before the child.
+	// No fd of ours may be visible to the box's uid, or stay open in the child if we exit
+	// first.
 	if (close_range((unsigned)seat + 1, ~0u, CLOSE_RANGE_UNSHARE) || dup2(seat, sock) < 0 ||
 	    close_range(CHILD_SOCK + 1, ~0u, 0))
 		_exit(6);
@@ -73,7 +69,7 @@ static _Noreturn void ns_child(uint32_t base)
 	proc = mount_own_proc();
 	if (proc < 0 || unshare(CLONE_NEWUSER))
 		_exit(2);
-	// Ours to open; for the parent it would take CAP_SYS_PTRACE.
+	// The child opens it; the parent would need CAP_SYS_PTRACE.
 	fd = open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC);
 	if (fd < 0 || fd_send(sock, &byte, 1, &fd, 1, 0) != 1)
 		_exit(3);
@@ -104,7 +100,7 @@ static void vacate(void)
 		dup3(nothing, seat, O_CLOEXEC);
 }
 
-// While its end lies on the seat, ours does not tell of its death.
+// While the child's end is open at the seat, our end shows no hangup.
 static void await_word(int sock, int pidfd)
 {
 	struct pollfd either[] = {{.fd = sock, .events = POLLIN}, {.fd = pidfd, .events = POLLIN}};
@@ -175,7 +171,7 @@ fallible ns_user(uint32_t base, int *out_fd)
 	await_word(ours, pidfd);
 	vacate();
 	err = ns_enter((int)pid, base, ours, &fd);
-	fd_drop(&ours); // a child that was not let in sees the end and goes
+	fd_drop(&ours); // a child that failed sees EOF and exits
 	reap(pidfd, &info);
 	if (info.si_code == CLD_KILLED && info.si_status == SIGKILL) {
 		err_free(err);

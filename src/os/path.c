@@ -1,7 +1,6 @@
-// Paths beneath directories that we hold. Removal has to survive what a hostile box leaves behind:
-// a hundred thousand names in one directory, or directories nested as deep as the disk allows. So
-// it never descends: a directory met on the way is moved up to the top of the tree and emptied
-// there. Each is moved at most once, and two fds suffice.
+// Paths beneath directory fds. Removal must survive hostile trees: a hundred thousand names in one
+// directory, or directories nested as deep as the disk allows. So it never recurses: a directory in
+// the tree is moved to its top and emptied there. Each is moved at most once, and two fds suffice.
 #include "os/path.h"
 
 #include <dirent.h>
@@ -49,7 +48,7 @@ fallible path_open(int root, const char *path, int flags, int *out_fd)
 	};
 	long fd = -1;
 
-	// EAGAIN: a directory was renamed under our feet. A tenant can do that for ever.
+	// EAGAIN: a directory was renamed during the lookup. A tenant can cause that for ever.
 	for (int i = 0; i < RACES_BORNE; i++) {
 		fd = syscall(SYS_openat2, root, path, &how, sizeof(how));
 		if (fd >= 0 || (errno != EAGAIN && errno != EINTR))
@@ -71,7 +70,7 @@ fallible path_dir(int dir, const char *name, mode_t mode, int *out_fd)
 
 	if (fd < 0)
 		return err_sys(errno, "open the directory '%s'", name);
-	if (made && fchmod(fd, mode)) // mkdir's mode is cut by the umask
+	if (made && fchmod(fd, mode)) // the umask cuts mkdir's mode
 		return err_sys(errno, "set the mode of '%s'", name);
 	*out_fd = take_fd(&fd);
 	return OK;
@@ -151,7 +150,7 @@ static bool is_dots(const char *name)
 	return name[0] == '.' && (!name[1] || (name[1] == '.' && !name[2]));
 }
 
-// Where directories that are not empty go: the top of the tree, under names of ours.
+// Where directories that are not empty are moved: the top of the tree, under generated names.
 struct removal {
 	int top;
 	uint64_t moved;
@@ -170,7 +169,7 @@ static fallible lift(struct removal *removal, int dir, const char *name)
 	}
 }
 
-// Removes the entry if a call or two can. *out_full: it is a directory with something in it.
+// Removes the entry if possible. *out_full: it is a directory that is not empty.
 static fallible drop_entry(int dir, const char *name, bool *out_full)
 {
 	*out_full = false;
@@ -197,8 +196,8 @@ static DIR *os_path_open_dir(int dir, const char *name)
 	return out;
 }
 
-// One pass over `dir`. What is removed while we read may hide entries, so the caller repeats until
-// a pass finds none.
+// One pass over `dir`. Removal during readdir may hide entries, so the caller repeats until a pass
+// finds none.
 static fallible os_path_sweep(struct removal *removal, DIR *dir, bool *out_found)
 {
 	struct dirent *entry;
@@ -223,7 +222,7 @@ static fallible os_path_sweep(struct removal *removal, DIR *dir, bool *out_found
 		if (!below)
 			return err_sys(errno, "open the directory '%s'", entry->d_name);
 		while (found)
-			TRY(os_path_sweep(removal, below, &found)); // lifts, so it goes no deeper
+			TRY(os_path_sweep(removal, below, &found)); // no deeper
 		TRY(drop_entry(dirfd(dir), entry->d_name, &full));
 	}
 	return errno ? err_sys(errno, "read a directory") : OK;

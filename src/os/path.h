@@ -1,5 +1,5 @@
-// Paths and trees beneath directories that we hold open. The kernel resolves every path there: we
-// never join strings and hope. Everything here blocks; it is for the warden and its children.
+// Paths and trees beneath open directories. The kernel resolves every path; no strings are joined.
+// Everything here blocks: for the warden and its children.
 #pragma once
 
 #include <stdbool.h>
@@ -9,27 +9,27 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-// Opens `path` beneath the directory `root`. A path that leads outside, by "..", by a leading slash
-// or by a link, is FORBIDDEN path_escape; a missing one is NOT_FOUND no_file. The caller owns
-// *out_fd, which is left untouched on failure.
+// Opens `path` beneath the directory `root`. A path that leads outside, by "..", a leading slash or
+// a symlink, is FORBIDDEN path_escape; a missing one is NOT_FOUND no_file. The caller owns *out_fd,
+// which is untouched on failure.
 fallible path_open(int root, const char *path, int flags, int *out_fd);
 
-// The directory `name` in `dir`, made (with exactly `mode`) when it is absent. A link or a file of
-// that name is an error.
+// The directory `name` in `dir`, made with exactly `mode` if absent. A symlink or a file of that
+// name is an error.
 fallible path_dir(int dir, const char *name, mode_t mode, int *out_fd);
-// The whole of a file, added to `out`; longer than its ceiling is TOO_LARGE.
+// Appends a whole file to `out`; TOO_LARGE beyond its ceiling.
 fallible path_read(int dir, const char *name, struct buf *out);
-// A file with exactly `mode` in place of whatever has that name. It is written aside ("NAME~") and
-// renamed: a reader, and the next start after a kill, finds the old file or the new one, whole.
+// Replaces `name` with a file of exactly `mode`. It is written as "NAME~" and renamed: a reader,
+// and the next start after a kill, finds the old file or the new one, whole.
 fallible path_write(int dir, const char *name, mode_t mode, const char *text);
-// The same, and the file and its name are on the disk when it returns: a power cut leaves it whole.
-// For every file of cove's own that is not made anew at each boot.
+// The same, durable: file and name are synced when it returns. For every file of cove that is not
+// made again at each boot.
 fallible path_write_sync(int dir, const char *name, mode_t mode, struct str bytes);
-// The names in a directory are on the disk when it returns. `dir` is open for reading, no O_PATH.
+// Syncs a directory. `dir` is open for reading, not O_PATH.
 fallible path_sync(int dir);
 
-// Removes `name` from `dir`, a whole tree if it is one. Links are removed, never followed. However
-// deep the tree, two directories are open at a time. What is absent is removed already.
+// Removes `name` from `dir`, with its whole tree. Symlinks are removed, never followed. At any
+// depth only two directories are open. OK if absent.
 fallible path_remove(int dir, const char *name);
 
 struct path_copied {
@@ -39,12 +39,12 @@ struct path_copied {
 // links and hard links; shared blocks where the file system can. Devices, sockets and pipes are
 // left out, and extended attributes. Adds to *sum. NO_SPACE disk_full when the disk is full.
 fallible path_copy(int from, int to, struct path_copied *sum);
-// The same for one file or link `name`, which must not exist in `to` yet.
+// The same for one file or symlink `name`, which must not exist in `to`.
 fallible path_copy_one(int from, int to, const char *name, struct path_copied *sum);
 // The data of one open file, from its start to its end; holes stay holes.
 fallible path_copy_data(int from, int to, uint64_t *out_bytes);
 
-// Directories made in `dir` from now on are spread over the disk, where the file system knows how.
-// ext4 steps over each inode that was deleted in the last minutes: where trees come and go, a new
-// one beside the old ones would be made ten times slower.
+// Spreads new directories in `dir` over the disk, where the file system supports it. ext4 skips
+// inodes that were deleted in the last minutes: beside recently removed trees, making a new one is
+// ten times slower.
 void path_spread(int dir);

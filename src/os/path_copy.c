@@ -1,4 +1,4 @@
-// Copying trees, for templates: host files to a layer. The source is trusted (the host's own /usr,
+// Copies trees, for templates: host files to a layer. The source is trusted (the host's own /usr,
 // /etc and /var/lib/dpkg), so it is walked by recursion; depth is bounded all the same.
 #include <dirent.h>
 #include <errno.h>
@@ -22,7 +22,7 @@ struct copy {
 	int root;	  // the top of the copy
 	struct map *seen; // "dev:ino" of files with several names, to the first path made
 	struct path_copied *sum;
-	struct buf path; // of the directory at work, beneath root, ends with '/'
+	struct buf path; // of the current directory, beneath root, ends with '/'
 };
 
 static fallible explain(int errnum, const char *what, const char *name)
@@ -32,7 +32,7 @@ static fallible explain(int errnum, const char *what, const char *name)
 	return err_sys(errnum, "%s '%s'", what, name);
 }
 
-// Where a kernel or file system has no copy_file_range between these two.
+// For kernels or file systems without copy_file_range between these two.
 static int copy_by_hand(int from, int to, off_t at, off_t end)
 {
 	char piece[3584];
@@ -44,7 +44,7 @@ static int copy_by_hand(int from, int to, off_t at, off_t end)
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got <= 0)
-			return (int)got; // 0: it shrank
+			return (int)got; // 0: the file shrank
 		if (pwrite(to, piece, (size_t)got, at) != got)
 			return -1;
 		at += got;
@@ -148,7 +148,7 @@ static fallible path_copy_link(struct copy *copy, int from, int to, const char *
 	return OK;
 }
 
-// A second name of a file that we copied before becomes a hard link to the copy.
+// A second name of a file that was copied becomes a hard link to the copy.
 static fallible copy_named(struct copy *copy, int from, int to, const char *name,
 			   const struct stat *st)
 {

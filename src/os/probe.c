@@ -1,5 +1,6 @@
-// What a probe makes is gone with the child that it runs in, which has a mount namespace of its
-// own; one that only asks needs none. It answers 0 or an errno, and may say a few words on a pipe.
+// Tests each kernel feature in a child, in a mount namespace of its own if it mounts anything;
+// everything is gone with the child. A probe exits with 0 or an errno, and may write a few words to
+// a pipe.
 #include "os/probe.h"
 
 #include <errno.h>
@@ -34,10 +35,10 @@
 #include "os/sklookup.h"
 
 #define PROBE_BASE (1u << 20)
-#define AGAIN_MAX 3 // probes that were killed are begun anew so often
+#define AGAIN_MAX 3 // how often a killed probe is repeated
 #define SCRATCH ".probe"
 
-// 0, or an errno. `say` takes words for the table.
+// 0, or an errno. Words for the table are written to `say`.
 typedef int probe_fn(int data, int say);
 
 static int userns(int *out)
@@ -90,8 +91,7 @@ static int try_idmap(int data, int say)
 
 static int probe_lay_over(int tree)
 {
-	// Volatile: the end of another one waits until all of the host's file system is written
-	// out.
+	// Volatile: unmounting another overlay waits for a sync of the host's file system.
 	static const struct mount_option options[] = {
 		{"source", "overlay"}, {"lowerdir", "l"},  {"upperdir", "u"},
 		{"workdir", "w"},      {"volatile", NULL}, {NULL, NULL},
@@ -103,7 +103,7 @@ static int probe_lay_over(int tree)
 	overlay = mount_new("overlay", options, MOUNT_SAFE);
 	if (overlay < 0)
 		return errno;
-	// A mounter without a mapping gets a read-only overlay: writing is the proof.
+	// An overlay whose mounter has no mapping is read-only: writing is the proof.
 	fd = openat(overlay, "file", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
 	return fd < 0 ? errno : 0;
 }
@@ -122,7 +122,7 @@ static int over_dirs(int scratch)
 		return errno;
 	if (userns(&ns) || mount_change(tree, MOUNT_SAFE, 0, ns))
 		return EPERM;
-	// Attached over our own root, in our own namespace: overlay wants a place in one.
+	// Attached over our own root, in our own namespace: overlay needs an attached mount.
 	if (mount_attach(tree, AT_FDCWD, "/"))
 		return errno;
 	return probe_lay_over(tree);
@@ -130,7 +130,7 @@ static int over_dirs(int scratch)
 
 static void clear_scratch(int data)
 {
-	err_free(path_remove(data, SCRATCH)); // what stays is told by who makes it anew
+	err_free(path_remove(data, SCRATCH)); // leftovers are reported by the next use
 }
 
 static int try_overlay(int data, int say)
@@ -207,7 +207,7 @@ static int try_memfd(int data, int say)
 		fd = memfd_create("probe", MFD_CLOEXEC);
 	if (fd < 0)
 		return errno;
-	// Not a program: that the kernel looks inside and says so is what we ask.
+	// Not a program: the kernel must read it and answer ENOEXEC.
 	if (write(fd, "no program", 10) != 10 || fchmod(fd, 0700))
 		return errno;
 	syscall(SYS_execveat, fd, "", argv, argv + 1, AT_EMPTY_PATH);
@@ -234,8 +234,8 @@ static int try_loop(int data, int say)
 	return ioctl(fd, LOOP_CTL_GET_FREE) < 0 ? errno : 0;
 }
 
-// With 1, a process that changed its ids stays open to whoever shares its new ones: between its
-// entry into the box and its own refusal, pid 1's memory would be the box's to read.
+// With 1, a process that changed its ids stays dumpable to others with the new ids: between setns
+// and PR_SET_DUMPABLE, pid 1's memory would be readable by the box.
 static int try_undumpable(int data, int say)
 {
 	char value[8];
@@ -257,7 +257,7 @@ static int try_landlock(int data, int say)
 	return version ? 0 : ENOSYS;
 }
 
-// A whole way out, in a network namespace of its own.
+// A complete egress network, in a network namespace of its own.
 static int try_steering(bool by_nft)
 {
 	auto_fd proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -328,7 +328,7 @@ static const struct {
 
 #define PROBES (sizeof(probes) / sizeof(*probes))
 
-// One under way. All begin before the first is waited for.
+// A probe under way. All are started before the first is waited for.
 struct trial {
 	pid_t pid; // 0: it has answered
 	int said, errnum;
@@ -339,7 +339,7 @@ static pid_t in_child(probe_fn *run, int data, int say)
 	pid_t pid = fork();
 
 	if (pid == 0) {
-		// Only a directory that was opened in this mount namespace can be copied in it.
+		// A directory can be copied only in the mount namespace where it was opened.
 		if (fchdir(data) || unshare(CLONE_NEWNS) || mount_private())
 			_exit(errno);
 		data = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -348,7 +348,7 @@ static pid_t in_child(probe_fn *run, int data, int say)
 	return pid;
 }
 
-// What it says fits into the pipe.
+// Its words fit into the pipe.
 static struct trial probe_begin(size_t which, int data)
 {
 	struct trial trial = {.said = -1};
@@ -391,7 +391,7 @@ bool probe_is_chroot(void)
 	int status = 0;
 	pid_t pid;
 
-	// The root of pid 1 is no chroot, as a rule. Another one may have come by pivot_root.
+	// The root of pid 1 is usually no chroot. Another root may be by pivot_root.
 	if (stat("/", &here) == 0 && stat("/proc/1/root", &first) == 0 &&
 	    here.st_dev == first.st_dev && here.st_ino == first.st_ino)
 		return false;
@@ -422,7 +422,7 @@ size_t probe_all(int data, struct probe_row *rows, size_t max)
 		};
 		errnum = probe_finish(&trials[i], row->found, sizeof(row->found));
 		for (int more = 0; errnum == EINTR && more < AGAIN_MAX; more++) {
-			trials[i] = probe_begin(i, data); // killed: nothing was found out
+			trials[i] = probe_begin(i, data); // killed: nothing is known
 			errnum = probe_finish(&trials[i], row->found, sizeof(row->found));
 		}
 		row->ok = errnum == 0;

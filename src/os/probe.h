@@ -1,4 +1,4 @@
-// What this kernel and host can do, found out by doing each thing once in a throw-away child.
+// Features of this kernel and host, each tested once in a throw-away child.
 #pragma once
 
 #include <stdbool.h>
@@ -13,18 +13,17 @@ struct probe_row {
 	const char *feature;
 	bool required; // without it cove does not start
 	bool ok;
-	char found[96];	     // what was seen, in a few words
-	const char *without; // what happens when it is missing
+	char found[96];	     // the result, in a few words
+	const char *without; // the effect of its absence
 	const char *fix;     // what the operator can do
 };
 
 // Fills at most `max` rows and returns how many. `data` is the state directory: some features
-// depend on its file system. Leaves nothing behind. Needs the rights of root; blocks for some
-// milliseconds.
+// depend on its file system. Leaves nothing behind. Needs root; blocks for some milliseconds.
 size_t probe_all(int data, struct probe_row *rows, size_t max);
 
 // True in a chroot, where the kernel makes no user namespace: its root is not that of its mount
-// namespace. False where another root came by pivot_root, as in a container.
+// namespace. False for another root by pivot_root, as in a container.
 bool probe_is_chroot(void);
 #define PROBE_CHROOT                                                                               \
 	"this is a chroot, and the kernel makes no user namespaces in one: no sandbox can be made"

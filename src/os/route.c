@@ -45,7 +45,7 @@ static bool prefix_holds(const uint8_t *prefix, const uint8_t *address, unsigned
 }
 
 // Reads datagrams until the end of the answer: an acknowledgement, or the end of a dump. -1 with
-// errno: no answer; else 0, or the errno that the kernel answered with.
+// errno: no answer; else 0, or the errno of the kernel's answer.
 static int route_hear(int sock, route_read_fn *read, void *arg)
 {
 	auto_free char *room = mem_new(ROOM);
@@ -153,8 +153,8 @@ static void device_read(const struct nlmsghdr *head, void *arg)
 		query->is_tunnel = device->ifi_flags & IFF_POINTOPOINT;
 }
 
-// Does a default route through a tunnel lead there? The first answer names the destination, not the
-// entry of the table that matched, so the entry is asked for.
+// Whether a default route through a tunnel leads there. The first answer names the destination, not
+// the table entry that matched, so the entry is queried.
 static int route_ask_tunnel(int sock, struct route_query *query)
 {
 	struct ifinfomsg body = {.ifi_index = (int)query->device};

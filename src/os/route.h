@@ -1,5 +1,5 @@
-// The kernel's routing table, asked about one address of the caller's network namespace. Needs no
-// privilege and does not wait.
+// A query of the kernel's routing table about one address, in the caller's network namespace. Needs
+// no privilege and does not wait.
 #pragma once
 
 #include <stdbool.h>
@@ -11,6 +11,6 @@ enum route_kind {
 	ROUTE_OWN, // an address of this host, a neighbour on one of its links, or in its prefixes
 };
 
-// `address` has 4 bytes, or 16 for IPv6, in network order. -1 with errno when the kernel could not
-// be asked; *out is untouched then.
+// `address` has 4 bytes, or 16 for IPv6, in network order. -1 with errno if the query failed; *out
+// is untouched then.
 int route_find(bool is_v6, const uint8_t *address, enum route_kind *out);

@@ -1,9 +1,8 @@
-// Two filters guard a box and a third its commands, stacked; the strictest answer counts. The first
-// judges by number, the second by argument, and it reads only the low half of an argument, as the
-// kernel does with an int: TIOCSTI | 1<<32 is TIOCSTI.
-//
-// libseccomp knows the numbers of the names on every architecture; the programs are our own, since
-// its rules cannot say "anything but these, on 32 bits", and ours load in half the time.
+// Seccomp filters. Two filters apply to a box and a third to its commands, stacked; the strictest
+// verdict wins. The first judges by number, the second by argument, and reads only the low half of
+// an argument, as the kernel does with an int: TIOCSTI | 1<<32 is TIOCSTI. libseccomp gives the
+// numbers on every architecture; the programs are ours, because its rules cannot express "anything
+// but these, on 32 bits", and ours load in half the time.
 #include "os/seccomp.h"
 
 #include <errno.h>
@@ -34,7 +33,7 @@
 #define NAMESPACES                                                                                 \
 	(CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER |             \
 	 CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWTIME)
-// The same on every architecture of ours.
+// The same on every architecture that we support.
 #define REFUSED_TIOCSTI 0x5412
 #define REFUSED_TIOCLINUX 0x541c
 #define REFUSED_TIOCCONS 0x541d
@@ -53,12 +52,12 @@ static const struct sock_filter personality_block[] = {
 	BPF_IF(0x20000, 4, 0),
 	BPF_IF(0x20008, 3, 0),
 	BPF_IF(0x40000, 2, 0),
-	BPF_IF(0xffffffff, 1, 0), // a question
+	BPF_IF(0xffffffff, 1, 0), // a query
 	BPF_SAY(ANSWER(EPERM)),
 	BPF_SAY(SECCOMP_RET_ALLOW),
 };
 
-// The listener of the first filter is pid 1's to pass on to the daemon, not to answer.
+// The listener of the first filter is passed on by pid 1 to the daemon; pid 1 must not answer it.
 #define IOCTL_TYPE 0xff00
 #define SECCOMP_TYPE ('!' << 8)
 static const struct sock_filter ioctl_block[] = {
@@ -72,10 +71,10 @@ static const struct sock_filter ioctl_block[] = {
 	BPF_SAY(ANSWER(EPERM)),
 };
 
-// Of netlink only ROUTE; of the internet TCP, UDP and ICMP: MPTCP, SCTP, DCCP, UDP-Lite are code
-// that nobody needs, and their traffic meets no listener of ours. The errors are those of a kernel
-// without the family, type or protocol: EPERM here breaks useradd and su, which try audit. A raw
-// socket is EPERM, as without CAP_NET_RAW.
+// Of netlink only ROUTE; of the internet TCP, UDP and ICMP: MPTCP, SCTP, DCCP, UDP-Lite add attack
+// surface, and their traffic reaches no listener of ours. The errors are those of a kernel without
+// the family, type or protocol: EPERM here breaks useradd and su, which try audit. A raw socket is
+// EPERM, as without CAP_NET_RAW.
 #define SOCK_TYPE 0xf
 static const struct sock_filter socket_block[] = {
 	BPF_ARG(0),
@@ -93,7 +92,7 @@ static const struct sock_filter socket_block[] = {
 	BPF_IF(IPPROTO_UDP, 5, 0),
 	BPF_IF(IPPROTO_ICMP, 4, 0),
 	BPF_IF(IPPROTO_ICMPV6, 3, 0),
-	BPF_ARG(2), // netlink goes on here
+	BPF_ARG(2), // netlink continues here
 	BPF_IF(0, 1, 0),
 	BPF_SAY(ANSWER(EPROTONOSUPPORT)),
 	BPF_SAY(SECCOMP_RET_ALLOW),
@@ -102,15 +101,15 @@ static const struct sock_filter socket_block[] = {
 };
 
 static const struct sock_filter socketpair_block[] = {
-	// TIPC pairs are sockets too
+	// TIPC pairs are sockets too.
 	BPF_ARG(0),
 	BPF_IF(AF_UNIX, 0, 1),
 	BPF_SAY(SECCOMP_RET_ALLOW),
 	BPF_SAY(ANSWER(EAFNOSUPPORT)),
 };
 
-// Huge pages are the whole host's, and charged to no memory limit. ENOMEM is what a host without
-// any says.
+// Huge pages are shared by the whole host, and charged to no memory limit. ENOMEM is the error of a
+// host without any.
 #define MAP_HUGE 0x40000
 #define MFD_HUGE 0x4
 #define SHM_HUGE 0x800
@@ -123,8 +122,8 @@ static const struct sock_filter mmap_block[] = NO_FLAG(3, MAP_HUGE);
 static const struct sock_filter memfd_create_block[] = NO_FLAG(1, MFD_HUGE);
 static const struct sock_filter shmget_block[] = NO_FLAG(2, SHM_HUGE);
 
-// A box must not lower its core limit from 1 to 0, for with 0 a piped core_pattern runs its helper
-// on the host (docs/ISOLATION.md SEC-6). The call succeeds and changes nothing. Reading the limit
+// A box must not lower its core limit from 1 to 0: with 0 a piped core_pattern runs its helper on
+// the host (docs/ISOLATION.md SEC-6). The call succeeds and changes nothing. Reading the limit
 // works.
 static const struct sock_filter setrlimit_block[] = {
 	BPF_ARG(0),
@@ -247,7 +246,7 @@ static void done(struct seccomp_program *program)
 	seccomp_free(program);
 }
 
-// Blocks of the processes of the host. A process that only has threads neither forks nor enters a
+// Filters of the host's processes. A process that only has threads neither forks nor enters a
 // namespace: glibc starts a thread by clone with CLONE_THREAD and CLONE_VM once clone3 is ENOSYS.
 #define THREAD (CLONE_THREAD | CLONE_VM)
 static const struct sock_filter thread_block[] = {
@@ -255,7 +254,7 @@ static const struct sock_filter thread_block[] = {
 	BPF_IF(THREAD, 1, 0), BPF_SAY(ANSWER(EPERM)),	    BPF_SAY(SECCOMP_RET_ALLOW),
 };
 
-// mmap and mprotect have the protection in the same place.
+// mmap and mprotect have the protection in the same argument.
 static const struct sock_filter no_exec_block[] = {
 	BPF_ARG(2),
 	BPF_IF_ANY(PROT_EXEC, 0, 1),
@@ -263,7 +262,7 @@ static const struct sock_filter no_exec_block[] = {
 	BPF_SAY(SECCOMP_RET_ALLOW),
 };
 
-// The warden starts programs, and their loader maps code: but none that can be written.
+// The warden starts programs, whose loader maps code: but no writable code.
 static const struct sock_filter no_write_exec_block[] = {
 	BPF_ARG(2),
 	BPF_MASK(PROT_WRITE | PROT_EXEC),
@@ -272,8 +271,7 @@ static const struct sock_filter no_write_exec_block[] = {
 	BPF_SAY(SECCOMP_RET_ALLOW),
 };
 
-// The daemon: unix sockets, TCP and UDP, and rtnetlink, where a process without capabilities may
-// only read.
+// The daemon: unix sockets, TCP and UDP, and rtnetlink, which is read-only without capabilities.
 static const struct sock_filter own_socket_block[] = {
 	BPF_ARG(0),
 	BPF_IF(AF_UNIX, 10, 0),
@@ -306,8 +304,8 @@ static const struct sock_filter warden_socket_block[] = {
 	BPF_SAY(SECCOMP_RET_ALLOW),
 };
 
-// The daemon asks how much a pipe or a socket holds, sets the size of terminals, and answers the
-// listeners of boxes; the resolver and the crypto library set sockets non-blocking.
+// The daemon queries the fill of a pipe or socket, sets terminal sizes, and answers the listeners
+// of boxes; resolver and crypto library set sockets non-blocking.
 static const struct sock_filter own_ioctl_block[] = {
 	BPF_ARG(1),
 	BPF_IF(FIONREAD, 7, 0),
@@ -327,7 +325,7 @@ static const struct sock_filter own_ioctl_block[] = {
 #define SANITIZED false
 #endif
 
-// What the sanitizers' own run-time calls, in builds that have it.
+// Calls of the sanitizers' run-time, in builds that have it.
 static const char *const sanitizer_calls[] = {
 	"sigaltstack",
 	"sched_yield",

@@ -1,5 +1,4 @@
-// System-call filters: the three that a box lives behind, and those that our
-// own processes put on themselves.
+// System-call filters: the three of a box, and those that our own processes load for themselves.
 #pragma once
 
 #include <linux/filter.h>
@@ -29,14 +28,13 @@ struct seccomp_program {
 };
 
 // Builds one of a box's filters for `arch`, an AUDIT_ARCH_ word; 0: this machine's. Both
-// architectures can be built on either.
-// SECCOMP_ALLOW tells a listener of sync and syncfs (SECCOMP_RET_USER_NOTIF): who loads it asks for
-// one.
+// architectures can be built on either. SECCOMP_ALLOW notifies a listener of sync and syncfs
+// (SECCOMP_RET_USER_NOTIF): load it with SECCOMP_FILTER_FLAG_NEW_LISTENER.
 fallible seccomp_build(enum seccomp_filter which, uint32_t arch, struct seccomp_program *out);
-// What it would tell a listener it lets pass.
+// Changes notifications to plain allows.
 void seccomp_drop_listener(struct seccomp_program *program);
-// Whether a filter may have one here: the kernel lets a process have one, and in some containers
-// every process has. Forks.
+// Whether a listener is possible here: the kernel allows one per process, and some containers have
+// it already. Forks.
 bool seccomp_can_listen(void);
 void seccomp_free(struct seccomp_program *program);
 
@@ -47,9 +45,9 @@ enum seccomp_process {
 	SECCOMP_WARDEN,	 // forks, starts programs, sets up networks
 };
 
-// Only these calls (NULL-ended; those that the architecture lacks are left out) remain for this
-// process and its children, some with arguments bounded by what the process is; clone3 is ENOSYS
-// where there are only threads, all else is EPERM. Needs no_new_privs or CAP_SYS_ADMIN.
+// Allows only these calls (NULL-terminated; those that the architecture lacks are skipped) for this
+// process and its children, some with restricted arguments; clone3 is ENOSYS for processes with
+// threads only, everything else is EPERM. Needs no_new_privs or CAP_SYS_ADMIN.
 fallible seccomp_confine(enum seccomp_process process, const char *const *names);
 // The filter that seccomp_confine() loads; `arch` as above.
 fallible seccomp_build_own(enum seccomp_process process, const char *const *names, uint32_t arch,

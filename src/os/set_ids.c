@@ -1,3 +1,6 @@
+// Changes fsuid, fsgid or the effective uid by raw system calls, and restores the effective
+// capabilities that the change removes. A failure leaves the process in an undefined state: the
+// caller must exit.
 #include "os/set_ids.h"
 
 #include <linux/capability.h>

@@ -1,14 +1,14 @@
-// The ids that stand for a box's root while we still are the host's. No allocation: pid 1 links
+// Acting with the ids of a box's root while still root of the host. No allocation: pid 1 links
 // this. -1 with errno.
 #pragma once
 
 #include <stdint.h>
 
-// From here on files are made and judged as by id `id` (0: as ourselves), with all our
-// capabilities.
+// Sets fsuid and fsgid to `id` (0: our own), with all our capabilities: files are made and checked
+// as by that id.
 int set_ids_files(uint32_t id);
-// Leaving id 0 takes capabilities out of the effective set; this puts the permitted ones back.
+// Leaving uid 0 clears the effective capabilities; this restores them from the permitted set.
 int set_ids_raise(void);
-// The effective uid alone becomes `id` (0: ours again), with all our capabilities: what is opened
-// now carries it. The kernel forgets PR_SET_PDEATHSIG at each call.
+// Sets the effective uid to `id` (0: our own), with all our capabilities: files opened now carry
+// it. The kernel clears PR_SET_PDEATHSIG at each call.
 int set_ids_effective(uint32_t id);

@@ -1,12 +1,10 @@
-// The program, as the kernel reads it:
-//
+// The BPF program that steers connections at socket lookup:
 //	pass unless the protocol is TCP
 //	pass if the destination is 127/8 (IPv4) or ::1 (all four words)
-//	socket = map[0]; pass if there is none: then nobody listens, and the box is refused
+//	socket = map[0]; pass if there is none: the connection is refused
 //	assign the socket, release it, pass
-//
-// The map is a SOCKMAP of one entry: the kernel takes a socket out of it when that is closed. Link,
-// program and map hold each other in this order, so that the link is all there is to hold.
+// The map is a SOCKMAP of one entry: the kernel removes a socket from it on close. Link, program
+// and map hold each other in this order, so only the link must be kept open.
 //
 // syscalls: bpf close
 #include "os/sklookup.h"
@@ -25,13 +23,13 @@
 
 enum { R0, R1, R2, R3, R6 = 6, R7, FRAME = 10 };
 
-// Where jumps go; the number of an instruction stands in for it until all are known.
+// Jump targets; labels are replaced by instruction numbers when all are known.
 enum label { NEXT, V4, STEER, PASS, LABELS };
 
 struct line {
 	struct bpf_insn code;
-	enum label to;	 // NEXT: it does not jump
-	enum label here; // NEXT: nobody jumps here
+	enum label to;	 // NEXT: no jump
+	enum label here; // NEXT: not a target
 };
 
 #define OP(op, dst, src, value)                                                                    \

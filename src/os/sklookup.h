@@ -1,10 +1,9 @@
-// Steering by the kernel's own lookup of sockets (BPF_PROG_TYPE_SK_LOOKUP): no packet filter, no
-// table of connections.
+// Steering by BPF_PROG_TYPE_SK_LOOKUP: no packet filter, no connection tracking.
 #pragma once
 
-// In the network namespace `netns` every TCP connection but those to 127/8 and ::1 ends at
-// `listener`, which is one of that namespace. It lasts as long as the link that is returned, the
-// caller's, and as long as the listener is open: once that is closed nothing is steered any more.
-// A second steering may be made before the first is closed; the first one's listener, while it is
-// open, has the connections. -1 with errno: EPERM, EINVAL or ENOSYS when this kernel refuses.
+// Steers every TCP connection in the network namespace `netns`, except to 127/8 and ::1, to
+// `listener`, a socket of that namespace. It lasts as long as the returned link, owned by the
+// caller, and the listener. A second steering may be installed before the first is closed; the
+// first listener, while open, gets the connections. -1 with errno: EPERM, EINVAL or ENOSYS if this
+// kernel refuses.
 int sklookup_steer(int netns, int listener);

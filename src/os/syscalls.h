@@ -1,5 +1,5 @@
-// The system calls of each role of the binary, by name, NULL-ended: gathered by the build from the
-// `// syscalls:` lines of those sources that a link with the role's entry point takes in.
+// The system calls of each role of the binary, by name, NULL-terminated: collected by the build
+// from the `// syscalls:` lines of the sources that are linked with the role's entry point.
 #pragma once
 
 extern const char *const syscalls_daemon[], *const syscalls_warden[];

@@ -1,3 +1,6 @@
+// Parses /proc/.../stat of a thread: state and flags. Any format error counts as "no such thread".
+// The name may contain brackets, so fields are counted from the last one.
+//
 // syscalls: openat read close
 #include "os/thread.h"
 
@@ -7,8 +10,8 @@
 
 #include "os/fd.h"
 
-#define PF_EXITING 4	 // the kernel's, and old
-#define PF_FORKNOEXEC 64 // the same
+#define PF_EXITING 4	 // of the kernel; stable
+#define PF_FORKNOEXEC 64 // likewise
 
 // "42 (cove) D …", and five numbers later the flags.
 bool thread_look(const char *path, struct thread_look *out)
@@ -19,7 +22,7 @@ bool thread_look(const char *path, struct thread_look *out)
 
 	if (fd_get(AT_FDCWD, path, text, sizeof(text)) < 0)
 		return false;
-	at = strrchr(text, ')'); // a name may hold others
+	at = strrchr(text, ')'); // a name may contain more
 	if (!at || strlen(at) < 3)
 		return false;
 	out->state = at[2];

@@ -1,4 +1,4 @@
-// What the kernel says of a thread in /proc/…/stat.
+// The state of a thread by /proc/…/stat.
 #pragma once
 
 #include <stdbool.h>
@@ -9,8 +9,8 @@
 
 struct thread_look {
 	char state;
-	bool exits;	 // it is on its way out: what it has open is being closed
-	bool unexecuted; // it was forked, and has not executed a program since
+	bool exits;	 // exiting: its files are being closed
+	bool unexecuted; // has not executed a program since fork
 };
 
 // False: there is no such thread. `path` names the file.

@@ -148,7 +148,7 @@ def crashes(stage):
                 os.rmdir(path)
     cove = c.Cove()
     instance = cove.instance()
-    c.same(attack(cove), [], "L-01: all shot at once, a box too, and the next life destroys it")
+    c.same(attack(cove), [], "L-01: all killed at once, a box too, and the next warden destroys it")
 
     def counted():  # new processes may hold a few more or fewer fds than the old ones
         return {k: v for k, v in c.census(cove).items() if not k.startswith(("fds", "mounts"))}
