@@ -14,6 +14,13 @@ if os.environ.get("RUNNER_NOBEAT"):
 class Odd(Runner):
     over = True
     port = None
+    lock = threading.RLock()  # timers write beside the main thread: words go out in the order of their numbers
+    def about(self, kind, **fields):
+        with self.lock:
+            super().about(kind, **fields)
+    def on_ack(self, word):
+        with self.lock:
+            super().on_ack(word)
     def is_over(self):
         return self.over
     def on_attach(self, word):
@@ -23,6 +30,9 @@ class Odd(Runner):
             self.connection = word["connection"]
             self.send({"type": "hello", "protocol": 1, "connection": self.connection, "run": None})
             return
+        with self.lock:
+            self.attach(word)
+    def attach(self, word):
         self.connection = word["connection"]
         hello = {"type": "hello", "protocol": PROTOCOL, "version": VERSION, "session": self.session,
                  "instance": self.instance, "generation": self.generation,
