@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Group A: strangers, tenants and web pages at the API's door."""
+"""Group A: unauthenticated clients, tenants and web pages against the API."""
 import contextlib
 import json
 import os

@@ -196,7 +196,7 @@ def directories(pid):
 
 
 def populate(stage):
-    """A box with a command, a shell session, an interpreter, a file worker, and two leaves at least."""
+    """A box with a command, a shell session, an interpreter, a file worker, and two exec cgroups at least."""
     box = stage.box()
     at = "/v1/sandboxes/%s/api" % box["id"]
     stage.cove.out(box, "mkfifo /tmp/fifo")

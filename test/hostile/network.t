@@ -269,7 +269,7 @@ for family, address, port in ((2, %r, 443), (2, "203.0.113.1", 443), (2, "203.0.
 ''' % REAL
 
 
-@row("N-06", "UDP meets nobody: refused at once, and nothing leaves")
+@row("N-06", "UDP has no listener: refused at once, and nothing leaves")
 def quic(stage):
     udp = WORLD[REAL, 443, "udp"]
 

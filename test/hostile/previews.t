@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Group V: servers, visitors and guessers at the previews' door; and what of group A is theirs."""
+"""Group V: servers, visitors and guessers against previews; and the rows of group A that concern them."""
 # alone: medians of times are compared
 import contextlib
 import re

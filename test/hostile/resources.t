@@ -117,7 +117,7 @@ def storm(stage):
     c.ok(few_left, "X-07: no zombies", stage.cove.out(box, "ps aux; true"))
     left = c.settled(before, stage.cove)
     grown = {k: v for k, v in left.items() if k not in ("cgroups",) and not k.startswith("fds")}
-    c.ok(not grown, "X-07: nothing grew but the box's own leaves", left)
+    c.ok(not grown, "X-07: nothing grew but the box's own exec cgroups", left)
 
 
 @row("R-03", "a memory bomb ends as oom, and only itself")

@@ -1,4 +1,4 @@
-"""The rows of hostility: each a test with a control run, a census and an innocent neighbour.
+"""The rows of hostility: each a test with a control run, an inventory and an innocent second box.
 
 `@row("K-01", "sentence")` registers a function that is given a Stage. It first shows the attack at
 work without the defence, so that it cannot be refused by accident:
@@ -184,7 +184,7 @@ class WeakCove(c.Cove):
         return status
 
     def reap(self):
-        """Without a pid namespace what a box leaves is nobody's but ours. True: nothing is left."""
+        """Without a pid namespace the processes of a box outlive it and become ours: reaps them. True: nothing is left."""
         left = [pid for pid in c._pids() if c._is_boxed(pid, self.instance())]
         for pid in left:
             with contextlib.suppress(ChildProcessError):

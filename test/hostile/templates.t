@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Groups F, G: archives and images that mean harm, through the template door."""
+"""Groups F, G: hostile archives and images, imported as templates."""
 import contextlib
 import gzip
 import hashlib
