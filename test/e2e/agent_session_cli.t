@@ -33,7 +33,7 @@ def says(*words, **kw):
 
 # ------------------------------------------------------------------------------- create, ls, inspect
 bare = cli("agent-session", "create", "--", "x")
-c.ok(bare.returncode == 2 and b"whose session" in bare.stderr and b"hint:" in bare.stderr, "create without an owner says so", bare)
+c.ok(bare.returncode == 2 and b"no owner" in bare.stderr and b"hint:" in bare.stderr, "create without an owner says so", bare)
 one = says("agent-session", "create", "--org", "acme", "--user", "me", "--alias", "thread-7", "-e", "MODEL=m", "--",
            *runner.argv()).strip()
 again = says("agent-session", "create", "--org", "acme", "-u", "me", "--alias", "thread-7", "--", "other").strip()
