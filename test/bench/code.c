@@ -35,7 +35,7 @@ static size_t read_file(const char *name, char *room)
 	FILE *file;
 	size_t len;
 
-	snprintf(path, sizeof(path), "%s/%s", dir ? dir : "src/drive", name);
+	snprintf(path, sizeof(path), "%s/%s", dir ? dir : "src/kernels", name);
 	file = fopen(path, "re");
 	if (!file)
 		err(1, "%s", path);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The code interpreter over HTTP: contexts, cells, events, and every way to end. What the drivers answer is shown by test/drive."""
+"""The code interpreter over HTTP: contexts, cells, events, and every way to end. What the drivers answer is shown by test/kernels."""
 import base64
 import http.client
 import json
