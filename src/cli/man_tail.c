@@ -14,7 +14,7 @@ const struct remark remarks[] = {
 	{"ENVIRONMENT", "COVE_TOKEN", "Key to the daemon. Otherwise the file operator.key in the data directory is used, for a daemon on this machine."},
 	{"ENVIRONMENT", "COVE_CONTEXT", "The context to use, in place of the one that 'cove context use' chose; local: the daemon of this host."},
 	{"ENVIRONMENT", "COVE_DATA", "The data directory, as --data."},
-	{"ENVIRONMENT", "COVE_PICTURES", "How a picture is shown by 'python', 'node' and 'run-code': kitty, iterm, sixel, or none, which saves it in a file. Otherwise the terminal tells."},
+	{"ENVIRONMENT", "COVE_PICTURES", "How a picture is shown by 'python', 'js' and 'run-code': kitty, iterm, or none, which saves it in a file. Otherwise the terminal tells."},
 	{"ENVIRONMENT", "NO_COLOR", "When set, nothing is coloured."},
 	{"FILES", "/var/lib/cove", "The data directory of the daemon."},
 	{"FILES", "/var/lib/cove/operator.key", "The operator's key, made at the first start, readable by root."},

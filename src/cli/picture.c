@@ -1,7 +1,7 @@
-// Pictures on the terminal by three protocols: kitty takes PNG, iTerm any format of its system,
-// sixel pixels. Some terminals are known by their environment. Others are asked: a query of kitty's
-// protocol, followed by one that every terminal answers, so that its reply shows that none to the
-// first will come.
+// Pictures on the terminal by two protocols: kitty takes PNG, iTerm any format of its system. The
+// terminal decodes the picture. Some terminals are known by their environment. Others are asked: a
+// query of kitty's protocol, followed by one that every terminal answers, so that its reply shows
+// that none to the first will come.
 #include "cli/picture.h"
 
 #include <errno.h>
@@ -14,7 +14,6 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "cli/print.h"
-#include "cli/sixel.h"
 #include "cli/stdio.h"
 #include "cli/tty.h"
 #include "codec/text.h"
@@ -31,10 +30,7 @@ bool picture_by_word(const char *word, enum picture_way *out)
 	static const struct {
 		const char *word;
 		enum picture_way way;
-	} rows[] = {{"none", PICTURE_SAVED},
-		    {"kitty", PICTURE_KITTY},
-		    {"iterm", PICTURE_ITERM},
-		    {"sixel", PICTURE_SIXEL}};
+	} rows[] = {{"none", PICTURE_SAVED}, {"kitty", PICTURE_KITTY}, {"iterm", PICTURE_ITERM}};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
 		if (word && strcmp(word, rows[i].word) == 0) {
@@ -72,26 +68,12 @@ static bool by_environment(enum picture_way *out)
 	return false;
 }
 
-// ESC [ ? 62 ; 4 ; … c: 4 among the numbers is sixel.
 enum picture_way picture_by_answer(struct str answer)
 {
-	static const char kitty[] = "\033_Gi=31;OK", device[] = "\033[?";
-	const char *at = memmem(answer.at, answer.len, device, sizeof(device) - 1);
-	struct str rest, number;
+	static const char kitty[] = "\033_Gi=31;OK";
 
-	if (memmem(answer.at, answer.len, kitty, sizeof(kitty) - 1))
-		return PICTURE_KITTY;
-	if (!at)
-		return PICTURE_SAVED;
-	at += sizeof(device) - 1;
-	rest = (struct str){at, (size_t)(answer.at + answer.len - at)};
-	if (!memchr(rest.at, 'c', rest.len))
-		return PICTURE_SAVED; // truncated
-	str_cut(&rest, 'c', &number);
-	for (rest = number; str_cut(&rest, ';', &number);)
-		if (str_is(number, "4"))
-			return PICTURE_SIXEL;
-	return PICTURE_SAVED;
+	return memmem(answer.at, answer.len, kitty, sizeof(kitty) - 1) ? PICTURE_KITTY
+								       : PICTURE_SAVED;
 }
 
 // The reply to the second query is the last.
@@ -193,8 +175,6 @@ static bool picture_put(struct buf *out, enum picture_way way, const char *kind,
 	bool png = strcmp(kind, "png") == 0;
 	auto_buf coded = BUF_INIT(CODED_MAX);
 
-	if (way == PICTURE_SIXEL)
-		return png && sixel_put(out, bytes);
 	if (way != PICTURE_ITERM && !(way == PICTURE_KITTY && png))
 		return false;
 	if (strcmp(kind, "svg") == 0)

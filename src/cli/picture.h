@@ -6,7 +6,7 @@
 
 // The protocol of our terminal, by its environment, else by a query: that takes at most 0.3 s, and
 // keys typed meanwhile are lost. Only a terminal is asked.
-enum picture_way { PICTURE_UNKNOWN, PICTURE_SAVED, PICTURE_KITTY, PICTURE_ITERM, PICTURE_SIXEL };
+enum picture_way { PICTURE_UNKNOWN, PICTURE_SAVED, PICTURE_KITTY, PICTURE_ITERM };
 enum picture_way picture_way(void);
 // COVE_PICTURES, and the parser of a terminal's reply; for picture_way() and its test.
 bool picture_by_word(const char *word, enum picture_way *out);
