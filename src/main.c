@@ -1,4 +1,5 @@
-// The role, by the first word: the supervisor, one of its two children, or the command line.
+// The entry point of the one binary. The first argument selects the role: supervisor (`serve`), one
+// of its two children (daemon, warden), or a verb of the command line.
 #include <string.h>
 
 #include "cli/cli.h"
