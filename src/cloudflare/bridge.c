@@ -1,11 +1,14 @@
-// The route table of Cloudflare's bridge under /v1/sandbox, and its health and pool routes. The
-// pool routes report no warm boxes: cove has no pool that a client could size.
+// The route table of Cloudflare's own protocols: WebSocket and capnweb transports of one sandbox,
+// and the bridge under /v1/sandbox with its health and pool routes. The pool routes report no warm
+// boxes: cove has no pool that a client could size.
 #include "cloudflare/bridge.h"
 
 #include "cloudflare/exec.h"
 #include "cloudflare/file.h"
 #include "cloudflare/openapi.h"
+#include "cloudflare/rpc.h"
 #include "cloudflare/sandbox.h"
+#include "cloudflare/ws.h"
 #include "gateway/gateway.h"
 
 static fallible bridge_health(struct http *x)
@@ -42,10 +45,14 @@ static fallible pool_nothing(struct http *x)
 	return http_reply(x, 200, NULL, STR("{\"ok\":true}"));
 }
 
+#define BOX "/v1/sandboxes/{id}"
 #define SANDBOX "/v1/sandbox/{id}"
 
 // clang-format off
-const struct route bridge_routes[] = {
+const struct route cloudflare_routes[] = {
+	{"GET",    BOX "/ws",                       cloudflare_ws,               0,            "WebSocket: requests to the routes of one sandbox, multiplexed"},
+	{"GET",    BOX "/api/ws",                   cloudflare_ws,               0,            "WebSocket: the same as /ws"},
+	{"GET",    BOX "/rpc",                      cloudflare_rpc,              0,            "WebSocket: remote calls by capnweb"},
 	{"GET",    "/health",                   bridge_health,              ROUTE_OPEN,   "bridge: health of the service"},
 	{"POST",   "/v1/sandbox",               cloudflare_sandbox_new,     0,            "bridge: make an id for a sandbox; the first use makes the sandbox"},
 	{"DELETE", SANDBOX,                        cloudflare_sandbox_end,     0,            "bridge: delete a sandbox, if there is one"},

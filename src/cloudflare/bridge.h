@@ -4,4 +4,4 @@
 
 #include "http/router.h"
 
-extern const struct route bridge_routes[]; // ends with a row whose method is NULL
+extern const struct route cloudflare_routes[]; // ends with a row whose method is NULL

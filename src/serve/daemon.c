@@ -402,7 +402,7 @@ static fallible open_doors(struct app *app, const struct authenticate_options *g
 	gateway->idempotency_keys = idempotency_keys_new(app->loop);
 	recover_idempotency_keys(app);
 	gateway->routes = router_join(
-		(const struct route *const[]){api_routes, toolbox_routes, bridge_routes, NULL});
+		(const struct route *const[]){api_routes, toolbox_routes, cloudflare_routes, NULL});
 	gateway->version = COVE_VERSION;
 	gateway->started_ms = loop_now(app->loop);
 	TRY(http_server_open(app->loop, &limits, gateway_serve, gateway_refuse, gateway,

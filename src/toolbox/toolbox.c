@@ -11,12 +11,10 @@
 #include "toolbox/parts.h"
 #include "toolbox/ports.h"
 #include "toolbox/process.h"
-#include "toolbox/rpc.h"
 #include "toolbox/session.h"
 #include "toolbox/stream.h"
 #include "toolbox/term.h"
 #include "toolbox/watch.h"
-#include "toolbox/ws.h"
 
 #define BOX "/v1/sandboxes/{id}"
 
@@ -49,13 +47,10 @@ const struct route toolbox_routes[] = {
 	{"POST",   BOX "/api/backup/restore",   toolbox_backup_restore, 0,           "restore a directory from an archive"},
 	{"POST",   BOX "/api/backup/upload-parts", toolbox_backup_upload, 0,         "upload an archive to signed URLs"},
 	{"GET",    BOX "/",                     toolbox_misc_greet,    0,            "a greeting"},
-	{"GET",    BOX "/ws",                   toolbox_ws,            0,            "WebSocket: requests to these routes, multiplexed"},
-	{"GET",    BOX "/api/ws",               toolbox_ws,            0,            "WebSocket: the same as /ws"},
 	{"GET",    BOX "/ws/pty",               toolbox_term_pty,      ROUTE_AUDITED,   "WebSocket: a terminal"},
 	{"GET",    BOX "/api/terminals",        toolbox_term_list,     0,            "list terminals"},
 	{"GET",    BOX "/api/terminals/{terminal}/log", toolbox_term_log, 0,         "raw output of a terminal"},
 	{"DELETE", BOX "/api/terminals/{terminal}", toolbox_term_kill, 0,            "end a terminal and its processes"},
-	{"GET",    BOX "/rpc",                  toolbox_rpc,           0,            "WebSocket: remote calls by capnweb"},
 	{"GET",    BOX "/api/ping",             toolbox_misc_ping,     0,            "ping the sandbox"},
 	{"GET",    BOX "/api/version",          toolbox_misc_version,  0,            "version of the server, compared with the client's"},
 	{"GET",    BOX "/api/commands",         toolbox_misc_commands, 0,            "list executables on the sandbox's PATH"},

@@ -3,7 +3,7 @@
 // pipe, nothing more is read from its connection.
 #include "base/clock.h"
 #include "base/mem.h"
-#include "toolbox/rpc_conn.h"
+#include "cloudflare/rpc_conn.h"
 
 #define LOW (256 * 1024)
 #define FULL (4 << 20)

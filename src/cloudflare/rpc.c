@@ -1,14 +1,14 @@
 // Reads the messages of an RPC connection and dispatches them. A protocol violation ends the
 // connection with an abort message; a call that fails only gets an error as its answer. The
 // connection outlives all its calls: connection_end() cancels them and waits.
-#include "toolbox/rpc.h"
+#include "cloudflare/rpc.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "cloudflare/rpc_conn.h"
 #include "codec/text.h"
 #include "http/upgrade.h"
 #include "loop/offload.h"
-#include "toolbox/rpc_conn.h"
 
 #define MESSAGE_MAX (64u << 20) // a body of 48 MiB, plus what JSON inside JSON adds
 #define LARGE (256 * 1024)
@@ -25,7 +25,7 @@ static fallible rpc_protocol(const char *words)
 	return err_new(INVALID, "bad_rpc", "%s", words);
 }
 
-static struct str toolbox_rpc_part(const struct json *path, size_t index)
+static struct str cloudflare_rpc_part(const struct json *path, size_t index)
 {
 	struct str text = {0};
 	const struct json *json = json_at(path, index);
@@ -39,7 +39,7 @@ static fallible list_path(struct rpc_conn *conn, const struct json *parts)
 {
 	struct path *path = mem_new_of(struct path);
 	struct err *err = rpc_conn_list(conn, &path->export, RPC_CONN_PATH);
-	struct str word = toolbox_rpc_part(parts, 0);
+	struct str word = cloudflare_rpc_part(parts, 0);
 
 	if (err) {
 		free(path);
@@ -50,7 +50,7 @@ static fallible list_path(struct rpc_conn *conn, const struct json *parts)
 	return OK;
 }
 
-static fallible toolbox_rpc_push(struct rpc_conn *conn, const struct json *expression)
+static fallible cloudflare_rpc_push(struct rpc_conn *conn, const struct json *expression)
 {
 	struct rpc_conn_export *target;
 	struct rpc_value value;
@@ -66,16 +66,16 @@ static fallible toolbox_rpc_push(struct rpc_conn *conn, const struct json *expre
 	if (!value.args)
 		return list_path(conn, value.id ? NULL : value.path);
 	if (!value.id && count == 2)
-		return rpc_conn_call_start(conn, toolbox_rpc_part(value.path, 0),
-					   toolbox_rpc_part(value.path, 1), value.args);
+		return rpc_conn_call_start(conn, cloudflare_rpc_part(value.path, 0),
+					   cloudflare_rpc_part(value.path, 1), value.args);
 	if (target && target->kind == RPC_CONN_PATH && count == 1)
 		return rpc_conn_call_start(conn, str_of(link_of(target, struct path, export)->name),
-					   toolbox_rpc_part(value.path, 0), value.args);
+					   cloudflare_rpc_part(value.path, 0), value.args);
 	return rpc_conn_call_start(conn, STR(""), STR(""), NULL);
 }
 
 // A stream message uses up a number but creates no export: it is answered at once.
-static fallible toolbox_rpc_stream(struct rpc_conn *conn, const struct json *expression)
+static fallible cloudflare_rpc_stream(struct rpc_conn *conn, const struct json *expression)
 {
 	int64_t id = ++conn->last_export;
 	struct rpc_conn_export *target;
@@ -85,10 +85,10 @@ static fallible toolbox_rpc_stream(struct rpc_conn *conn, const struct json *exp
 	target = value.type == RPC_PIPELINE ? rpc_conn_find(conn, value.id) : NULL;
 	if (!target || target->kind != RPC_CONN_PIPE || !value.path || json_count(value.path) != 1)
 		return rpc_conn_reject(conn, id, "INTERNAL_ERROR", "this is not a stream");
-	return rpc_conn_pipe_take(target, id, toolbox_rpc_part(value.path, 0), value.args);
+	return rpc_conn_pipe_take(target, id, cloudflare_rpc_part(value.path, 0), value.args);
 }
 
-static fallible toolbox_rpc_pull(struct rpc_conn *conn, int64_t id)
+static fallible cloudflare_rpc_pull(struct rpc_conn *conn, int64_t id)
 {
 	struct rpc_conn_export *export = rpc_conn_find(conn, id);
 
@@ -155,7 +155,7 @@ static void connection_end(struct rpc_conn *conn)
 	rpc_conn_free(conn);
 }
 
-static fallible toolbox_rpc_release(struct rpc_conn *conn, int64_t id)
+static fallible cloudflare_rpc_release(struct rpc_conn *conn, int64_t id)
 {
 	struct rpc_conn_export *export = rpc_conn_find(conn, id);
 
@@ -180,7 +180,7 @@ static void reading_run(void *arg)
 	reading->err = json_read(reading->text, &reading->json);
 }
 
-static fallible toolbox_rpc_take(struct rpc_conn *conn, struct str text, bool *out_over)
+static fallible cloudflare_rpc_take(struct rpc_conn *conn, struct str text, bool *out_over)
 {
 	struct reading reading = {.text = text};
 	struct rpc_message message = {0};
@@ -196,15 +196,15 @@ static fallible toolbox_rpc_take(struct rpc_conn *conn, struct str text, bool *o
 	TRY(rpc_read(json, &message));
 	switch (message.kind) {
 	case RPC_PUSH:
-		return toolbox_rpc_push(conn, message.value);
+		return cloudflare_rpc_push(conn, message.value);
 	case RPC_STREAM:
-		return toolbox_rpc_stream(conn, message.value);
+		return cloudflare_rpc_stream(conn, message.value);
 	case RPC_PIPE:
 		return rpc_conn_pipe_open(conn);
 	case RPC_PULL:
-		return toolbox_rpc_pull(conn, message.id);
+		return cloudflare_rpc_pull(conn, message.id);
 	case RPC_RELEASE:
-		return toolbox_rpc_release(conn, message.id);
+		return cloudflare_rpc_release(conn, message.id);
 	case RPC_RESOLVE:
 	case RPC_REJECT:
 		rpc_conn_call_answered(conn, message.id, message.kind == RPC_RESOLVE);
@@ -215,7 +215,7 @@ static fallible toolbox_rpc_take(struct rpc_conn *conn, struct str text, bool *o
 	return OK;
 }
 
-static fallible toolbox_rpc_listen_to(struct rpc_conn *conn)
+static fallible cloudflare_rpc_listen_to(struct rpc_conn *conn)
 {
 	bool over = false;
 
@@ -227,7 +227,7 @@ static fallible toolbox_rpc_listen_to(struct rpc_conn *conn)
 			return OK;
 		if (message.kind != WSOCK_TEXT)
 			return rpc_protocol("messages must be text");
-		TRY(toolbox_rpc_take(conn, message.body, &over));
+		TRY(cloudflare_rpc_take(conn, message.body, &over));
 	}
 	return OK;
 }
@@ -254,7 +254,7 @@ static fallible say_farewell(struct rpc_conn *conn, struct err *err)
 	return OK;
 }
 
-static fallible toolbox_rpc_talk(struct http *x, struct wsock *ws, void *arg)
+static fallible cloudflare_rpc_talk(struct http *x, struct wsock *ws, void *arg)
 {
 	auto_buf base = BUF_INIT(1024);
 	struct rpc_conn *conn;
@@ -264,12 +264,12 @@ static fallible toolbox_rpc_talk(struct http *x, struct wsock *ws, void *arg)
 	buf_text(&base, "/v1/sandboxes/");
 	text_percent(&base, x->params[0]);
 	conn = rpc_conn_new(x, ws, base.at);
-	err = say_farewell(conn, toolbox_rpc_listen_to(conn));
+	err = say_farewell(conn, cloudflare_rpc_listen_to(conn));
 	connection_end(conn);
 	return err;
 }
 
-fallible toolbox_rpc(struct http *x)
+fallible cloudflare_rpc(struct http *x)
 {
 	struct wsock_options options = {.max = MESSAGE_MAX};
 
@@ -279,5 +279,5 @@ fallible toolbox_rpc(struct http *x)
 
 		TRY(box_ref_begin(gateway_of(x)->manager, gateway_who(x), x->params[0], &ref));
 	}
-	return upgrade_run(x, &options, toolbox_rpc_talk, NULL);
+	return upgrade_run(x, &options, cloudflare_rpc_talk, NULL);
 }

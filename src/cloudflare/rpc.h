@@ -3,4 +3,4 @@
 
 #include "http/router.h"
 
-route_fn toolbox_rpc;
+route_fn cloudflare_rpc;

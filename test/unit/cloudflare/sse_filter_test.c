@@ -1,4 +1,4 @@
-#include "toolbox/sse_filter.h"
+#include "cloudflare/sse_filter.h"
 
 #include "tap.h"
 

@@ -1,6 +1,6 @@
 // A line is judged by its first SSE_FILTER_START bytes; the rest passes through unbuffered. The
 // type is taken from the fixed start of our own events' JSON, `data: {"type":"…`, without parsing.
-#include "toolbox/sse_filter.h"
+#include "cloudflare/sse_filter.h"
 
 static struct str sse_filter_type_of(struct str line)
 {

@@ -1,7 +1,7 @@
 // Parses the event stream of a cell and calls the client's function for each event's type. An event
 // of a type without a function is skipped. The functions are released only after every call was
 // answered, so that no call names a released number.
-#include "toolbox/callback.h"
+#include "cloudflare/callback.h"
 
 #include "base/clock.h"
 

@@ -7,7 +7,7 @@
 // held; meanwhile the other calls of this socket wait to send.
 //
 // Calls may outlive their socket: they reference the mux, which keeps the closed wsock.
-#include "toolbox/ws_mux.h"
+#include "cloudflare/ws_mux.h"
 
 #include "base/map.h"
 #include "base/mem.h"

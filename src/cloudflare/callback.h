@@ -2,8 +2,8 @@
 // order. Flow control is that of rpc_stream.c: a slow client delays the cell's events.
 #pragma once
 
+#include "cloudflare/rpc_conn.h"
 #include "codec/sse.h"
-#include "toolbox/rpc_conn.h"
 
 struct callback {
 	struct sse_reader reader;

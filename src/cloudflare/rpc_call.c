@@ -5,10 +5,10 @@
 // the client acknowledges, and at most one window is in flight.
 #include "base/clock.h"
 #include "base/mem.h"
+#include "cloudflare/callback.h"
+#include "cloudflare/rpc_conn.h"
+#include "cloudflare/sse_filter.h"
 #include "codec/text.h"
-#include "toolbox/callback.h"
-#include "toolbox/rpc_conn.h"
-#include "toolbox/sse_filter.h"
 
 #define GATHER_MAX (1 << 20)
 #define PIECE (32 * 1024) // piece of a plain answer
@@ -90,7 +90,7 @@ static bool may_start(const struct call *call)
 	       (conn->at_work < RPC_CONN_CALLS_MAX && conn->started < RPC_CONN_STARTED_MAX);
 }
 
-static void toolbox_rpc_call_start(struct call *call)
+static void cloudflare_rpc_call_start(struct call *call)
 {
 	struct rpc_conn *conn = call->export.conn;
 
@@ -107,7 +107,7 @@ static void rpc_call_start_waiting(struct rpc_conn *conn)
 		struct call *call = link_of(at, struct call, link);
 
 		if (call->waits && may_start(call))
-			toolbox_rpc_call_start(call);
+			cloudflare_rpc_call_start(call);
 	}
 	condition_signal(&conn->ended);
 }
@@ -453,7 +453,7 @@ static void rpc_call_run(struct call *call)
 	call->waits = true;
 	conn->waiting_bytes += call->bytes;
 	if (may_start(call))
-		toolbox_rpc_call_start(call);
+		cloudflare_rpc_call_start(call);
 }
 
 // Waits until waiting bodies leave room for this one. Running calls end without the client's help,

@@ -1,6 +1,6 @@
 // The export table of one RPC connection, and messages to the client. A number is used once and
 // never again. rpc.c frees the exports, because it knows their kinds.
-#include "toolbox/rpc_conn.h"
+#include "cloudflare/rpc_conn.h"
 
 #include "base/mem.h"
 

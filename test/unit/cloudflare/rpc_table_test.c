@@ -1,4 +1,4 @@
-#include "toolbox/rpc_table.h"
+#include "cloudflare/rpc_table.h"
 
 #include "tap.h"
 

@@ -1,10 +1,11 @@
 // Receives JSON text frames in the format of Cloudflare's SDK. The body of a request may be tens of
 // megabytes: it is cut out of the message unparsed and passed to the in-process exchange; only the
 // members around it are parsed.
-#include "toolbox/ws.h"
+#include "cloudflare/ws.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "cloudflare/ws_mux.h"
 #include "codec/json_part.h"
 #include "codec/json_scan.h"
 #include "codec/text.h"
@@ -12,7 +13,6 @@
 #include "http/upgrade.h"
 #include "loop/offload.h"
 #include "manager/box_ref.h"
-#include "toolbox/ws_mux.h"
 
 #define MESSAGE_MAX (64u << 20)
 #define AROUND_MAX (64 * 1024) // a message without its body
@@ -23,7 +23,7 @@ static fallible ws_bad(struct ws_mux *mux, struct str id, const char *why)
 	return ws_mux_error(mux, id, "INVALID_REQUEST", why, 400);
 }
 
-static struct str toolbox_ws_word(const struct json *json, const char *key)
+static struct str cloudflare_ws_word(const struct json *json, const char *key)
 {
 	struct str text = {NULL, 0};
 	auto_err err = json_str(json_get(json, key), key, &text);
@@ -31,7 +31,7 @@ static struct str toolbox_ws_word(const struct json *json, const char *key)
 	return err ? (struct str){NULL, 0} : text;
 }
 
-static bool toolbox_ws_is_method(struct str text)
+static bool cloudflare_ws_is_method(struct str text)
 {
 	for (size_t i = 0; i < text.len; i++)
 		if (text.at[i] < 'A' || text.at[i] > 'Z')
@@ -42,9 +42,9 @@ static bool toolbox_ws_is_method(struct str text)
 static fallible take_request(struct ws_mux *mux, const struct json *json, struct str body)
 {
 	struct ws_mux_request request = {
-		.id = toolbox_ws_word(json, "id"),
-		.method = toolbox_ws_word(json, "method"),
-		.path = toolbox_ws_word(json, "path"),
+		.id = cloudflare_ws_word(json, "id"),
+		.method = cloudflare_ws_word(json, "method"),
+		.path = cloudflare_ws_word(json, "path"),
 		.headers = json_get(json, "headers"),
 		.body = str_is(body, "null") ? (struct str){NULL, 0} : body,
 	};
@@ -52,7 +52,8 @@ static fallible take_request(struct ws_mux *mux, const struct json *json, struct
 
 	if (!request.id.at)
 		return ws_bad(mux, request.id, "a request needs an 'id'");
-	if (!toolbox_ws_is_method(request.method) || !request.path.len || request.path.at[0] != '/')
+	if (!cloudflare_ws_is_method(request.method) || !request.path.len ||
+	    request.path.at[0] != '/')
 		return ws_bad(mux, request.id, "a request needs a 'method' and a 'path'");
 	if (request.headers && json_type(request.headers) != JSON_OBJECT)
 		return ws_bad(mux, request.id, "'headers' must be an object");
@@ -109,16 +110,16 @@ static fallible take_message(struct ws_mux *mux, const struct wsock_message *mes
 	if (err)
 		return ws_mux_error(mux, (struct str){NULL, 0}, "PARSE_ERROR", err_message(err),
 				    400);
-	type = toolbox_ws_word(json, "type");
+	type = cloudflare_ws_word(json, "type");
 	if (str_is(type, "request"))
 		return take_request(mux, json, look.body);
 	if (!str_is(type, "cancel"))
-		return ws_bad(mux, toolbox_ws_word(json, "id"), "the message is not a request");
-	ws_mux_cancel(mux, toolbox_ws_word(json, "id"));
+		return ws_bad(mux, cloudflare_ws_word(json, "id"), "the message is not a request");
+	ws_mux_cancel(mux, cloudflare_ws_word(json, "id"));
 	return OK;
 }
 
-static fallible toolbox_ws_listen_to(struct ws_mux *mux, struct wsock *ws)
+static fallible cloudflare_ws_listen_to(struct ws_mux *mux, struct wsock *ws)
 {
 	for (;;) {
 		struct wsock_message message;
@@ -130,7 +131,7 @@ static fallible toolbox_ws_listen_to(struct ws_mux *mux, struct wsock *ws)
 	}
 }
 
-static fallible toolbox_ws_talk(struct http *x, struct wsock *ws, void *arg)
+static fallible cloudflare_ws_talk(struct http *x, struct wsock *ws, void *arg)
 {
 	auto_buf prefix = BUF_INIT(1024);
 	struct ws_mux *mux;
@@ -140,12 +141,12 @@ static fallible toolbox_ws_talk(struct http *x, struct wsock *ws, void *arg)
 	buf_text(&prefix, "/v1/sandboxes/");
 	text_percent(&prefix, x->params[0]);
 	mux = ws_mux_new(x, ws, buf_view(&prefix));
-	err = toolbox_ws_listen_to(mux, ws);
+	err = cloudflare_ws_listen_to(mux, ws);
 	ws_mux_end(mux);
 	return err;
 }
 
-fallible toolbox_ws(struct http *x)
+fallible cloudflare_ws(struct http *x)
 {
 	struct wsock_options options = {.max = MESSAGE_MAX};
 
@@ -155,5 +156,5 @@ fallible toolbox_ws(struct http *x)
 
 		TRY(box_ref_begin(gateway_of(x)->manager, gateway_who(x), x->params[0], &ref));
 	}
-	return upgrade_run(x, &options, toolbox_ws_talk, NULL);
+	return upgrade_run(x, &options, cloudflare_ws_talk, NULL);
 }

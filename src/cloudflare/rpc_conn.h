@@ -2,10 +2,10 @@
 // call is an in-process exchange whose reply is sent as messages.
 #pragma once
 
+#include "cloudflare/rpc_table.h"
 #include "gateway/gateway.h"
 #include "http/in_process.h"
 #include "http/wsock.h"
-#include "toolbox/rpc_table.h"
 
 #define RPC_CONN_CALLS_MAX 64		   // calls that run at once
 #define RPC_CONN_STARTED_MAX 256	   // and calls whose answer waits to be pulled

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "toolbox/rpc_conn.h"
+#include "cloudflare/rpc_conn.h"
 
 #define WINDOW (256 * 1024)
 #define PIECE (32 * 1024)

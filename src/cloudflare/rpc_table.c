@@ -1,7 +1,7 @@
 // Translates an RPC call into an HTTP request of the same sandbox, by one row of the table.
 // Arguments become members of the JSON body, parts of the path, or numbers of streams and
 // functions. Everything else, rights included, is checked by the route itself.
-#include "toolbox/rpc_table.h"
+#include "cloudflare/rpc_table.h"
 
 #include "codec/text.h"
 
