@@ -3,16 +3,10 @@
 // documentation.
 #include "api/api.h"
 
-#include "api/boxes.h"
-#include "api/cleanup.h"
 #include "api/dev.h"
-#include "api/egress.h"
 #include "api/events.h"
-#include "api/health.h"
-#include "api/keys.h"
-#include "api/ports.h"
+#include "api/handlers.h"
 #include "api/sessions.h"
-#include "api/templates.h"
 
 #define BOX "/v1/sandboxes/{id}"
 #define SESSION "/v1/agent-sessions/{id}"

@@ -1,10 +1,9 @@
 // Routes for sandboxes. Creating honours an Idempotency-Key: the answer is durable before it is
 // sent, and a repeated request gets the same one. A client that disconnects before it learns the id
 // of an unnamed sandbox leaves none behind. Lists are in pages with an encrypted cursor.
-#include "api/boxes.h"
-
 #include <stdio.h>
 
+#include "api/handlers.h"
 #include "base/log.h"
 #include "gateway/gateway.h"
 #include "manager/access.h"

@@ -1,7 +1,6 @@
 // Runs a round of the janitor (manager/sweep) and reports it, or reports the last one. For the
 // operator only. A round that is already running is waited for.
-#include "api/cleanup.h"
-
+#include "api/handlers.h"
 #include "gateway/gateway.h"
 #include "manager/access.h"
 

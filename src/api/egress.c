@@ -1,13 +1,13 @@
 // Page and stream are read from the store, from the number of the reader's last row. A slow reader
 // falls behind without blocking anything. A stream ends with its sandbox.
-#include "api/egress.h"
+#include "egress/egress.h"
 
 #include <stdio.h>
 
 #include "api/events.h"
+#include "api/handlers.h"
 #include "base/clock.h"
 #include "codec/sse.h"
-#include "egress/egress.h"
 #include "egress/subscribers.h"
 #include "gateway/gateway.h"
 #include "manager/access.h"

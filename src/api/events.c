@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 
+#include "api/handlers.h"
 #include "base/clock.h"
 #include "codec/sse.h"
 #include "codec/text.h"

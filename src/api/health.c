@@ -1,8 +1,7 @@
 // The health of the daemon. Without a key the answer is only whether it is ready. The operator's
 // detailed answer reads the host and is cached in the gateway; a tenant gets readiness and its own
 // numbers.
-#include "api/health.h"
-
+#include "api/handlers.h"
 #include "gateway/gateway.h"
 #include "manager/queue.h"
 #include "store/store.h"

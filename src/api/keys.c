@@ -1,11 +1,10 @@
 // Creates, lists and revokes keys; reads, sets and deletes tenants. manager/keyring decides who
 // may. A new key's secret is in the answer to its creation and nowhere else. A tenant with
 // sandboxes, running imports or agent sessions cannot be deleted.
-#include "api/keys.h"
-
 #include <stdlib.h>
 
 #include "agent/session.h"
+#include "api/handlers.h"
 #include "gateway/gateway.h"
 #include "manager/access.h"
 

@@ -1,9 +1,8 @@
 // Exposing a port does not start the sandbox. A running sandbox is asked which of its ports have a
 // listener; for others only the exposed ports are listed.
-#include "api/ports.h"
-
 #include <stdio.h>
 
+#include "api/handlers.h"
 #include "base/clock.h"
 #include "gateway/cancel_on_delete.h"
 #include "gateway/gateway.h"

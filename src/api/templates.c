@@ -1,7 +1,6 @@
 // Routes for templates. An import streams a tar archive to the warden; freezing makes a fixed
 // template of the host's root. manager/templates decides who may, and checks names and archives.
-#include "api/templates.h"
-
+#include "api/handlers.h"
 #include "base/clock.h"
 #include "gateway/gateway.h"
 

@@ -3,12 +3,7 @@
 // boxes: cove has no pool that a client could size.
 #include "cloudflare/bridge.h"
 
-#include "cloudflare/exec.h"
-#include "cloudflare/file.h"
-#include "cloudflare/openapi.h"
-#include "cloudflare/rpc.h"
-#include "cloudflare/sandbox.h"
-#include "cloudflare/ws.h"
+#include "cloudflare/handlers.h"
 #include "gateway/gateway.h"
 
 static fallible bridge_health(struct http *x)

@@ -1,7 +1,6 @@
 // Translates the events of api/execute/stream into the bridge's format: named events with base64
 // data. An error after the answer has begun is sent as an event too.
-#include "cloudflare/exec.h"
-
+#include "cloudflare/handlers.h"
 #include "cloudflare/named_box.h"
 #include "codec/text.h"
 

@@ -1,7 +1,6 @@
 // Copies bytes through the raw-body routes of the sandbox, at the client's pace: nothing is held
 // whole. A body that is too large is refused before it has replaced a file.
-#include "cloudflare/file.h"
-
+#include "cloudflare/handlers.h"
 #include "cloudflare/named_box.h"
 #include "codec/text.h"
 

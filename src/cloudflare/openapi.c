@@ -1,7 +1,6 @@
 // Serves docs/openapi.json, which the build embeds. The caller must be authenticated, by a header
 // or, for browsers, by a key in the query; a wrong key counts as a failure of its address.
-#include "cloudflare/openapi.h"
-
+#include "cloudflare/handlers.h"
 #include "gateway/gateway.h"
 
 // docs/openapi.json, embedded by the build.

@@ -1,10 +1,9 @@
 // Reads the messages of an RPC connection and dispatches them. A protocol violation ends the
 // connection with an abort message; a call that fails only gets an error as its answer. The
 // connection outlives all its calls: connection_end() cancels them and waits.
-#include "cloudflare/rpc.h"
-
 #include "base/clock.h"
 #include "base/mem.h"
+#include "cloudflare/handlers.h"
 #include "cloudflare/rpc_conn.h"
 #include "codec/text.h"
 #include "http/upgrade.h"

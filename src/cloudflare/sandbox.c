@@ -1,8 +1,7 @@
 // Routes of the bridge for sandboxes, sessions and terminals: each is forwarded to the route of the
 // sandbox, and its answer is rewritten in the bridge's format. Mounts and tunnels are refused with
 // 501 after the same checks of the request as upstream's.
-#include "cloudflare/sandbox.h"
-
+#include "cloudflare/handlers.h"
 #include "cloudflare/named_box.h"
 #include "codec/text.h"
 

@@ -1,10 +1,9 @@
 // Receives JSON text frames in the format of Cloudflare's SDK. The body of a request may be tens of
 // megabytes: it is cut out of the message unparsed and passed to the in-process exchange; only the
 // members around it are parsed.
-#include "cloudflare/ws.h"
-
 #include "base/clock.h"
 #include "base/mem.h"
+#include "cloudflare/handlers.h"
 #include "cloudflare/ws_mux.h"
 #include "codec/json_part.h"
 #include "codec/json_scan.h"

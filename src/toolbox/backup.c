@@ -3,8 +3,6 @@
 // in a worker thread. The archive gets its name when it is complete, and a restored directory is
 // unpacked beside the old one and swapped in by two renames, so a failure leaves neither a torn
 // archive nor a torn directory. Nothing is mounted.
-#include "toolbox/backup.h"
-
 #include <errno.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -16,6 +14,7 @@
 #include "loop/closer.h"
 #include "loop/offload.h"
 #include "loop/pump.h"
+#include "toolbox/handlers.h"
 #include "toolbox/helper_exec.h"
 
 #define PIECE (128 * 1024)

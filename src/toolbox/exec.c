@@ -1,13 +1,12 @@
 // `execute` waits for its command to end and answers once. A small output is sent in one piece; a
 // large one is copied from the tape as the client reads, so that no output is ever held whole in
 // memory. When the client disconnects, its connection and its task end; the command runs on.
-#include "toolbox/exec.h"
-
 #include <stdio.h>
 
 #include "base/clock.h"
 #include "gateway/cancel_on_delete.h"
 #include "toolbox/exec_request.h"
+#include "toolbox/handlers.h"
 #include "toolbox/process.h"
 #include "toolbox/shell.h"
 #include "toolbox/stream_json.h"

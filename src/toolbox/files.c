@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "toolbox/files_entry.h"
+#include "toolbox/handlers.h"
 #include "toolbox/path_arg.h"
 
 #define BODY_MAX (64 * 1024)

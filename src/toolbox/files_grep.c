@@ -4,6 +4,7 @@
 #include "toolbox/files.h"
 #include "toolbox/files_walk_writer.h"
 #include "toolbox/globs.h"
+#include "toolbox/handlers.h"
 
 #define PATTERN_MAX 4096
 

@@ -5,6 +5,7 @@
 #include "toolbox/files_entry.h"
 #include "toolbox/files_walk_writer.h"
 #include "toolbox/globs.h"
+#include "toolbox/handlers.h"
 
 static fallible files_list_option(struct path_arg *path_arg, const struct json *json,
 				  const char *name, bool *out)

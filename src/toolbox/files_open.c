@@ -5,6 +5,7 @@
 #include "loop/closer.h"
 #include "loop/pump.h"
 #include "toolbox/files.h"
+#include "toolbox/handlers.h"
 #include "toolbox/mime.h"
 
 void open_file_done(struct open_file *file)

@@ -8,6 +8,7 @@
 #include "loop/pump.h"
 #include "toolbox/files.h"
 #include "toolbox/files_entry.h"
+#include "toolbox/handlers.h"
 #include "toolbox/parked_upload.h"
 #include "toolbox/raw.h"
 

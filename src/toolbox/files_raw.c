@@ -10,6 +10,7 @@
 #include "toolbox/files.h"
 #include "toolbox/files_entry.h"
 #include "toolbox/files_open.h"
+#include "toolbox/handlers.h"
 #include "toolbox/raw.h"
 
 // Whether one of the tags in the list matches ours. Weak tags compare equal.

@@ -5,6 +5,7 @@
 #include "gateway/cancel_on_delete.h"
 #include "toolbox/files.h"
 #include "toolbox/files_open.h"
+#include "toolbox/handlers.h"
 #include "toolbox/mime.h"
 
 #define CHUNK 65535

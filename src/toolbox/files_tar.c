@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "toolbox/files.h"
 #include "toolbox/globs.h"
+#include "toolbox/handlers.h"
 
 #define ROOM (256 * 1024)
 #define SILENCE_MS 60000

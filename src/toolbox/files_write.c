@@ -7,6 +7,7 @@
 #include "loop/pump.h"
 #include "toolbox/files.h"
 #include "toolbox/files_open.h"
+#include "toolbox/handlers.h"
 #include "toolbox/spill_buffer.h"
 
 #define ROOM (64 * 1024)

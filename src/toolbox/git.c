@@ -1,12 +1,11 @@
 // git runs in the box as the box's user. Its transports are allowed one by one, so that no URL
 // starts a remote helper; URLs that git finds itself (submodules, redirects) are held to the same
 // list. No string of a tenant is passed to a shell.
-#include "toolbox/git.h"
-
 #include <stdio.h>
 
 #include "base/clock.h"
 #include "toolbox/exec_request.h"
+#include "toolbox/handlers.h"
 #include "toolbox/helper_exec.h"
 #include "types/repo.h"
 

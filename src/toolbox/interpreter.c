@@ -2,11 +2,10 @@
 // is one piece of code that it runs. Contexts and cells live in box/context; here requests are
 // decoded and results encoded. Cells are followed by cells.c. A cell runs on when its client
 // disconnects.
-#include "toolbox/interpreter.h"
-
 #include "gateway/cancel_on_delete.h"
 #include "manager/contexts.h"
 #include "toolbox/cells.h"
+#include "toolbox/handlers.h"
 
 #define BODY_MAX (512 * 1024)
 #define CWD_MAX 4095

@@ -1,11 +1,10 @@
 // Small routes of Cloudflare's API: greeting, ping, version, the executables on PATH, and answers
 // of status 501 for features that cove does not have. Every route first checks that the caller may
 // use the sandbox.
-#include "toolbox/misc.h"
-
 #include "base/clock.h"
 #include "base/log.h"
 #include "gateway/gateway.h"
+#include "toolbox/handlers.h"
 #include "toolbox/helper_exec.h"
 
 #define CLIENT_MAX 64

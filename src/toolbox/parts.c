@@ -2,14 +2,13 @@
 // forbidden address are final at once. The request gets all ETags or one error. It always waits for
 // its tasks, because they read the archive fd that it holds. Presigned URLs are secrets: errors
 // name only the part and the host.
-#include "toolbox/parts.h"
-
 #include <unistd.h>
 
 #include "base/mem.h"
 #include "gateway/outbound.h"
 #include "gateway/upload_put.h"
 #include "loop/closer.h"
+#include "toolbox/handlers.h"
 #include "toolbox/path_arg.h"
 
 #define PARTS_MAX 10000 // parts of one upload, the limit of object stores

@@ -1,13 +1,12 @@
 // Ports of a sandbox: the listening ones, as a file worker finds them; the exposed ones, as
 // manager/exposed_ports records them; and /proxy/PORT, which relays a request to a port. Port 3000
 // is reserved, as with Cloudflare. Nothing is listened on outside the box.
-#include "toolbox/ports.h"
-
 #include "base/clock.h"
 #include "gateway/cancel_on_delete.h"
 #include "gateway/gateway.h"
 #include "http/relay.h"
 #include "manager/expose.h"
+#include "toolbox/handlers.h"
 
 #define DIAL_MS 5000
 #define LISTED_MAX 1024

@@ -6,7 +6,7 @@
 #include "gateway/gateway.h"
 #include "http/body_reader.h"
 #include "loop/closer.h"
-#include "toolbox/ports.h"
+#include "toolbox/handlers.h"
 
 #define PROBE_MS 5000
 #define INTERVAL_MIN 100

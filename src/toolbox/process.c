@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "gateway/cancel_on_delete.h"
+#include "toolbox/handlers.h"
 #include "toolbox/stream_json.h"
 
 #define CONTEXT_MAX (32 * 1024)

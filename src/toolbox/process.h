@@ -4,11 +4,6 @@
 #include "manager/spawn.h"
 #include "toolbox/follow.h"
 
-route_fn toolbox_process_start, toolbox_process_list, toolbox_process_get, toolbox_process_logs,
-	toolbox_process_delete, toolbox_process_kill_all, toolbox_process_clean,
-	toolbox_process_signal, toolbox_process_stdin, toolbox_process_tape, toolbox_process_stream,
-	toolbox_process_wait, toolbox_process_wait_log;
-
 // Starts `request` as a process and answers with its id; also used by execute with background:true.
 // Errors are answered.
 fallible toolbox_process_begin(struct http *x, const struct json *json,

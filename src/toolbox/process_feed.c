@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "codec/text.h"
+#include "toolbox/handlers.h"
 #include "toolbox/process.h"
 
 #define PIECE (64 * 1024)

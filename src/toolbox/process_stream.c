@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "gateway/cancel_on_delete.h"
+#include "toolbox/handlers.h"
 #include "toolbox/process.h"
 
 #define PIECE (64 * 1024)

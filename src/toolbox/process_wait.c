@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "codec/regex.h"
 #include "loop/offload.h"
+#include "toolbox/handlers.h"
 #include "toolbox/process.h"
 
 #define RUN (16 * 1024)

@@ -1,8 +1,6 @@
 // Routes for sessions: shells that keep their state between commands. The shells themselves are in
 // box/session. Deleting a session also kills its
 // terminal. An id that the client does not give is made here.
-#include "toolbox/session.h"
-
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -10,6 +8,7 @@
 #include "gateway/cancel_on_delete.h"
 #include "manager/shells.h"
 #include "toolbox/follow.h"
+#include "toolbox/handlers.h"
 
 #define BODY_MAX (256 * 1024)
 #define TIME_MAX (1ull << 42)

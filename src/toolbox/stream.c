@@ -1,11 +1,10 @@
 // The command is started as a process and its tape is followed from the first byte, so the client
 // gets all output. A client that disconnects does not affect the command.
-#include "toolbox/stream.h"
-
 #include <stdio.h>
 
 #include "base/clock.h"
 #include "gateway/cancel_on_delete.h"
+#include "toolbox/handlers.h"
 #include "toolbox/process.h"
 
 static void add_start(struct follow *follow, const struct exec_request *request,

@@ -5,8 +5,6 @@
 //
 // When the terminal ends, the sender reports it and closes the socket. When the client disconnects,
 // the receiver cancels the sender; the program is not affected.
-#include "toolbox/term.h"
-
 #include <signal.h>
 
 #include "base/clock.h"
@@ -14,6 +12,7 @@
 #include "codec/text.h"
 #include "gateway/cancel_on_delete.h"
 #include "http/upgrade.h"
+#include "toolbox/handlers.h"
 #include "toolbox/terminal_command.h"
 
 #define MESSAGE_MAX (1u << 20) // longest input message

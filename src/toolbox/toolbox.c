@@ -2,19 +2,9 @@
 // before the handler (gateway/). The last column is shown by the API's documentation.
 #include "toolbox/toolbox.h"
 
-#include "toolbox/backup.h"
-#include "toolbox/exec.h"
 #include "toolbox/files.h"
-#include "toolbox/git.h"
-#include "toolbox/interpreter.h"
-#include "toolbox/misc.h"
-#include "toolbox/parts.h"
-#include "toolbox/ports.h"
+#include "toolbox/handlers.h"
 #include "toolbox/process.h"
-#include "toolbox/session.h"
-#include "toolbox/stream.h"
-#include "toolbox/term.h"
-#include "toolbox/watch.h"
 
 #define BOX "/v1/sandboxes/{id}"
 

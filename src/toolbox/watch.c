@@ -1,9 +1,8 @@
 // A watch as an event stream. A file worker in the box uses inotify; its events are forwarded one
 // at a time. A slow client blocks its own file worker, which merges and counts events meanwhile.
-#include "toolbox/watch.h"
-
 #include "base/clock.h"
 #include "gateway/cancel_on_delete.h"
+#include "toolbox/handlers.h"
 #include "toolbox/watch_ask.h"
 #include "toolbox/watch_state.h"
 

@@ -6,7 +6,7 @@
 // before the request counts.
 #include <stdio.h>
 
-#include "toolbox/watch.h"
+#include "toolbox/handlers.h"
 #include "toolbox/watch_ask.h"
 #include "toolbox/watch_state.h"
 
