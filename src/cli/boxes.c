@@ -11,6 +11,7 @@
 #include "cli/jobs.h"
 #include "cli/print.h"
 #include "cli/stdio.h"
+#include "cli/verbs.h"
 #include "codec/text.h"
 
 // json-c keeps its strings NUL-terminated, so a slice of the tree serves as text.

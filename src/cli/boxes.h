@@ -6,11 +6,6 @@
 
 #define BOXES_PATH "/v1/sandboxes"
 
-fallible boxes_create(struct call *call);
-fallible boxes_ps(struct call *call);
-fallible boxes_inspect(struct call *call);
-fallible boxes_rm(struct call *call);
-
 // Calls `each` (if given) for every item of a collection, page by page, and appends the items as
 // they came to `raw` (if given), separated by commas. `query` is empty or "k=v&…".
 typedef fallible boxes_fn(const struct json *item, void *arg);

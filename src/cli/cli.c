@@ -14,32 +14,19 @@
 #include "base/weak.h"
 #include "cli/boxes.h"
 #include "cli/call.h"
-#include "cli/code.h"
 #include "cli/complete.h"
-#include "cli/copy.h"
-#include "cli/doctor.h"
-#include "cli/egress.h"
-#include "cli/events.h"
 #include "cli/forward.h"
 #include "cli/help.h"
-#include "cli/host.h"
 #include "cli/interrupt.h"
 #include "cli/jobs.h"
-#include "cli/keys.h"
-#include "cli/lifecycle.h"
-#include "cli/login.h"
 #include "cli/man_tail.h"
-#include "cli/names.h"
 #include "cli/options.h"
 #include "cli/policy.h"
-#include "cli/ports.h"
 #include "cli/print.h"
 #include "cli/remote.h"
-#include "cli/run.h"
 #include "cli/session.h"
-#include "cli/session_run.h"
-#include "cli/show.h"
 #include "cli/template.h"
+#include "cli/verbs.h"
 #include "codec/json.h"
 #include "gen/version.h"
 
@@ -104,10 +91,10 @@ static const struct verb verbs[] = {
 	 "leaves. Pictures are shown on terminals that can, else saved in a file that is named. What is no terminal is "
 	 "read to its end and run as one cell, and the exit status is 1 when that fails.\n",
 	 1, 1, code_python},
-	{VERB_NODE, VERB_RUNNER, "js", "BOX",
+	{VERB_JS, VERB_RUNNER, "js", "BOX",
 	 "Talk to a JavaScript in a sandbox: it keeps its state from line to line.",
 	 "As 'cove python'.\n",
-	 1, 1, code_node},
+	 1, 1, code_js},
 	{VERB_RUN_CODE, VERB_RUNNER, "run-code", "[BOX] FILE|-",
 	 "Run a file of code by an interpreter, and show its results.",
 	 "In the default context of its language, which remembers what ran there before; --context names another one, -e "

@@ -1,7 +1,5 @@
 // run-code, python and js. Code runs in a named context, in the default one of its language, or in
 // one that is made here and deleted at the end. run-code without a sandbox makes a temporary one.
-#include "cli/code.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -16,6 +14,7 @@
 #include "cli/status.h"
 #include "cli/stdio.h"
 #include "cli/temporary_box.h"
+#include "cli/verbs.h"
 #include "os/fd.h"
 
 #define CODE_MAX ((size_t)1 << 20)
@@ -254,7 +253,7 @@ fallible code_python(struct call *call)
 	return converse(call, "python");
 }
 
-fallible code_node(struct call *call)
+fallible code_js(struct call *call)
 {
 	return converse(call, call_has(call, OPT_TYPESCRIPT) ? "typescript" : "javascript");
 }

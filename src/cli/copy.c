@@ -1,8 +1,6 @@
 // cp. A file is a raw body, a tree a tar stream made and unpacked on the fly. The destination
 // follows docker's rule: into an existing directory under its own name, else under the given name.
 // A source that ends in "/." means its content.
-#include "cli/copy.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -19,6 +17,7 @@
 #include "cli/tar.h"
 #include "cli/target.h"
 #include "cli/untar.h"
+#include "cli/verbs.h"
 #include "os/fd.h"
 
 #define PIECE (256 * 1024)

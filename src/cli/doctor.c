@@ -1,7 +1,5 @@
 // doctor: probes the kernel's features by using each once, checks host settings, and asks the
 // daemon. The features decide the exit status.
-#include "cli/doctor.h"
-
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +15,7 @@
 #include "cli/print.h"
 #include "cli/remote.h"
 #include "cli/user.h"
+#include "cli/verbs.h"
 #include "os/fd.h"
 #include "os/probe.h"
 

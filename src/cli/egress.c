@@ -1,7 +1,5 @@
 // The verb egress: shows the ledger of a sandbox as a table that fits the terminal, or as JSON, and
 // follows it. A denied row has a second line with the command that would allow it.
-#include "cli/egress.h"
-
 #include <stdio.h>
 
 #include "base/mem.h"
@@ -10,6 +8,7 @@
 #include "cli/print.h"
 #include "cli/remote.h"
 #include "cli/tty.h"
+#include "cli/verbs.h"
 
 #define ROW_MAX 65536
 

@@ -1,13 +1,12 @@
 // The verbs events, audit and verify: pages of the API as lines or JSON, followed live if
 // requested.
-#include "cli/events.h"
-
 #include <stdio.h>
 
 #include "cli/boxes.h"
 #include "cli/event_stream.h"
 #include "cli/print.h"
 #include "cli/remote.h"
+#include "cli/verbs.h"
 #include "codec/text.h"
 
 #define EVENT_MAX (1 << 20)

@@ -14,6 +14,7 @@
 #include "cli/boxes.h"
 #include "cli/interrupt.h"
 #include "cli/print.h"
+#include "cli/verbs.h"
 #include "http/wspipe.h"
 #include "lib/private.h"
 #include "loop/dial.h"

@@ -3,8 +3,6 @@
 
 #include "cli/call.h"
 
-fallible forward_run(struct call *call);
-
 // "[ADDRESS:]LOCAL:PORT", or "PORT". INVALID bad_words.
 struct forward_spec {
 	char listen[80]; // "127.0.0.1:8080"

@@ -4,8 +4,6 @@
 //
 // The pid alone is not trusted: the process must be root's, run a program of our name, and hold the
 // flock on this very file, as /proc/PID/fdinfo shows.
-#include "cli/host.h"
-
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -24,6 +22,7 @@
 #include "base/weak.h"
 #include "cli/print.h"
 #include "cli/remote.h"
+#include "cli/verbs.h"
 #include "os/fd.h"
 
 #define STEP_MS 20

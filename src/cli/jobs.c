@@ -17,6 +17,7 @@
 #include "cli/status.h"
 #include "cli/stdio.h"
 #include "cli/tail.h"
+#include "cli/verbs.h"
 
 #define PIECE (64 * 1024)
 

@@ -5,8 +5,6 @@
 #include "cli/call.h"
 #include "cli/remote.h"
 
-fallible jobs_logs(struct call *call);
-fallible jobs_kill(struct call *call);
 // ps BOX
 fallible jobs_list(struct call *call, struct remote *remote, struct cove_box *box);
 // exec -d: starts the command and prints its id.

@@ -1,13 +1,12 @@
 // The verbs key and tenant: create, list, remove, set. A new key is printed once, on stdout, and
 // nowhere else.
-#include "cli/keys.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
 #include "cli/boxes.h"
 #include "cli/print.h"
+#include "cli/verbs.h"
 
 #define KEYS_PATH "/v1/keys"
 #define TENANTS_PATH "/v1/tenants"

@@ -1,12 +1,11 @@
 // The verbs pause, resume, stop, start, rotate-token and cleanup. Each takes several sandboxes; a
 // failure of one does not stop the others.
-#include "cli/lifecycle.h"
-
 #include <stdio.h>
 
 #include "base/mem.h"
 #include "cli/boxes.h"
 #include "cli/print.h"
+#include "cli/verbs.h"
 
 static fallible lifecycle_take_one(struct call *call, struct remote *remote, const char *box)
 {

@@ -1,7 +1,5 @@
 // login and context. The key comes from stdin, or is typed without echo: never from argv, which
 // every user of the host can read. It is tried before it is saved.
-#include "cli/login.h"
-
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,6 +14,7 @@
 #include "cli/print.h"
 #include "cli/remote.h"
 #include "cli/tty.h"
+#include "cli/verbs.h"
 #include "http/client.h"
 #include "lib/context.h"
 

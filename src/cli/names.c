@@ -1,7 +1,5 @@
 // The hidden verb `words`: prints names for shell completions, one per line. Ends silently after a
 // short time limit, since the user is typing.
-#include "cli/names.h"
-
 #include <signal.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -12,6 +10,7 @@
 #include "cli/remote.h"
 #include "cli/session.h"
 #include "cli/template.h"
+#include "cli/verbs.h"
 
 #define NAMES_SECONDS 2
 

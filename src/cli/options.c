@@ -5,7 +5,7 @@
 // clang-format off
 #define MAKES (ON(RUN) | ON(CREATE))
 #define RUNS (ON(RUN) | ON(EXEC))
-#define TALKS (ON(PYTHON) | ON(NODE))
+#define TALKS (ON(PYTHON) | ON(JS))
 #define CODE (TALKS | ON(RUN_CODE))
 #define PLACED (RUNS | ON(SHELL))
 #define MAKES_OR_RUNS (ON(RUN) | ON(CREATE) | ON(EXEC))
@@ -113,7 +113,7 @@ const struct option cli_options[] = {
 	{OPT_TOKEN,	  0,   "token",	   "TOKEN",	 "1 to 16 of a-z, 0-9 and _ instead of a random token", ON(EXPOSE)},
 	{OPT_TTL,	  0,   "ttl",	   "TIME",	 "delete it after this time", ON(CREATE)},
 	{OPT_TTY,	  't', "tty",	   NULL,	 "on a terminal of its own", RUNS},
-	{OPT_TYPESCRIPT,  0,   "typescript", NULL,	 "talk TypeScript", ON(NODE)},
+	{OPT_TYPESCRIPT,  0,   "typescript", NULL,	 "talk TypeScript", ON(JS)},
 	{OPT_URL,	  0,   "url",	   "URL",	 "address of the daemon", ASKS},
 	{OPT_USER,	  'u', "user",	   "USER",	 "name or uid, with :group or without, to run as (default: the sandbox's)", PLACED},
 	{OPT_USER,	  'u', "user",	   "USER",	 "name or uid, with :group or without, of its commands (default: the image's, or root)", ON(CREATE)},

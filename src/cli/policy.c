@@ -13,6 +13,7 @@
 #include "cli/print.h"
 #include "cli/remote.h"
 #include "cli/stdio.h"
+#include "cli/verbs.h"
 
 #define POLICY_MAX (4 << 20)
 #define VALUE_MAX (64 * 1024)

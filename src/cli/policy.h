@@ -5,8 +5,6 @@
 #include "cli/call.h"
 #include "codec/json.h"
 
-fallible cli_policy(struct call *call);
-
 // The present field `network` (NULL: none) with the changes of the command line. Reads secret
 // values from the environment or stdin: wipe *out after use. INVALID with a hint; NOT_FOUND
 // not_listed.

@@ -1,7 +1,5 @@
 // The verbs ports, expose, unexpose and open: exposed ports and their preview URLs. open starts a
 // browser with a signed link.
-#include "cli/ports.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -10,6 +8,7 @@
 #include "base/mem.h"
 #include "cli/boxes.h"
 #include "cli/print.h"
+#include "cli/verbs.h"
 
 #define BODY_MAX 4096
 

@@ -1,8 +1,6 @@
 // run, exec, shell, attach. run creates a box, runs the command, removes the box, and exits with
 // the command's status; the box is removed also after Ctrl-C. Other statuses: 124 timeout, 125 cove
 // failed, 126 not executable, 127 not found.
-#include "cli/run.h"
-
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +16,7 @@
 #include "cli/status.h"
 #include "cli/stdio.h"
 #include "cli/temporary_box.h"
+#include "cli/verbs.h"
 #include "codec/text.h"
 
 #define PIECE (64 * 1024)

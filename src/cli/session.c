@@ -13,6 +13,7 @@
 #include "cli/print.h"
 #include "cli/remote.h"
 #include "cli/screen.h"
+#include "cli/verbs.h"
 
 #define BODY_MAX (8 << 20)
 

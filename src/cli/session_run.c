@@ -1,8 +1,6 @@
 // Runs of an agent session. A run is followed by its log: output to stdout, questions and errors to
 // stderr; its end is our exit status: 0 completed, 1 failed, 130 interrupted. Leaving does not end
 // the run.
-#include "cli/session_run.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -15,6 +13,7 @@
 #include "cli/remote.h"
 #include "cli/session.h"
 #include "cli/stdio.h"
+#include "cli/verbs.h"
 
 #define BODY_MAX (8 << 20)
 #define INPUT_MAX (1 << 20)

@@ -1,7 +1,5 @@
 // The verbs ls and cat: files of a sandbox, listed in ls format, and streamed to stdout. Names are
 // escaped; the bytes of cat are not.
-#include "cli/show.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -13,6 +11,7 @@
 #include "cli/status.h"
 #include "cli/stdio.h"
 #include "cli/target.h"
+#include "cli/verbs.h"
 
 #define PIECE (256 * 1024)
 

@@ -15,6 +15,7 @@
 #include "cli/remote.h"
 #include "cli/stdio.h"
 #include "cli/tar.h"
+#include "cli/verbs.h"
 #include "codec/text.h"
 
 #define PIECE (256 * 1024)

@@ -1,6 +1,0 @@
-// The egress ledger of a sandbox.
-#pragma once
-
-#include "cli/call.h"
-
-fallible cli_egress(struct call *call);

@@ -1,6 +1,0 @@
-// Names for completions.
-#pragma once
-
-#include "cli/call.h"
-
-fallible names_print(struct call *call);
