@@ -298,9 +298,9 @@ void admit_recount(struct admit *admit)
 	admit->files_at = 0;
 }
 
-fallible admit_adopt(struct admit *admit, int64_t now_ms)
+fallible admit_adopt(struct admit *admit, int64_t now_ms, uint64_t owed)
 {
-	if (files_used(admit, now_ms) + BOX_FILES + FILES_SPARED > admit->files_max)
+	if (files_used(admit, now_ms) + owed + BOX_FILES + FILES_SPARED > admit->files_max)
 		return short_of("daemon_files", "file descriptors");
 	admit->files_since += BOX_FILES;
 	return OK;

@@ -29,8 +29,9 @@ fallible admit_ask(struct admit *admit, int64_t now_ms);
 fallible admit_exec(struct admit *admit, int64_t now_ms, uint32_t own);
 
 // The same for a running box that is to be adopted. Adoption needs less than a create, so that
-// every admitted box can be adopted. EXHAUSTED daemon_files. Does not wait.
-fallible admit_adopt(struct admit *admit, int64_t now_ms);
+// every admitted box can be adopted. `owed`: descriptors that adopted boxes have yet to open.
+// EXHAUSTED daemon_files. Does not wait.
+fallible admit_adopt(struct admit *admit, int64_t now_ms, uint64_t owed);
 
 // Descriptors were closed: the next check counts them again.
 void admit_recount(struct admit *admit);

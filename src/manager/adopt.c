@@ -433,7 +433,7 @@ static void enqueue_all(struct adopt *adopt)
 static void begin_one(struct adopt *adopt, struct adopting *item)
 {
 	struct manager *manager = adopt->manager;
-	auto_err err = admit_adopt(manager->admit, loop_now(manager->loop));
+	auto_err err = admit_adopt(manager->admit, loop_now(manager->loop), attach_owed(manager));
 
 	if (err) {
 		adopting_put_off(item, err_reason(err));

@@ -20,7 +20,9 @@
 #include "manager/life.h"
 
 #define STEP_MS 10000
-#define AGAIN_MS 500 // after a failure, doubled each time
+#define ATTACH_FILES 2ull // the listener and the UDP socket
+#define FAR_BOXES 256	  // room for so many more: the limit is far away
+#define AGAIN_MS 500	  // after a failure, doubled each time
 #define AGAIN_MAX_MS 30000
 #define GATHER_MS 5 // each round visits all boxes: signals within this time share one
 #define AT_ONCE 32
@@ -208,6 +210,24 @@ void attach_take_or_mend(struct entry *entry, uint32_t links)
 	log_event(LOG_WARN, "egress.not_open", "sandbox", entry->record.id, "reason",
 		  err_reason(err), "trail", err_trail(err), NULL);
 	condition_signal(&entry->manager->attach_changed);
+}
+
+uint64_t attach_owed(const struct manager *manager)
+{
+	struct admit_view view = admit_look(manager->admit, loop_now(manager->loop));
+	uint64_t owed = 0;
+
+	// Most daemons have room for every box, and need no count of 5,000 for each adoption.
+	if (!manager->egress ||
+	    view.files + ATTACH_FILES * (manager->running + FAR_BOXES) < view.files_max)
+		return 0;
+	list_each (at, &manager->entries) {
+		const struct entry *entry = link_of(at, struct entry, link);
+
+		if (entry->box && !entry->attach_link && attach_is_wanted(&entry->record))
+			owed += ATTACH_FILES;
+	}
+	return owed;
 }
 
 static int64_t deadline_of(const struct entry *entry)

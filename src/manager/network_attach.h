@@ -24,6 +24,9 @@ void attach_unseal(struct entry *entry);
 // the record wants one: hands its sockets to egress. `fresh`: the box is new. Waits. The caller
 // holds the entry.
 bool attach_is_wanted(const struct record *record);
+// Descriptors that adopted boxes will open when their networks are attached. Zero where the limit
+// on descriptors is far away.
+uint64_t attach_owed(const struct manager *manager);
 fallible attach_take(struct entry *entry, uint32_t links, bool fresh);
 // The same for a box that already runs: a failure is retried later, and the box keeps running.
 void attach_take_or_mend(struct entry *entry, uint32_t links);
