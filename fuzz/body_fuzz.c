@@ -26,7 +26,7 @@
 static const struct who keyholder = {
 	.role = WHO_OPERATOR, .scopes = WHO_MAY_ALL, .may_host = true, .name = "operator"};
 static struct store *store;
-static struct gateway door;
+static struct gateway gateway;
 static size_t route_count;
 
 // ------------------------------------------------------------------------------------ the house
@@ -45,23 +45,23 @@ static void open_house(void)
 	struct loop *still = NULL; // never turned: the warden is not even dialled
 
 	log_open("fuzz", open("/dev/null", O_WRONLY | O_CLOEXEC));
-	must_work(loop_new(&door.loop));
+	must_work(loop_new(&gateway.loop));
 	must_work(loop_new(&still));
 	must_work(admit_open(&options.admit));
-	options.loop = door.loop;
+	options.loop = gateway.loop;
 	options.ask = ask_open(still, "/nonexistent/warden.sock");
-	door.manager = manager_new(&options);
-	must_work(store_open(&(struct store_options){.loop = door.loop, .dir = -1}, &store));
-	door.ring = keyring_new(door.manager, store);
-	door.sweep = sweep_new(door.manager);
-	door.guard = authenticate_new(door.loop, &(struct authenticate_options){0});
-	door.idempotency_keys = idempotency_keys_new(door.loop);
-	door.routes = router_join(
-		(const struct route *const[]){api_routes, toolbox_routes, bridge_routes, NULL});
-	door.version = "0";
-	must_work(http_server_open(door.loop, &limits, gateway_serve, gateway_refuse, &door,
-				   &door.server));
-	while (door.routes[route_count].method)
+	gateway.manager = manager_new(&options);
+	must_work(store_open(&(struct store_options){.loop = gateway.loop, .dir = -1}, &store));
+	gateway.ring = keyring_new(gateway.manager, store);
+	gateway.sweep = sweep_new(gateway.manager);
+	gateway.auth = authenticate_new(gateway.loop, &(struct authenticate_options){0});
+	gateway.idempotency_keys = idempotency_keys_new(gateway.loop);
+	gateway.routes = router_join(
+		(const struct route *const[]){api_routes, toolbox_routes, cloudflare_routes, NULL});
+	gateway.version = "0";
+	must_work(http_server_open(gateway.loop, &limits, gateway_serve, gateway_refuse, &gateway,
+				   &gateway.server));
+	while (gateway.routes[route_count].method)
 		route_count++;
 }
 
@@ -81,8 +81,8 @@ static struct box *new_box(const char *id)
 {
 	struct box *box = mem_new_of(struct box);
 
-	box->loop = door.loop;
-	box->ask = door.manager->ask;
+	box->loop = gateway.loop;
+	box->ask = gateway.manager->ask;
 	box->refs = 1;
 	box->phase = BOX_ALIVE;
 	box->oom = box->tapes_dir = -1;
@@ -106,7 +106,7 @@ static struct entry *add_entry(void)
 	struct spec spec = {.name = NAME, .limits = LIMITS_DEFAULT, .template = "host"};
 	struct entry *entry = NULL;
 
-	must_work(table_add(door.manager, &spec, &entry));
+	must_work(table_add(gateway.manager, &spec, &entry));
 	entry->box = new_box(entry->record.id);
 	entry_move(entry, STATE_RUNNING);
 	return entry;
@@ -128,12 +128,12 @@ static uint16_t route_mark(const struct route *route)
 static const struct route *choose(const uint8_t bytes[2])
 {
 	uint16_t at = (uint16_t)(bytes[0] << 8 | bytes[1]);
-	const struct route *best = door.routes;
+	const struct route *best = gateway.routes;
 
 	for (size_t i = 1; i < route_count; i++)
-		if ((uint16_t)(route_mark(&door.routes[i]) - at) <
+		if ((uint16_t)(route_mark(&gateway.routes[i]) - at) <
 		    (uint16_t)(route_mark(best) - at))
-			best = &door.routes[i];
+			best = &gateway.routes[i];
 	return best;
 }
 
@@ -236,9 +236,9 @@ static void ask(struct trip *trip)
 	write_target(trip);
 	in_process_run(in_process_new(
 		&(struct in_process_ask){
-			.loop = door.loop,
+			.loop = gateway.loop,
 			.serve = gateway_inner,
-			.app = &door,
+			.app = &gateway,
 			.principal = &keyholder,
 			.method = str_of(method),
 			.target = buf_view(&trip->target),
@@ -323,7 +323,7 @@ static void travel(void *arg)
 	ask(trip);
 	table_remove(entry);
 	err_free(task_sleep_until(0)); // what was put off to the end of the turn is done
-	loop_stop(door.loop);
+	loop_stop(gateway.loop);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
@@ -344,8 +344,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 	trip.body = rest;
 	trip.query = line;
 	str_cut(&trip.query, '?', &trip.word);
-	task_start(door.loop, "trip", travel, &trip);
-	loop_run(door.loop);
+	task_start(gateway.loop, "trip", travel, &trip);
+	loop_run(gateway.loop);
 	judge(&trip);
 	buf_done(&trip.target);
 	buf_done(&trip.reply);

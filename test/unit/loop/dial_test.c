@@ -35,7 +35,10 @@ static void greet(const char *address, const char *host)
 			close(take_fd(&listener));
 		CHECK_OK(dial_listen(str_of(address), &listener, &port));
 		CHECK(port > 0);
-		if (address[0] != '[' || (reserved = reserve_v4(port)) >= 0)
+		if (address[0] != '[')
+			break;
+		reserved = reserve_v4(port);
+		if (reserved >= 0)
 			break;
 	}
 	CHECK_OK(dial_tcp(inside_loop, str_of(host), port, inside_now() + 1000, &stream));
