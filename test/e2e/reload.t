@@ -59,7 +59,7 @@ limits = cove.get("/v1/sandboxes/" + old.made["sandbox_id"]).json["limits"]
 # ------------------------------------------------------------------------------------------ cove reload
 write(isolate_orgs="gamma , beta", boxes_max="50", class_small="cpus=1 memory=512M pids=77", shared_tag="v2", threads="3")
 done = reload()
-c.ok(done.returncode == 0 and b"anew" in done.stderr, "cove reload returns when it counts", done)
+c.ok(done.returncode == 0 and b"reloaded" in done.stderr, "cove reload returns when it counts", done)
 c.same((kind("gamma"), kind("acme"), kind("beta")), ("ses-", "org-", "ses-"), "new sessions go by the new list")
 c.same((old.get()["sandbox_id"], shared.get()["sandbox_id"]), (old.made["sandbox_id"], shared.made["sandbox_id"]),
        "old ones keep their id")
