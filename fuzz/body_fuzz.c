@@ -9,7 +9,6 @@
 #include "base/log.h"
 #include "box/exec_cgroup.h"
 #include "box/private.h"
-#include "box/procs.h"
 #include "box/tape.h"
 #include "cloudflare/bridge.h"
 #include "fuzz.h"
@@ -51,6 +50,7 @@ static void open_house(void)
 	options.loop = gateway.loop;
 	options.ask = ask_open(still, "/nonexistent/warden.sock");
 	gateway.manager = manager_new(&options);
+	gateway.manager->queue_wait_ms = 0; // there is no warden: a create is refused at once
 	must_work(store_open(&(struct store_options){.loop = gateway.loop, .dir = -1}, &store));
 	gateway.ring = keyring_new(gateway.manager, store);
 	gateway.sweep = sweep_new(gateway.manager);
@@ -69,34 +69,19 @@ static void free_box(struct deferred *later)
 {
 	struct box *box = link_of(later, struct box, free_later);
 
-	box_exec_cgroup_free_all(box);
-	procs_free(box);
-	terms_free(box);
+	box_tell_kinds(box, BOX_END_FREED);
 	tape_budget_drop(box->tape_budget);
 	free(box);
 }
 
-// It has a leaf, so that a command is written down whole before nobody is there to hear it.
+// The box has an exec cgroup, so that a command is encoded whole before pid 1 is found missing.
 static struct box *new_box(const char *id)
 {
-	struct box *box = mem_new_of(struct box);
+	struct box *box = box_new(gateway.loop, gateway.manager->ask, id, -1);
 
-	box->loop = gateway.loop;
-	box->ask = gateway.manager->ask;
-	box->refs = 1;
 	box->phase = BOX_ALIVE;
-	box->oom = box->tapes_dir = -1;
-	memcpy(box->id, id, sizeof(box->id));
 	box->free_later.run = free_box;
-	condition_init(&box->greeted);
 	condition_init(&box->channel.room);
-	condition_init(&box->worker_free);
-	link_init(&box->exec_cgroups);
-	link_init(&box->clean);
-	link_init(&box->doubt);
-	link_init(&box->execs);
-	link_init(&box->draining);
-	link_init(&box->workers);
 	box_exec_cgroup_give(box_exec_cgroup_add(box, 1, -1, NULL, 0), true);
 	return box;
 }
