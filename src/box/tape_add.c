@@ -56,7 +56,7 @@ static fallible tape_put(struct tape *tape, enum frame_kind kind, const char *by
 		.len = len,
 		.offset = tape->end.offset,
 		// The end record, and no reader holds the tape.
-		.shut = kind == FRAME_END && len && tape->refs <= 2,
+		.shut = kind == FRAME_END && len && tape->refs <= 2 && !tape->fetching,
 	};
 	struct err *err;
 

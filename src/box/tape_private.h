@@ -39,6 +39,7 @@ struct tape {
 	struct loop *loop;
 	int dir;
 	int refs;
+	uint32_t fetching;  // reads of `file` in worker threads: it is not closed meanwhile
 	uint64_t cap, kept; // kept: in the log, or being written to it
 	char *name;	    // NULL: plain
 	char *label;	    // the bytes before the log

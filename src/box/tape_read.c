@@ -50,7 +50,9 @@ static void tape_read_look_up(struct tape *tape, struct fetch *fetch)
 	fetch->file = tape->file;
 	fetch->shift = tape->label_len - tape->file_from;
 	fetch->end = end;
+	tape->fetching++;
 	offload_run(fetch_run, fetch);
+	tape->fetching--;
 	if (!was_shut || fetch->file < 0)
 		return;
 	if (tape->file < 0)
