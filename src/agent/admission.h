@@ -33,8 +33,8 @@ enum admission_verdict {
 	ADMISSION_UNUSABLE, // filesystem_unusable
 	ADMISSION_FAILED,   // setup_failed
 };
-// What an error proves about the sandbox's own file system: EROFS, EIO; else 0. ENOSPC proves
-// nothing: it may be the tenant's quota.
+// The errno that an error proves of the sandbox's own file system: EROFS, EIO; else 0. ENOSPC
+// proves nothing: it may be the tenant's quota.
 int admission_proof(const struct err *err);
 
 struct admission_judgement {

@@ -15,7 +15,7 @@
 
 #define PROCESSES_MAX 32768
 #define READ_MAX (160 * 1024)
-// Titles of a preforked worker: the current one, and that of a pid 1 before 0.2.
+// Titles of a preforked worker: the current one, and that of the pid 1 kept as test/old/cove-0.1.0.
 static const char *const prefork_titles[] = {"(cove-prefork", "(cove-spare"};
 
 struct seen {
@@ -23,7 +23,7 @@ struct seen {
 	uint64_t start;
 	uint32_t exec_cgroup;		   // 1 + its number; 0: none
 	char mark[LEASE_INSTANCE_LEN + 1]; // of that cgroup; "": none
-	bool is_spare; // a preforked child of pid 1 that waits for the next command
+	bool is_preforked; // a preforked child of pid 1 that waits for the next command
 	char session[OWNER_PART_MAX + 1];
 	char directory[ID_BOX_LEN + 1];
 	char instance[LEASE_INSTANCE_LEN + 1];
@@ -131,10 +131,10 @@ static bool read_stat(struct str stat, struct seen *out)
 
 	if (!end || end + 2 >= stat.at + stat.len)
 		return false;
-	out->is_spare = false;
+	out->is_preforked = false;
 	for (size_t i = 0; i < sizeof(prefork_titles) / sizeof(*prefork_titles); i++)
-		out->is_spare |= memmem(stat.at, (size_t)(end - stat.at), prefork_titles[i],
-					strlen(prefork_titles[i])) != NULL;
+		out->is_preforked |= memmem(stat.at, (size_t)(end - stat.at), prefork_titles[i],
+					    strlen(prefork_titles[i])) != NULL;
 	rest = str_skip(stat, (size_t)(end + 2 - stat.at));
 	for (int i = 0; str_cut(&rest, ' ', &field); i++) {
 		if (i == 0 && (str_is(field, "Z") || str_is(field, "X")))
@@ -165,7 +165,7 @@ static fallible discover_read_process(struct look *look, int pid, struct seen *o
 		read_marks(text, out);
 	// A preforked worker shares pid 1's memory, which no process in the box can read: one with
 	// only the title is none.
-	out->is_spare &= !text.at && out->parent == 1;
+	out->is_preforked &= !text.at && out->parent == 1;
 	return OK;
 }
 
@@ -217,7 +217,7 @@ static fallible see_all(const struct box_ref *ref, see_fn *see, void *of)
 		bool there = false;
 
 		TRY(discover_read_process(&look, pids[i], seen, &there));
-		if (there && !seen->is_spare)
+		if (there && !seen->is_preforked)
 			see(seen, of);
 	}
 	return OK;

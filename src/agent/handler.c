@@ -1,5 +1,5 @@
 // Handles the messages of a runner. Each is checked against the fence: run, run generation,
-// connection. A message with a stale triple changes nothing, whoever sends it.
+// connection. A message with a stale triple changes nothing.
 //
 // An output is in the log before it is acknowledged; a question and a result are committed before.
 // The runner repeats unacknowledged messages on the next connection; they are recognised by number.

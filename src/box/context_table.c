@@ -1,6 +1,6 @@
 // The table of a box's contexts, and a context with its cells in memory: create, find, list, free.
 // A context whose process has ended stays until it is deleted, restarted, or evicted for a new one.
-// It is freed at the end of the loop turn in which the last reference is dropped.
+// A context is freed at the end of the loop turn in which the last reference is dropped.
 #include <signal.h>
 #include <stdio.h>
 

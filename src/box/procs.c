@@ -1,6 +1,6 @@
 // The record of a process is created before its command, so that two starts of one id cannot race.
-// It is listed until it is forgotten: by a cleanup, by a new process of its id, or as the oldest of
-// too many ended ones. Holders may still read it then.
+// The record is listed until it is forgotten: by a cleanup, by a new process of its id, or as the
+// oldest of too many ended ones. Holders may still read it then.
 //
 // The label of its tape is written with the first output, or LABEL_MS after the start. References:
 // the list, each holder, a task that stops it.

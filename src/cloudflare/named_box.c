@@ -41,7 +41,7 @@ fallible named_box_enter(struct http *x, char out_id[ID_BOX_LEN + 1])
 	TRY(named_box_check(x));
 	TRY(spec_read(NULL, manager_bounds(gateway->manager), &spec));
 	snprintf(spec.name, sizeof(spec.name), STR_FMT, STR_ARG(x->params[0]));
-	env_map_set(&spec.labels, STR("door"), STR("bridge"));
+	env_map_set(&spec.labels, STR("cove.api"), STR("bridge"));
 	err = create_box(gateway->manager, gateway_who(x), &spec, CREATE_OR_GET, &record, &made);
 	if (err)
 		return named_box_explain(err);

@@ -1,6 +1,6 @@
 // Writer and reader of tar headers. The reader is fed one block at a time and is used on untrusted
 // archives: checksums, numbers, record lengths and names are checked, sparse members are refused.
-// It keeps pax records of one member at most.
+// The reader keeps pax records of one member at most.
 #include "codec/tar.h"
 
 #include <stdio.h>

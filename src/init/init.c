@@ -2,9 +2,9 @@
 // SIGCHLD. It owns two tables of fixed size, commands and exec cgroups, and no heap: unused memory
 // is not touched.
 //
-// It never waits for the daemon. A message that a full socket does not take stays due in its entry,
-// and until it is sent no request is read: at most one answer per entry is outstanding. When the
-// daemon's end closes, pid 1 waits for the next (handover.c), or exits if none can connect: the
+// pid 1 never waits for the daemon. A message that a full socket does not take stays due in its
+// entry, and until it is sent no request is read: at most one answer per entry is outstanding. When
+// the daemon's end closes, pid 1 waits for the next (handover.c), or exits if none can connect: the
 // kernel then kills the box. An entry lives until its process was reaped and reported and the
 // daemon said FORGET, so pipes outlive a slow daemon. Most commands end with empty pipes: such an
 // entry is over at once.

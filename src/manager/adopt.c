@@ -6,7 +6,7 @@
 //
 // Entries are queued; a request moves its entry to the front (adopt_await()). A slow box delays no
 // other: after LATE_MS without progress, the tasks under way count as late and startup completes
-// without them. An entry is `moving` until it is settled; whoever needs it waits for its condition.
+// without them. An entry is `moving` until it is settled; requests for it wait for its condition.
 #include "manager/adopt.h"
 
 #include <stdio.h>

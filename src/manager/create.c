@@ -1,6 +1,6 @@
 // Create. Name and ids are reserved before the first wait, so that two creates of one name never
 // collide. Until pid 1 has greeted, the entry is in state creating: visible, but not usable and not
-// deletable; whoever wants that waits for its condition. On failure the entry is removed;
+// deletable; requests for it wait for its condition. On failure the entry is removed;
 // box_build() has undone its work by then.
 #include "manager/create.h"
 

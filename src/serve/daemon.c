@@ -72,7 +72,7 @@ struct app {
 	struct store *store;
 	struct serve_agents *agents;
 	struct steady_clock *steady_clock;
-	struct gateway door;
+	struct gateway gateway;
 	struct preview *preview; // NULL: no preview listener
 	struct egress *egress;
 	int tapes_dir, daemon_dir;
@@ -93,7 +93,7 @@ static struct app *app_of(struct watch *watch)
 // Streams are continued by the next daemon.
 static bool daemon_is_idle(const struct app *app)
 {
-	const struct http_server *server = app->door.server;
+	const struct http_server *server = app->gateway.server;
 
 	if (!preview_is_idle(app->preview))
 		return false;
@@ -112,18 +112,19 @@ static void drain(void *arg)
 	struct loop *loop = app->loop;
 
 	log_event(LOG_INFO, "daemon.draining", NULL);
-	app->door.manager->closing = true;
-	app->door.manager->leaving = app->leave;
-	condition_signal(&app->door.manager->tell.told); // event streams end
-	http_server_drain(app->door.server);
+	app->gateway.manager->closing = true;
+	app->gateway.manager->leaving = app->leave;
+	condition_signal(&app->gateway.manager->tell.told); // event streams end
+	http_server_drain(app->gateway.server);
 	preview_drain(app->preview);
 	wait_idle(app, loop_now(loop) + (int64_t)app->config.grace_ms);
 
 	// Runners that are left continue with the next daemon; otherwise their leases stop them.
 	if (!app->leave)
 		serve_agents_drain(app->agents, loop_now(loop) + DRAIN_BOXES_MS);
-	auto_err err = app->leave ? OK
-				  : life_drain(app->door.manager, loop_now(loop) + DRAIN_BOXES_MS);
+	auto_err err = app->leave
+			       ? OK
+			       : life_drain(app->gateway.manager, loop_now(loop) + DRAIN_BOXES_MS);
 
 	if (err)
 		log_event(LOG_ERROR, "daemon.drain_failed", "trail", err_trail(err), NULL);
@@ -142,14 +143,14 @@ static void set_users(struct app *app)
 	err_free(config_users_scopes(config,
 				     &users.scopes)); // checked when the configuration was read
 	snprintf(users.tenant, sizeof(users.tenant), "%s", config->users_tenant);
-	authenticate_set_users(app->door.auth, &users);
+	authenticate_set_users(app->gateway.auth, &users);
 }
 
 // Applies the settings that a reload can change.
 static void load_config(struct app *app)
 {
 	const struct config *config = &app->config;
-	struct manager *manager = app->door.manager;
+	struct manager *manager = app->gateway.manager;
 
 	timer_set(TIMER_SLEEP, (int64_t)config->sleep_ms);
 	timer_set(TIMER_FROZEN, (int64_t)config->frozen_ms);
@@ -162,11 +163,11 @@ static void load_config(struct app *app)
 	queue_set_wait(manager->queue, manager->queue_wait_ms);
 	log_set(config->log_level, config->log_format);
 	serve_agents_load_config(app->agents, config, manager);
-	if (!app->door.server)
+	if (!app->gateway.server)
 		return; // not open yet: they will use these settings
-	http_server_bound(app->door.server, (uint32_t)config->conns_max,
+	http_server_bound(app->gateway.server, (uint32_t)config->conns_max,
 			  HTTP_LIMITS_DEFAULT.conns_per_peer);
-	authenticate_set_names(app->door.auth, str_of(config->hosts));
+	authenticate_set_names(app->gateway.auth, str_of(config->hosts));
 	set_users(app);
 	preview_bound(app->preview, (uint32_t)config->conns_max, str_of(config->hosts));
 }
@@ -176,7 +177,7 @@ static fallible daemon_reload(struct app *app)
 	auto_buf changed = BUF_INIT(4096);
 
 	TRY(reload_hear((int)app->config.fd_live, &app->config, &changed));
-	previews_reload(&app->config, &app->door, app->preview);
+	previews_reload(&app->config, &app->gateway, app->preview);
 	if (!changed.len)
 		return OK;
 	load_config(app);
@@ -274,14 +275,14 @@ static fallible read_egress(struct app *app)
 {
 	const char *path = app->config.ca;
 	auto_free char *text = NULL;
-	struct outbound *outward = &app->door.outbound;
+	struct outbound *outbound = &app->gateway.outbound;
 	auto_fd fd = -1;
 	ssize_t len;
 
-	outward->exceptions = str_of(app->config.exceptions);
-	outward->hosts = str_of(app->config.names);
+	outbound->exceptions = str_of(app->config.exceptions);
+	outbound->hosts = str_of(app->config.names);
 	if (!*path) {
-		outward->trust = trust_new((struct str){0});
+		outbound->trust = trust_new((struct str){0});
 		return OK;
 	}
 	fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -289,8 +290,8 @@ static fallible read_egress(struct app *app)
 	len = fd < 0 ? -1 : read(fd, text, CA_MAX);
 	if (len < 0)
 		return err_new(INVALID, "bad_config", "egress-ca: %s cannot be read", path);
-	outward->ca = (struct str){take_ptr(text), (size_t)len};
-	outward->trust = trust_new(outward->ca);
+	outbound->ca = (struct str){take_ptr(text), (size_t)len};
+	outbound->trust = trust_new(outbound->ca);
 	return OK;
 }
 
@@ -347,7 +348,7 @@ static struct err *prune_audit(void *arg, struct sweep_round *round)
 // Keys, idle task and janitor: above the manager and below the APIs.
 static fallible start_services(struct app *app)
 {
-	struct gateway *gateway = &app->door;
+	struct gateway *gateway = &app->gateway;
 
 	admit_watch_disk(app->admit, app->daemon_dir);
 	gateway->ring = keyring_new(gateway->manager, app->store);
@@ -371,7 +372,7 @@ static fallible start_services(struct app *app)
 // Loads stored responses, and boxes whose create may not have been answered.
 static void recover_idempotency_keys(struct app *app)
 {
-	struct gateway *gateway = &app->door;
+	struct gateway *gateway = &app->gateway;
 	int64_t oldest = clock_steady_ms() - IDEMPOTENCY_AGE_MS;
 	auto_err err = idempotency_keys_load(gateway->idempotency_keys, app->store);
 
@@ -389,7 +390,7 @@ static void recover_idempotency_keys(struct app *app)
 static fallible open_doors(struct app *app, const struct authenticate_options *guard)
 {
 	struct http_limits limits = HTTP_LIMITS_DEFAULT;
-	struct gateway *gateway = &app->door;
+	struct gateway *gateway = &app->gateway;
 	struct str rest = str_of(app->config.fd_listen), word;
 
 	limits.conns_max = (uint32_t)app->config.conns_max;
@@ -426,7 +427,7 @@ static void daemon_announce(void *arg)
 	auto_err err = ask_wait_linked(app->ask, CLOCK_NEVER);
 
 	// An unreadable state may last for ever: announce anyway; requests get errors.
-	while (!err && !app->settled && !app->door.manager->unknown)
+	while (!err && !app->settled && !app->gateway.manager->unknown)
 		err = condition_wait(&app->condition, CLOCK_NEVER);
 	if (err)
 		return;
@@ -460,11 +461,11 @@ static fallible open_store(struct app *app)
 // Open verdicts are in a file that outlives the process, unless the state is in memory only.
 static fallible open_egress(struct app *app)
 {
-	const struct outbound *outward = &app->door.outbound;
+	const struct outbound *outbound = &app->gateway.outbound;
 	struct egress_config config = {
-		.exceptions = outward->exceptions,
-		.hosts = outward->hosts,
-		.ca = outward->ca,
+		.exceptions = outbound->exceptions,
+		.hosts = outbound->hosts,
+		.ca = outbound->ca,
 		.live = -1,
 		.per_second_max = app->config.egress_rate,
 	};
@@ -504,8 +505,8 @@ static fallible daemon_build(struct app *app)
 	TRY(read_egress(app));
 	steady_clock_boot(boot);
 	TRY(daemon_confine(app), "give up rights");
-	TRY(secret_file_key(app->daemon_dir, "box.key", app->door.path_token_key));
-	TRY(secret_file_key(app->daemon_dir, "preview.key", app->door.link_key));
+	TRY(secret_file_key(app->daemon_dir, "box.key", app->gateway.path_token_key));
+	TRY(secret_file_key(app->daemon_dir, "preview.key", app->gateway.link_key));
 	condition_init(&app->condition);
 	TRY(loop_new(&app->loop));
 	TRY(daemon_watch_signals(app));
@@ -517,7 +518,7 @@ static fallible daemon_build(struct app *app)
 	app->steady_clock = steady_clock_open(app->store, boot);
 	TRY(open_egress(app));
 	app->ask = ask_open(app->loop, WARDEN_SOCKET);
-	app->door.manager = manager_new(&(struct manager_options){
+	app->gateway.manager = manager_new(&(struct manager_options){
 		.loop = app->loop,
 		.ask = app->ask,
 		.admit = app->admit,
@@ -532,19 +533,20 @@ static fallible daemon_build(struct app *app)
 		.rebooted = steady_clock_rebooted(app->steady_clock),
 	});
 	TRY(warm_read(app->config.warm, &warm));
-	warm_set(app->door.manager, warm, (uint32_t)app->config.warm_max);
+	warm_set(app->gateway.manager, warm, (uint32_t)app->config.warm_max);
 	TRY(start_services(app));
-	TRY(serve_agents_open(&app->config, &app->door, app->store, app->daemon_dir, &app->agents));
+	TRY(serve_agents_open(&app->config, &app->gateway, app->store, app->daemon_dir,
+			      &app->agents));
 	load_config(app);
 	TRY(daemon_reload(app)); // changed since we were started
-	adopt_load(app->door.manager);
-	adopt_start(app->door.manager, on_settled, app);
+	adopt_load(app->gateway.manager);
+	adopt_start(app->gateway.manager, on_settled, app);
 	TRY(open_doors(app, &guard));
-	TRY(previews_open(&app->config, &app->door, &app->preview));
-	attach_open(app->door.manager);
-	idle_open(app->door.manager);
-	port_scan_open(app->door.manager);
-	sweep_open(app->door.sweep);
+	TRY(previews_open(&app->config, &app->gateway, &app->preview));
+	attach_open(app->gateway.manager);
+	idle_open(app->gateway.manager);
+	port_scan_open(app->gateway.manager);
+	sweep_open(app->gateway.sweep);
 	task_start(app->loop, "announce", daemon_announce, app);
 	app->tidy.due = on_tidy;
 	loop_set_timer(app->loop, &app->tidy, loop_now(app->loop) + TIDY_MS);
@@ -581,7 +583,7 @@ int daemon_main(int argc, char **argv)
 		return err_exit(err);
 	}
 	loop_run(app->loop);
-	audit_log_flush(app->door.audit);
+	audit_log_flush(app->gateway.audit);
 	store_close(app->store);
 	log_event(LOG_INFO, "daemon.stopped", NULL);
 	// Only memory is left, which the kernel frees faster.

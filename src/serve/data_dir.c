@@ -206,7 +206,7 @@ static fallible data_dir_read_key(int data, uint8_t hash[SECRET_HASH])
 		return err_sys(errno, "read the operator's key");
 	if (len == 0)
 		log_event(LOG_WARN, "key.made_anew", "file", "operator.key", "message",
-			  "it was empty: whoever had a key from it needs the new one", NULL);
+			  "the file was empty; clients need the new key", NULL);
 	if (len <= 0) {
 		TRY(data_dir_make_key(data), "make the operator's key");
 		len = key_text(data, text, sizeof(text));

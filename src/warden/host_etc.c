@@ -27,7 +27,7 @@
 #define FILE_MAX (4u << 20)  // larger files are no configuration
 #define DEPTH_MAX 32
 
-// Never copied, whoever owns them. '*' matches slashes too.
+// Files that are never copied, with any owner and mode. '*' matches slashes too.
 static const char *const denied[] = {
 	"shadow*",
 	"gshadow*",

@@ -222,7 +222,7 @@ static void next_life(int said)
 
 TEST(streams, "twelve streams under a daemon that is killed ten times: no byte is lost or doubled")
 {
-	if (slot_cannot(true))
+	if (testbox_cannot(true))
 		return;
 	CHECK(next_box() && live(first_streams, 5));
 	for (int i = 0; i < (is_soak() ? 100 : 10); i++)
@@ -251,7 +251,7 @@ static void streams_body(void)
 
 TEST(streams_end, "the last daemon has the output of all twelve streams")
 {
-	if (slot_cannot(true))
+	if (testbox_cannot(true))
 		return;
 	CHECK(open_loop());
 	fixture_run(streams_body);
@@ -515,7 +515,7 @@ static void liars_body(void)
 		memcpy(order.box, box_id, sizeof(order.box));
 		CHECK_OK(box_build(fixture.loop, fixture.ask, &order, fixture.tapes, &first));
 		snprintf(slot_listens, sizeof(slot_listens), "%s/%s", fake_warden_sockets, box_id);
-		listener = slot_listener();
+		listener = testbox_listener();
 		pid = fork();
 		if (pid == 0) {
 			prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -539,7 +539,7 @@ static void liars_body(void)
 
 TEST(liars, "a pid 1 that lies about what it holds is not adopted, and harms no other box")
 {
-	if (slot_cannot(true))
+	if (testbox_cannot(true))
 		return;
 	CHECK(open_loop());
 	fixture_run(liars_body);

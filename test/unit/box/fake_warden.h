@@ -29,7 +29,7 @@
 #define FAKE_WARDEN_MEMORY "/sys/fs/cgroup/memory"
 
 struct fake_warden_box {
-	struct slot slot;
+	struct testbox slot;
 	char memory[128]; // its memory cgroup, or ""
 	char id[ID_BOX_LEN + 1];
 	bool evil;
@@ -74,7 +74,7 @@ static void fake_warden_refuse(int sock, struct answer *answer, enum err_kind ki
 	fake_warden_answer(sock, answer, NULL, 0);
 }
 
-static int fake_warden_meter(const struct slot *slot, int exec_cgroup)
+static int fake_warden_meter(const struct testbox *slot, int exec_cgroup)
 {
 	char path[512];
 
@@ -223,7 +223,7 @@ static bool fake_warden_slot(struct fake_warden_box *box, const struct order *or
 
 	snprintf(slot_listens, sizeof(slot_listens), "%s/%s", fake_warden_sockets, order->box);
 	snprintf(slot_program, sizeof(slot_program), "%s", old ? fake_warden_old : "");
-	return slot_open(&box->slot, true);
+	return testbox_open(&box->slot, true);
 }
 
 static void fake_warden_build(int sock, const struct order *order, struct answer *answer)
@@ -240,7 +240,7 @@ static void fake_warden_build(int sock, const struct order *order, struct answer
 		int pair[2];
 
 		(void)!socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair);
-		box->slot = (struct slot){.pid = fork(), .control = -1};
+		box->slot = (struct testbox){.pid = fork(), .control = -1};
 		if (box->slot.pid == 0) {
 			close(pair[0]);
 			prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -274,7 +274,7 @@ static void fake_warden_destroy(struct fake_warden_box *box)
 	if (box->evil)
 		waitpid(box->slot.pid, NULL, 0);
 	else
-		slot_close(&box->slot);
+		testbox_close(&box->slot);
 	if (!box->evil) {
 		char path[128];
 
@@ -594,8 +594,8 @@ __attribute__((unused)) static void fixture_close(void)
 	static void fn##_body(void);                                                               \
 	TEST(fn, sentence)                                                                         \
 	{                                                                                          \
-		if (slot_cannot(true)) {                                                           \
-			printf("# skip: %s\n", slot_cannot(true));                                 \
+		if (testbox_cannot(true)) {                                                        \
+			printf("# skip: %s\n", testbox_cannot(true));                              \
 			tap_bad |= getenv("COVE_TEST_MUST") != NULL;                               \
 			return;                                                                    \
 		}                                                                                  \

@@ -248,8 +248,8 @@ __attribute__((unused)) static bool counts_to(struct tape *tape, enum tape_strea
 	static void fn##_body(void);                                                               \
 	TEST(fn, sentence)                                                                         \
 	{                                                                                          \
-		if (slot_cannot(true)) {                                                           \
-			printf("# skip: %s\n", slot_cannot(true));                                 \
+		if (testbox_cannot(true)) {                                                        \
+			printf("# skip: %s\n", testbox_cannot(true));                              \
 			tap_bad |= getenv("COVE_TEST_MUST") != NULL;                               \
 			return;                                                                    \
 		}                                                                                  \

@@ -14,7 +14,7 @@ static int64_t in(int64_t ms)
 
 TEST(opens, "the fixture opens, in a network namespace of its own")
 {
-	CHECK(slot_cannot(true) || unshare(CLONE_NEWNET) == 0);
+	CHECK(testbox_cannot(true) || unshare(CLONE_NEWNET) == 0);
 	CHECK(fixture_open());
 }
 

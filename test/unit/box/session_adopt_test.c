@@ -257,7 +257,7 @@ static void next_terms(int said)
 
 TEST(terms_live, "terminals run under a daemon that is killed again and again")
 {
-	if (slot_cannot(true))
+	if (testbox_cannot(true))
 		return;
 	CHECK(next_box() && live(first_term, 5));
 	for (int i = 0; i < 5; i++)
@@ -296,7 +296,7 @@ static void terms_body(void)
 
 TEST(retention, "terminals are adopted with their screens, sizes and ends")
 {
-	if (slot_cannot(true))
+	if (testbox_cannot(true))
 		return;
 	CHECK(open_loop());
 	fixture_run(terms_body);

@@ -6,7 +6,7 @@
 #include "tap.h"
 #include "unit/init/talker.h"
 
-static struct slot box;
+static struct testbox box;
 
 static bool begin_listening(void)
 {
@@ -18,9 +18,9 @@ static void end(void)
 {
 	if (box.pid > 0)
 		kill(box.pid, SIGKILL);
-	slot_close(&box);
+	testbox_close(&box);
 	unlink(slot_listens);
-	box = (struct slot){.control = -1};
+	box = (struct testbox){.control = -1};
 }
 
 struct held {
@@ -36,7 +36,7 @@ static int come_back(struct held *helds, int room)
 	int fds[3], count, n = 0;
 
 	fd_drop(&box.control);
-	box.control = slot_connect(slot_listens);
+	box.control = testbox_connect(slot_listens);
 	if (box.control < 0 || !hear(&box, &talk, fds, &count) || talk.kind != TALK_READY ||
 	    talk.ready.features != (TALK_CAN_RETURN | TALK_CAN_NET | TALK_CAN_SYNC | TALK_CAN_PROC |
 				    TALK_CAN_IGNORE))
@@ -272,7 +272,7 @@ TEST(many, "more than a socket holds are sent, one after another if the daemon i
 		first = first ? first : conn;
 	}
 	fd_drop(&box.control);
-	box.control = slot_connect(slot_listens);
+	box.control = testbox_connect(slot_listens);
 	CHECK(hear(&box, &talk, fds, &count) && talk.kind == TALK_READY);
 	talk = (struct talk){.kind = TALK_ADOPT};
 	tell(&box, &talk, NULL, 0);
@@ -297,7 +297,7 @@ TEST(replaced, "a new connection replaces the old, also in the middle of HELD me
 	CHECK(begin_listening());
 	CHECK(start("sleep 30", TALK_EXEC_KEEP, "a", NULL) > 0);
 	old = box.control;
-	box.control = slot_connect(slot_listens);
+	box.control = testbox_connect(slot_listens);
 	CHECK(hear(&box, &talk, fds, &count) && talk.kind == TALK_READY);
 	CHECK(recv(old, &count, sizeof(count), 0) == 0);
 	close(old);
@@ -320,7 +320,7 @@ TEST(strangers, "a request before ADOPT, or a connection from inside the box, is
 		return;
 	CHECK(begin_listening());
 	fd_drop(&box.control);
-	box.control = slot_connect(slot_listens);
+	box.control = testbox_connect(slot_listens);
 	CHECK(hear(&box, &talk, fds, &count) && talk.kind == TALK_READY);
 	talk = command((const char *[]){"true", NULL});
 	tell(&box, &talk, NULL, 0);

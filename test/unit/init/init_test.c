@@ -4,7 +4,7 @@
 #include "tap.h"
 #include "unit/init/talker.h"
 
-static struct slot box;
+static struct testbox box;
 static struct outcome got;
 
 TEST(greets, "pid 1 greets, runs a command and reports how it ended")
@@ -214,7 +214,7 @@ TEST(renewed, "a killed exec cgroup is made again: pid 1 takes its new fds")
 	if (skip(true))
 		return;
 	testbox_kill_cgroup(&box, 0);
-	count = slot_renew(&box, 0, join);
+	count = testbox_renew(&box, 0, join);
 	CHECK(tell(&box, &talk, join, count));
 	close(join[0]);
 	CHECK(hear(&box, &got.first, fds, &count) && got.first.kind == TALK_STARTED);
@@ -322,7 +322,7 @@ TEST(end, "when the daemon's end closes, pid 1 ends and every process with it")
 	if (skip(true))
 		return;
 	CHECK(SH(&box, &got, "setsid sleep 60 >/dev/null 2>&1 &"));
-	status = slot_close(&box);
+	status = testbox_close(&box);
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 	CHECK(access(box.group[0], F_OK) < 0); // empty, so it could be removed
 }
@@ -347,7 +347,7 @@ TEST(v1, "on cgroup v1 a command joins its exec cgroup, and emptiness is read fr
 	again.conn = ++next_conn;
 	CHECK(run(&box, &again, NULL, &got));
 	CHECK(got.first.kind == TALK_STARTED && STATUS(got) == 0);
-	slot_close(&box);
+	testbox_close(&box);
 }
 
 TEST(broken, "a malformed init config breaks the box with a message")
@@ -362,7 +362,7 @@ TEST(broken, "a malformed init config breaks the box with a message")
 	if (pid == 0) {
 		int null = open("/dev/null", O_RDONLY);
 
-		slot_build(NULL, (int[]){pair[1], null, null, null}, 4);
+		testbox_build(NULL, (int[]){pair[1], null, null, null}, 4);
 	}
 	close(pair[1]);
 	box.control = pair[0];

@@ -6,7 +6,7 @@
 
 #include "unit/init/talker.h"
 
-static struct slot box;
+static struct testbox box;
 static struct outcome got;
 
 // Field `name` of /proc/PID/status; the last word of its line. -1: none.
@@ -354,7 +354,7 @@ TEST(renewed, "a worker is not used when its exec cgroup was made again")
 		return;
 	CHECK(prefork() > 0);
 	testbox_kill_cgroup(&box, 0);
-	count = slot_renew(&box, 0, fds);
+	count = testbox_renew(&box, 0, fds);
 	CHECK(tell(&box, &talk, fds, count));
 	for (int i = 0; i < count; i++)
 		close(fds[i]);
@@ -415,7 +415,7 @@ TEST(many, "many at once over many exec cgroups, while workers come and go")
 		usleep(round % 3 * 200);
 	}
 	CHECK(done == LEAVES * ROUNDS);
-	CHECK(WIFEXITED(slot_close(&box)));
+	CHECK(WIFEXITED(testbox_close(&box)));
 }
 
 TEST(v1, "on cgroup v1 the worker has joined its exec cgroup")
@@ -428,5 +428,5 @@ TEST(v1, "on cgroup v1 the worker has joined its exec cgroup")
 	CHECK(RUN(&box, &got, "true") && got.last.exited.cgroup_empty);
 	CHECK(run_by_prefork(&talk, NULL));
 	CHECK(strstr(got.out, "/x-0\n") && got.last.exited.cgroup_empty);
-	CHECK(WIFEXITED(slot_close(&box)));
+	CHECK(WIFEXITED(testbox_close(&box)));
 }

@@ -15,7 +15,8 @@ __attribute__((unused)) static uint32_t next_conn;
 
 // One message; fds beyond `room` are an error. False: none came in time. RAN is heard as the two
 // that it stands for, and pipes that it does not bring as ones that are at their end.
-__attribute__((unused)) static bool hear(struct slot *slot, struct talk *talk, int *fds, int *count)
+__attribute__((unused)) static bool hear(struct testbox *slot, struct talk *talk, int *fds,
+					 int *count)
 {
 	static struct talk rest = {.kind = TALK_KIND_COUNT};
 	struct pollfd ready = {.fd = slot->control, .events = POLLIN};
@@ -45,12 +46,12 @@ __attribute__((unused)) static bool hear(struct slot *slot, struct talk *talk, i
 	return true;
 }
 
-__attribute__((unused)) static bool begin(struct slot *slot, bool by_clone)
+__attribute__((unused)) static bool begin(struct testbox *slot, bool by_clone)
 {
 	struct talk talk;
 	int fds[3], count;
 
-	if (!slot_open(slot, by_clone) || !hear(slot, &talk, fds, &count))
+	if (!testbox_open(slot, by_clone) || !hear(slot, &talk, fds, &count))
 		return false;
 	if (talk.kind == TALK_BROKEN)
 		printf("# broken: %s: %s\n", talk.failed.note, strerror(talk.failed.errnum));
@@ -69,8 +70,8 @@ __attribute__((unused)) static struct talk command(const char **argv)
 	return talk;
 }
 
-__attribute__((unused)) static bool tell(struct slot *slot, const struct talk *talk, const int *fds,
-					 int count)
+__attribute__((unused)) static bool tell(struct testbox *slot, const struct talk *talk,
+					 const int *fds, int count)
 {
 	static char room[TALK_SIZE_MAX];
 	size_t len = talk_encode(talk, room, sizeof(room));
@@ -86,7 +87,7 @@ __attribute__((unused)) static void slurp(int fd, char *room, size_t size)
 	close(fd);
 }
 
-__attribute__((unused)) static void forget(struct slot *slot, uint32_t conn)
+__attribute__((unused)) static void forget(struct testbox *slot, uint32_t conn)
 {
 	struct talk talk = {.kind = TALK_FORGET, .conn = conn};
 
@@ -94,7 +95,7 @@ __attribute__((unused)) static void forget(struct slot *slot, uint32_t conn)
 }
 
 // Runs it to its end and forgets it.
-__attribute__((unused)) static bool run(struct slot *slot, const struct talk *talk,
+__attribute__((unused)) static bool run(struct testbox *slot, const struct talk *talk,
 					const char *input, struct outcome *out)
 {
 	int fds[3], count;
@@ -120,7 +121,7 @@ __attribute__((unused)) static bool run(struct slot *slot, const struct talk *ta
 	return out->last.conn == talk->conn;
 }
 
-__attribute__((unused)) static bool run_argv(struct slot *slot, struct outcome *out,
+__attribute__((unused)) static bool run_argv(struct testbox *slot, struct outcome *out,
 					     const char **argv)
 {
 	struct talk talk = command(argv);
@@ -134,7 +135,7 @@ __attribute__((unused)) static bool run_argv(struct slot *slot, struct outcome *
 
 __attribute__((unused)) static bool skip(bool by_clone)
 {
-	const char *why = slot_cannot(by_clone);
+	const char *why = testbox_cannot(by_clone);
 
 	if (why)
 		printf("# skip: %s\n", why);

@@ -33,7 +33,7 @@
 #include "protocol/rootfs_mounts.h"
 #include "protocol/talk.h"
 
-__attribute__((constructor(101))) static void slot_be_init(int argc, char **argv)
+__attribute__((constructor(101))) static void testbox_be_init(int argc, char **argv)
 {
 	if (argc > 0 && strcmp(argv[0], "cove-init") == 0)
 		_exit(init_main());
@@ -53,7 +53,7 @@ static char slot_listens[96];
 // The program that becomes pid 1; "": this one.
 static char slot_program[96];
 
-struct slot {
+struct testbox {
 	int control;
 	int pid;
 	bool by_clone;
@@ -61,7 +61,7 @@ struct slot {
 	int exec_cgroups;
 };
 
-static const char *slot_v2(void)
+static const char *testbox_v2(void)
 {
 	if (access("/sys/fs/cgroup/cgroup.controllers", F_OK) == 0)
 		return "/sys/fs/cgroup";
@@ -71,18 +71,18 @@ static const char *slot_v2(void)
 }
 
 // Why the test cannot run here; NULL: it can.
-__attribute__((unused)) static const char *slot_cannot(bool by_clone)
+__attribute__((unused)) static const char *testbox_cannot(bool by_clone)
 {
 	if (geteuid() != 0)
 		return "needs root";
-	if (by_clone && !slot_v2())
+	if (by_clone && !testbox_v2())
 		return "no cgroup2 mount";
 	if (!by_clone && access("/sys/fs/cgroup/cpuacct/tasks", W_OK) < 0)
 		return "no cgroup v1";
 	return NULL;
 }
 
-static void testbox_cgroup_path(const struct slot *slot, int which, int exec_cgroup,
+static void testbox_cgroup_path(const struct testbox *slot, int which, int exec_cgroup,
 				const char *file, char *room, size_t size)
 {
 	snprintf(room, size, "%s/x-%d%s%s", slot->group[which], exec_cgroup, file ? "/" : "",
@@ -90,7 +90,7 @@ static void testbox_cgroup_path(const struct slot *slot, int which, int exec_cgr
 }
 
 // CLONE_INTO_CGROUP asks for the right to write cgroup.procs of both groups.
-static void slot_give(const char *group, bool by_clone)
+static void testbox_give(const char *group, bool by_clone)
 {
 	char path[640];
 
@@ -99,7 +99,7 @@ static void slot_give(const char *group, bool by_clone)
 		perror(path);
 }
 
-static int testbox_make_cgroup(struct slot *slot, int exec_cgroup, int *fds)
+static int testbox_make_cgroup(struct testbox *slot, int exec_cgroup, int *fds)
 {
 	int count = slot->by_clone ? 1 : 2;
 	char path[512];
@@ -107,7 +107,7 @@ static int testbox_make_cgroup(struct slot *slot, int exec_cgroup, int *fds)
 	for (int i = 0; i < count; i++) {
 		testbox_cgroup_path(slot, i, exec_cgroup, NULL, path, sizeof(path));
 		mkdir(path, 0755);
-		slot_give(path, slot->by_clone);
+		testbox_give(path, slot->by_clone);
 		testbox_cgroup_path(slot, i, exec_cgroup, slot->by_clone ? "." : "tasks", path,
 				    sizeof(path));
 		fds[i] = open(path,
@@ -117,13 +117,13 @@ static int testbox_make_cgroup(struct slot *slot, int exec_cgroup, int *fds)
 }
 
 // One more exec cgroup: its join fds. Returns how many.
-static int testbox_cgroup(struct slot *slot, int *fds)
+static int testbox_cgroup(struct testbox *slot, int *fds)
 {
 	return testbox_make_cgroup(slot, slot->exec_cgroups++, fds);
 }
 
 // The same exec cgroup again, as a new cgroup, after a kill.
-__attribute__((unused)) static int slot_renew(struct slot *slot, int exec_cgroup, int *fds)
+__attribute__((unused)) static int testbox_renew(struct testbox *slot, int exec_cgroup, int *fds)
 {
 	char path[512];
 
@@ -133,7 +133,7 @@ __attribute__((unused)) static int slot_renew(struct slot *slot, int exec_cgroup
 	return testbox_make_cgroup(slot, exec_cgroup, fds);
 }
 
-static int slot_init_config(bool by_clone)
+static int testbox_init_config(bool by_clone)
 {
 	// The first two allow all; the third forbids clone3, as the real one does.
 	struct {
@@ -159,7 +159,7 @@ static int slot_init_config(bool by_clone)
 	return fd;
 }
 
-static int slot_userns(void)
+static int testbox_userns(void)
 {
 	char path[64];
 	int gate[2], fd;
@@ -188,7 +188,7 @@ static int slot_userns(void)
 }
 
 // Ends in pid 1. `group`: the v2 group that it lives in, or NULL.
-static void slot_build(const char *group, const int *fds, int count)
+static void testbox_build(const char *group, const int *fds, int count)
 {
 	char name[] = "cove-init";
 	char *argv[] = {name, NULL}, *env[] = {NULL};
@@ -215,7 +215,7 @@ static void slot_build(const char *group, const int *fds, int count)
 	_exit(91);
 }
 
-static int slot_listener(void)
+static int testbox_listener(void)
 {
 	struct sockaddr_un at = {.sun_family = AF_UNIX};
 	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -228,7 +228,7 @@ static int slot_listener(void)
 }
 
 // Connects as the next daemon; -1: no pid 1 listens.
-__attribute__((unused)) static int slot_connect(const char *path)
+__attribute__((unused)) static int testbox_connect(const char *path)
 {
 	struct sockaddr_un at = {.sun_family = AF_UNIX};
 	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -240,20 +240,20 @@ __attribute__((unused)) static int slot_connect(const char *path)
 }
 
 // False: errno.
-__attribute__((unused)) static bool slot_open(struct slot *slot, bool by_clone)
+__attribute__((unused)) static bool testbox_open(struct testbox *slot, bool by_clone)
 {
 	static int serial;
 	int pair[2], fds[6], count = 3;
 	const char *v1[2] = {"/sys/fs/cgroup/cpuacct", "/sys/fs/cgroup/freezer"};
 
-	*slot = (struct slot){.by_clone = by_clone, .control = -1};
+	*slot = (struct testbox){.by_clone = by_clone, .control = -1};
 	serial++;
 	for (int i = 0; i < (by_clone ? 1 : 2); i++) {
 		snprintf(slot->group[i], sizeof(slot->group[i]), "%s/cove-test-%d-%d",
-			 by_clone ? slot_v2() : v1[i], getpid(), serial);
+			 by_clone ? testbox_v2() : v1[i], getpid(), serial);
 		if (mkdir(slot->group[i], 0755) < 0)
 			return false;
-		slot_give(slot->group[i], by_clone);
+		testbox_give(slot->group[i], by_clone);
 	}
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return false;
@@ -261,26 +261,26 @@ __attribute__((unused)) static bool slot_open(struct slot *slot, bool by_clone)
 		fd_send(pair[0], &(struct rootfs_mounts_base_rootfs){.is_set_up = true},
 			sizeof(struct rootfs_mounts_base_rootfs), NULL, 0, 0);
 	fds[0] = pair[1];
-	fds[1] = slot_init_config(by_clone);
-	fds[2] = slot_userns();
+	fds[1] = testbox_init_config(by_clone);
+	fds[2] = testbox_userns();
 	count += testbox_cgroup(slot, fds + 3);
 	if (slot_listens[0]) {
 		if (by_clone)
 			fds[count++] = open("/dev/null", O_RDONLY | O_CLOEXEC);
-		fds[count++] = slot_listener();
+		fds[count++] = testbox_listener();
 	}
 	slot->pid = (int)syscall(SYS_clone,
 				 CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | SIGCHLD,
 				 0, 0, 0, 0);
 	if (slot->pid == 0)
-		slot_build(by_clone ? slot->group[0] : NULL, fds, count);
+		testbox_build(by_clone ? slot->group[0] : NULL, fds, count);
 	for (int i = 0; i < count; i++)
 		close(fds[i]);
 	slot->control = pair[0];
 	return slot->pid > 0;
 }
 
-__attribute__((unused)) static void testbox_kill_cgroup(const struct slot *slot, int exec_cgroup)
+__attribute__((unused)) static void testbox_kill_cgroup(const struct testbox *slot, int exec_cgroup)
 {
 	char path[512];
 
@@ -289,7 +289,7 @@ __attribute__((unused)) static void testbox_kill_cgroup(const struct slot *slot,
 }
 
 // Kills what is left and removes the cgroups. Returns the wait status of pid 1.
-__attribute__((unused)) static int slot_close(struct slot *slot)
+__attribute__((unused)) static int testbox_close(struct testbox *slot)
 {
 	char path[512];
 	int status = -1;

@@ -25,3 +25,16 @@ TEST(share,
 	CHECK_OK(admit_exec(admit, now, 1));
 	admit_close(admit);
 }
+
+TEST(owed, "an adoption leaves the descriptors that adopted boxes have yet to open")
+{
+	struct rlimit files = {1000, 1000};
+	struct admit *admit = NULL;
+
+	CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
+	CHECK_OK(admit_open(&admit));
+	CHECK_OK(admit_adopt(admit, 1000, 0));
+	CHECK_ERR(admit_adopt(admit, 1000, 950), EXHAUSTED);
+	CHECK_OK(admit_adopt(admit, 1000, 100));
+	admit_close(admit);
+}
