@@ -9,6 +9,7 @@
 #include "agent/runs.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "types/event.h"
 
 static fallible agent_command_answer(struct agent_session *agent, struct command *command)
 {
@@ -73,12 +74,14 @@ static fallible intend_deletion(struct agent_session *agent)
 		return OK;
 	agent->deleting = true;
 	err = persist_agent_commit(agent, &(struct persist_agent_change){.session = true});
-	if (err)
+	if (err) {
 		agent->deleting = false;
-	else
-		log_event(LOG_INFO, "agent_session.deleting", "tenant", agent->tenant, "session",
-			  agent->id, NULL);
-	return err;
+		return err;
+	}
+	log_event(LOG_INFO, "agent_session.deleting", "tenant", agent->tenant, "session", agent->id,
+		  NULL);
+	event_publish(EVENT_SESSION_ENDS, "tenant", agent->tenant, "session", agent->id, NULL);
+	return OK;
 }
 
 static fallible stop_for(struct agent_session *agent, enum lease_reason reason)

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "manager/access.h"
+#include "types/event.h"
 
 static char *copy(struct str text)
 {
@@ -144,6 +145,8 @@ static fallible agent_create_make(struct agent_sessions *agents, const struct wh
 	agent->durable = true;
 	log_event(LOG_INFO, "agent_session.created", "session", agent->id, "sandbox", agent->box,
 		  "tenant", agent->tenant, NULL);
+	event_publish(EVENT_SESSION_MADE, "session", agent->id, "sandbox", agent->box, "tenant",
+		      agent->tenant, NULL);
 	condition_signal(&agent->changed);
 	actor_start(agent);
 	*out = agent;

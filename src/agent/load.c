@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "types/event.h"
 #include "types/timers.h"
 
 #define SETTLE_MS 50
@@ -23,6 +24,8 @@ static void alert(const struct agent_session *agent, const char *what)
 	agent->agents->alerts++;
 	log_event(LOG_ERROR, "alert", "alert", what, "severity", "critical", "session", agent->id,
 		  "sandbox", agent->box, NULL);
+	event_publish(EVENT_ALERT, "alert", what, "severity", "critical", "session", agent->id,
+		      "sandbox", agent->box, NULL);
 }
 
 // The stored sandbox id. A record of an older version has none: it is derived from the owner, and

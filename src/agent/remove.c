@@ -8,6 +8,7 @@
 #include "agent/private.h"
 #include "agent/runs.h"
 #include "base/log.h"
+#include "types/event.h"
 
 static fallible remove_begin_stop(struct agent_session *agent)
 {
@@ -56,6 +57,7 @@ static fallible purge(struct agent_session *agent)
 	TRY(persist_agent_drop(agent), "forget a session");
 	log_event(LOG_INFO, "agent_session.deleted", "tenant", agent->tenant, "session", agent->id,
 		  NULL);
+	event_publish(EVENT_SESSION_GONE, "tenant", agent->tenant, "session", agent->id, NULL);
 	agent_unlist(agent);
 	condition_signal(&agent->changed);
 	return OK;

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "types/event.h"
 #include "types/timers.h"
 
 static struct loop *transition_loop(const struct agent_session *agent)
@@ -199,6 +200,10 @@ static fallible transition_act(struct agent_session *agent, unsigned todo)
 			  "session", agent->id, "sandbox", agent->box, "reason",
 			  lease_reason_word(agent->lease.reason), "error", agent->lease.error,
 			  NULL);
+		event_publish(EVENT_ALERT, "alert", "lease_quarantined", "severity", "critical",
+			      "session", agent->id, "sandbox", agent->box, "reason",
+			      lease_reason_word(agent->lease.reason), "error", agent->lease.error,
+			      NULL);
 	}
 	if (todo & LEASE_DO_STOP)
 		attempt_start(agent);
@@ -229,6 +234,13 @@ static void transition_log(const struct agent_session *agent, const struct lease
 		  now->attempt[0] ? now->attempt : NULL, "attempts",
 		  lease_is_fenced(now) ? attempts : NULL, "error",
 		  now->error[0] ? now->error : NULL, NULL);
+	event_publish(EVENT_LEASE, "tenant", agent->tenant, "session", agent->id, "sandbox",
+		      agent->box, "row", row, "from", lease_state_word(was->state), "to",
+		      lease_state_word(now->state), "instance", now->instance, "generation",
+		      generation, "reason", now->reason ? lease_reason_word(now->reason) : NULL,
+		      "attempt", now->attempt[0] ? now->attempt : NULL, "attempts",
+		      lease_is_fenced(now) ? attempts : NULL, "error",
+		      now->error[0] ? now->error : NULL, NULL);
 }
 
 // If the end of the run is committed: writes the last line of its log, and frees it.

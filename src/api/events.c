@@ -13,6 +13,8 @@
 #include "manager/access.h"
 #include "manager/verify.h"
 #include "store/audit.h"
+#include "store/events.h"
+#include "types/event.h"
 
 #define REPLY_MAX (64u << 20)
 #define BATCH 200
@@ -204,7 +206,7 @@ static fallible api_events_wait_for_more(struct http *x)
 	struct err *err;
 
 	TRY(http_away(x, HTTP_PROBE_EVENT));
-	err = condition_wait(&manager->tell.told, CLOCK_NEVER);
+	err = condition_wait(&manager->event_written, CLOCK_NEVER);
 	http_back(x);
 	return err;
 }

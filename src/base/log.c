@@ -31,10 +31,6 @@ static struct {
 	bool text, is_terminal;
 } log_to = {"cove", STDERR_FILENO, LOG_INFO, false, false};
 
-static _Thread_local struct {
-	log_listener *hear;
-	void *arg;
-} listener;
 static _Thread_local char trace_now[TRACE_MAX + 1];
 
 static const char *const level_words[] = {"debug", "info", "warn", "error"};
@@ -196,23 +192,11 @@ static void write_line(enum log_level level, const char *what, va_list fields)
 	errno = saved;
 }
 
-static void tell_listener(const char *what, va_list fields)
-{
-	va_list copy;
-
-	if (!listener.hear)
-		return;
-	va_copy(copy, fields);
-	listener.hear(listener.arg, what, copy);
-	va_end(copy);
-}
-
 void log_event(enum log_level level, const char *what, ...)
 {
 	va_list args;
 
 	va_start(args, what);
-	tell_listener(what, args);
 	if (log_wants(level))
 		write_line(level, what, args);
 	va_end(args);
@@ -251,16 +235,9 @@ void log_event_of(const char *box, enum log_level level, const char *what, ...)
 	va_list args;
 
 	va_start(args, what);
-	tell_listener(what, args);
 	if (log_wants(level) && box_has_room(box))
 		write_line(level, what, args);
 	va_end(args);
-}
-
-void log_listen(log_listener *ear, void *arg)
-{
-	listener.hear = ear;
-	listener.arg = arg;
 }
 
 bool log_wants(enum log_level level)

@@ -20,15 +20,10 @@ void log_event(enum log_level level, const char *what, ...) __attribute__((senti
 
 // The same for events that a sandbox can cause at will: LOG_BOX_LINES a minute of each sandbox are
 // written. The first line of a later minute is preceded by "log.suppressed", with the number of
-// dropped lines. Listeners get all of them. For one thread alone.
+// dropped lines. For one thread alone.
 #define LOG_BOX_LINES 60
 void log_event_of(const char *box, enum log_level level, const char *what, ...)
 	__attribute__((sentinel));
-
-// Everything that this thread logs is also passed to `listener`, also below the level. It must not
-// wait.
-typedef void log_listener(void *arg, const char *what, va_list fields);
-void log_listen(log_listener *ear, void *arg);
 
 // The trace id of log lines in this turn, until it is set again. NULL: none.
 void log_trace(const char *trace);

@@ -20,12 +20,14 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "box/exec_cgroup.h"
 #include "box/exec_message.h"
 #include "box/exec_private.h"
 #include "loop/closer.h"
 #include "os/fd.h"
+#include "types/event.h"
 
 #define GRACE_MS 5000 // from SIGTERM to SIGKILL
 #define GUARD_MS 5000 // from SIGKILL to EXITED; then the result is final without it
@@ -39,6 +41,16 @@ const char *ending_word(enum ending ending)
 	};
 
 	return words[ending];
+}
+
+void ending_report(enum ending ending, const char *box)
+{
+	if (ending != ENDING_OOM && ending != ENDING_CPU_LIMIT && ending != ENDING_WALL_LIMIT)
+		return;
+	log_event_of(box, LOG_INFO, "security", "event", "limit_hit", "severity", "low", "sandbox",
+		     box, "limit", ending_word(ending), NULL);
+	event_publish(EVENT_SECURITY, "event", "limit_hit", "severity", "low", "sandbox", box,
+		      "limit", ending_word(ending), NULL);
 }
 
 void exec_ref(struct exec *exec)

@@ -16,6 +16,8 @@ enum ending {
 #undef X
 };
 const char *ending_word(enum ending ending);
+// Logs and publishes the end of a command by a limit of its box; other endings are no event.
+void ending_report(enum ending ending, const char *box);
 
 struct exec_result {
 	enum ending ending;

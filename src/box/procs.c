@@ -13,7 +13,6 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/secret.h"
@@ -175,13 +174,6 @@ static void list_ended(struct proc *proc)
 	}
 }
 
-static void tell_limit(const struct box *box, enum ending ending)
-{
-	if (ending == ENDING_OOM || ending == ENDING_CPU_LIMIT || ending == ENDING_WALL_LIMIT)
-		log_event_of(box->id, LOG_INFO, "security", "event", "limit_hit", "severity", "low",
-			     "sandbox", box->id, "limit", ending_word(ending), NULL);
-}
-
 void proc_on_end(void *arg)
 {
 	struct proc *proc = arg;
@@ -213,7 +205,7 @@ void proc_on_end(void *arg)
 		.pid = (uint32_t)proc->pid,
 	};
 	tape_files_seal(&exec->box->procs->tapes, proc->tape, &ending, exec);
-	tell_limit(exec->box, proc->result.ending);
+	ending_report(proc->result.ending, exec->box->id);
 	condition_signal(&proc->changed);
 	tape_files_prepare(&exec->box->procs->tapes);
 	exec_unref(exec);

@@ -30,6 +30,7 @@
 #include "base/log.h"
 #include "os/fd.h"
 #include "protocol/order.h"
+#include "types/event.h"
 
 #define LOOK_MS 50
 #define CALM_LOOKS 20 // idle checks before the watchdog sleeps
@@ -137,6 +138,8 @@ static void stall_tell(void)
 	pthread_mutex_unlock(&stall.lock);
 	log_event(LOG_WARN, "security", "event", "box_blocks_daemon", "severity", "high", "sandbox",
 		  at.box, NULL);
+	event_publish(EVENT_SECURITY, "event", "box_blocks_daemon", "severity", "high", "sandbox",
+		      at.box, NULL);
 }
 
 void stall_leave(void)

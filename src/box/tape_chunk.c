@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "box/tape_private.h"
+#include "types/event.h"
 #include "types/timers.h"
 
 #define CHUNKS_MAX (8ull << 20)	    // of a tape
@@ -94,6 +95,7 @@ void tape_tell_cut(const struct tape *tape, const char *reason)
 	snprintf(file, sizeof(file), "%s", tape->name ? tape->name : "");
 	log_event(LOG_WARN, "output.not_kept", "sandbox", box, "tape", file, "reason", reason,
 		  NULL);
+	event_publish(EVENT_OUTPUT_CUT, "sandbox", box, "tape", file, "reason", reason, NULL);
 }
 
 bool tape_lacks_room(const struct tape *tape)
@@ -140,6 +142,8 @@ void tape_detach_slow(struct tape *tape)
 		snprintf(offset, sizeof(offset), "%llu", (unsigned long long)reader->offset);
 		log_event(LOG_WARN, "output.reader_detached", "sandbox", box, "tape",
 			  tape->name ? tape->name : "", "offset", offset, NULL);
+		event_publish(EVENT_READER_CUT, "sandbox", box, "tape",
+			      tape->name ? tape->name : "", "offset", offset, NULL);
 		reader->detached = reader->cut = true;
 		reader->missed += tape->chunks_end - reader->passed;
 		tape_reader_leave(reader);

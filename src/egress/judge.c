@@ -14,6 +14,7 @@
 #include "codec/http1.h"
 #include "egress/private.h"
 #include "protocol/hello.h"
+#include "types/event.h"
 
 #define PART_MS 1000 // for the client to read the last reply
 #define PART_MAX (256 * 1024)
@@ -32,6 +33,18 @@ bool burst_has_room(struct burst *burst, int64_t now_ms, uint32_t per_second)
 
 // ------------------------------------------------------------------------------------- denials
 
+// `address`, `port` and `hint` may be NULL.
+static void judge_tell_denied(struct egress_box *box, const char *name, const char *address,
+			      const char *port, const char *reason, const char *hint)
+{
+	log_event_of(box->id, LOG_INFO, "security", "event", "egress_denied", "severity", "low",
+		     "sandbox", box->id, "name", name, "address", address, "port", port, "reason",
+		     reason, "hint", hint, NULL);
+	event_publish(EVENT_SECURITY, "event", "egress_denied", "severity", "low", "sandbox",
+		      box->id, "name", name, "address", address, "port", port, "reason", reason,
+		      "hint", hint, NULL);
+}
+
 static void judge_tell(const struct conn *conn, const char *reason)
 {
 	struct egress_box *box = conn->box;
@@ -43,10 +56,8 @@ static void judge_tell(const struct conn *conn, const char *reason)
 	snprintf(port, sizeof(port), "%u", conn->port);
 	address_write(&conn->to, address);
 	policy_hint(&hint, box->id, conn->name, conn->port, reason);
-	log_event_of(box->id, LOG_INFO, "security", "event", "egress_denied", "severity", "low",
-		     "sandbox", box->id, "name", conn->name[0] ? conn->name : NULL, "address",
-		     address, "port", port, "reason", reason, "hint", hint.len ? hint.at : NULL,
-		     NULL);
+	judge_tell_denied(box, conn->name[0] ? conn->name : NULL, address, port, reason,
+			  hint.len ? hint.at : NULL);
 }
 
 void judge_close_rest(struct egress_box *box)
@@ -96,8 +107,7 @@ void judge_note_many(struct egress_box *box, const char *reason)
 	verdict->denied = 1;
 	verdict_done(box->egress->verdicts, verdict);
 	if (burst_has_room(&box->events, loop_now(box->egress->loop), EVENTS_PER_SECOND))
-		log_event_of(box->id, LOG_INFO, "security", "event", "egress_denied", "severity",
-			     "low", "sandbox", box->id, "reason", reason, NULL);
+		judge_tell_denied(box, NULL, NULL, NULL, reason, NULL);
 }
 
 void judge_note(struct conn *conn, const char *reason)
@@ -121,9 +131,7 @@ void judge_note_name(struct egress_box *box, const char *name)
 	struct verdict *verdict;
 
 	if (burst_has_room(&box->events, loop_now(box->egress->loop), EVENTS_PER_SECOND))
-		log_event_of(box->id, LOG_INFO, "security", "event", "egress_denied", "severity",
-			     "low", "sandbox", box->id, "name", name, "reason", "not_allowed",
-			     NULL);
+		judge_tell_denied(box, name, NULL, NULL, "not_allowed", NULL);
 	if (count_in_rest(box))
 		return;
 	verdict = denial(box, "not_allowed");
@@ -278,6 +286,10 @@ static void judge_tell_end(struct egress_box *box, const struct verdict *verdict
 	log_event(LOG_DEBUG, "egress", "sandbox", box->id, "name", verdict->name, "port", port,
 		  "verdict", "allow", "rule", verdict->rule, "requests", requests, "bytesOut", out,
 		  "bytesIn", in, "reason", verdict->reason[0] ? verdict->reason : NULL, NULL);
+	event_publish(EVENT_EGRESS, "sandbox", box->id, "name", verdict->name, "port", port,
+		      "verdict", "allow", "rule", verdict->rule, "requests", requests, "bytesOut",
+		      out, "bytesIn", in, "reason", verdict->reason[0] ? verdict->reason : NULL,
+		      NULL);
 }
 
 void judge_close_verdict(struct conn *conn, const char *reason)

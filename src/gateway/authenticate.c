@@ -11,6 +11,7 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/weak.h"
+#include "types/event.h"
 
 #define STRIKES_MAX 20
 #define STRIKES_SPAN_MS (AUTHENTICATE_SPAN_S * 1000)
@@ -137,6 +138,7 @@ void authenticate_report(const struct http *x, const char *event, const char *se
 	auto_free char *peer = mem_dup(x->peer.at, x->peer.len);
 
 	log_event(LOG_WARN, "security", "event", event, "severity", severity, "who", peer, NULL);
+	event_publish(EVENT_SECURITY, "event", event, "severity", severity, "who", peer, NULL);
 }
 
 // A Unix socket has no port: localhost with any port is accepted, as through an ssh tunnel.

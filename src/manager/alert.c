@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "types/event.h"
 #include "types/timers.h"
 
 #define ALERTS 64
@@ -58,6 +59,9 @@ void alert_tell(const char *alert, const char *severity, const char *what, const
 	log_event(LOG_ERROR, "alert", "alert", alert, "severity", severity, "what", what, "sandbox",
 		  box, "quiet", alerts[at].quiet ? count : NULL, "trail",
 		  err ? err_trail(err) : NULL, NULL);
+	event_publish(EVENT_ALERT, "alert", alert, "severity", severity, "what", what, "sandbox",
+		      box, "quiet", alerts[at].quiet ? count : NULL, "trail",
+		      err ? err_trail(err) : NULL, NULL);
 	memcpy(alerts[at].name, name, sizeof(name));
 	alerts[at].told_ms = now;
 	alerts[at].quiet = 0;

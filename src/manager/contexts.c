@@ -2,7 +2,6 @@
 // box, asks for admission, and logs a limit that ended a cell.
 #include "manager/contexts.h"
 
-#include "base/log.h"
 #include "manager/warm.h"
 
 static uint64_t tighter(uint64_t a, uint64_t b)
@@ -68,7 +67,5 @@ void contexts_report(const struct box_ref *ref, const struct context_result *res
 	enum ending ending = result->timed_out ? ENDING_WALL_LIMIT : result->exec.ending;
 
 	if (result->timed_out || (result->end == CONTEXT_DIED && ending == ENDING_OOM))
-		log_event_of(ref->entry->record.id, LOG_INFO, "security", "event", "limit_hit",
-			     "severity", "low", "sandbox", ref->entry->record.id, "limit",
-			     ending_word(ending), NULL);
+		ending_report(ending, ref->entry->record.id);
 }

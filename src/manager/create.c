@@ -191,7 +191,7 @@ static void undo(struct entry *entry, const struct err *err, bool foretold)
 	}
 	if (foretold) // the warden may never have got the order
 		box_forget(manager->loop, manager->ask, entry->record.id);
-	publish_box(&manager->tell, EVENT_BOX_FAILED, &entry->record, err_reason(err), NULL);
+	entry_publish(entry, EVENT_BOX_FAILED, err_reason(err), NULL);
 	persist_drop(manager->store, entry->record.id);
 	table_remove(entry);
 }
@@ -213,7 +213,7 @@ static fallible write_and_build(struct entry *entry)
 		table_remove(entry);
 		return err;
 	}
-	publish_box(&manager->tell, EVENT_BOX_CREATED, &entry->record, NULL, NULL);
+	entry_publish(entry, EVENT_BOX_CREATED, NULL, NULL);
 	err = build_in_turn(entry, &order, &entry->box);
 	if (!err && !box_is_alive(entry->box))
 		err = err_new(UNAVAILABLE, "box_lost", "the sandbox ended during its create");

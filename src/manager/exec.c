@@ -3,7 +3,6 @@
 #include "manager/exec.h"
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "manager/access.h"
 #include "manager/life.h"
@@ -63,20 +62,12 @@ struct tape *manager_exec_tape(const struct manager_exec *run)
 	return exec_tape(run->exec);
 }
 
-static bool is_limit(enum ending ending)
-{
-	return ending == ENDING_OOM || ending == ENDING_CPU_LIMIT || ending == ENDING_WALL_LIMIT;
-}
-
 fallible manager_exec_wait(struct manager_exec *run, struct exec_result *out)
 {
 	struct exec_result result;
 
 	TRY(exec_wait(run->exec, CLOCK_NEVER, &result));
-	if (is_limit(result.ending))
-		log_event_of(run->ref.entry->record.id, LOG_INFO, "security", "event", "limit_hit",
-			     "severity", "low", "sandbox", run->ref.entry->record.id, "limit",
-			     ending_word(result.ending), NULL);
+	ending_report(result.ending, run->ref.entry->record.id);
 	*out = result;
 	return OK;
 }

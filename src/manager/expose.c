@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "codec/text.h"
 #include "manager/persist.h"
+#include "types/event.h"
 
 static fallible expose_check(const struct entry *entry, const struct expose_ask *ask)
 {
@@ -26,12 +27,14 @@ static fallible expose_check(const struct entry *entry, const struct expose_ask 
 	return OK;
 }
 
-static void expose_tell(const struct entry *entry, const char *what, uint16_t port)
+static void expose_tell(const struct entry *entry, enum event_kind kind, uint16_t port)
 {
 	char number[8];
 
 	snprintf(number, sizeof(number), "%u", port);
-	log_event(LOG_INFO, what, "sandbox", entry->record.id, "port", number, NULL);
+	log_event(LOG_INFO, event_word(kind), "sandbox", entry->record.id, "port", number, NULL);
+	event_publish(kind, "tenant", entry->record.tenant, "sandbox", entry->record.id, "port",
+		      number, NULL);
 }
 
 static void expose_change(struct exposed_ports_entry *at, const struct expose_ask *ask)
@@ -79,7 +82,7 @@ fallible expose_port(struct entry *entry, const struct expose_ask *ask, bool *ou
 	}
 	*out_new = is_new;
 	if (is_new)
-		expose_tell(entry, "port.exposed", ask->port);
+		expose_tell(entry, EVENT_PORT_EXPOSED, ask->port);
 	return OK;
 }
 
@@ -88,7 +91,7 @@ fallible expose_end(struct entry *entry, uint16_t port, bool *out_was)
 	bool was = exposed_ports_drop(&entry->ports, port);
 
 	if (was) {
-		expose_tell(entry, "port.unexposed", port);
+		expose_tell(entry, EVENT_PORT_HIDDEN, port);
 		condition_signal(&entry->changed); // open preview connections end
 		TRY(persist_ports(entry->manager->store, entry->record.id, &entry->ports));
 	}

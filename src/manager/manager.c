@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "manager/access.h"
 #include "manager/images.h"
+#include "manager/publish.h"
 #include "manager/queue.h"
 #include "store/store.h"
 
@@ -17,7 +18,7 @@ struct manager *manager_new(const struct manager_options *options)
 	manager->admit = options->admit;
 	manager->store = options->store;
 	manager->egress = options->egress;
-	publish_init(&manager->tell, options->store);
+	publish_open(manager);
 	manager->sockets = options->sockets;
 	manager->settled = !options->store;
 	manager->rebooted = options->rebooted;
@@ -48,6 +49,7 @@ void manager_free(struct manager *manager)
 {
 	if (!manager)
 		return;
+	publish_close();
 	list_each (at, &manager->entries)
 		table_remove(link_of(at, struct entry, link));
 	map_free(manager->by_id);

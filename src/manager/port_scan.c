@@ -13,6 +13,7 @@
 #include "box/files.h"
 #include "box/freeze.h"
 #include "codec/json.h"
+#include "types/event.h"
 
 #define TICK_MS 500
 #define PAUSE_MIN_MS 400
@@ -58,17 +59,12 @@ void port_scan_compare(const uint16_t *was, size_t was_count, const uint16_t *no
 static void publish_port(void *arg, uint16_t port, bool opened)
 {
 	const struct entry *entry = arg;
-	char fields[32];
+	char number[8];
 
-	snprintf(fields, sizeof(fields), "{\"port\":%u}", port);
+	snprintf(number, sizeof(number), "%u", port);
 	entry->port_scan->pause_ms = PAUSE_MIN_MS;
-	publish_event(&entry->manager->tell,
-		      &(struct store_event){
-			      .tenant = entry->record.tenant,
-			      .kind = event_word(opened ? EVENT_PORT_OPENED : EVENT_PORT_CLOSED),
-			      .sandbox = entry->record.id,
-			      .fields = fields,
-		      });
+	event_publish(opened ? EVENT_PORT_OPENED : EVENT_PORT_CLOSED, "tenant",
+		      entry->record.tenant, "sandbox", entry->record.id, "port", number, NULL);
 }
 
 static void port_scan_learn(struct entry *entry, const uint16_t *ports, size_t count)

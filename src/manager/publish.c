@@ -1,123 +1,108 @@
-// Queues events for the store. An event is copied into an arena of its own and written with the
-// next batch, in order with the records; `told` is signalled after the commit. publish_move() maps
-// changes of a box's state to event kinds.
+// Writes the events of this process to the store: the manager subscribes to event_publish(). An
+// event is copied into an arena of its own and written with the next batch, in order with the
+// records; `event_written` is signalled after the commit.
 #include "manager/publish.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "codec/json.h"
+#include "manager/table.h"
+#include "store/events.h"
 
-#define FIELDS_MAX 4096
+#define FIELDS_MAX 16384
 
-struct telling {
+struct publication {
 	struct arena *arena; // owns all of it
-	struct publish *publish;
+	struct manager *manager;
 	struct store_event event;
 };
 
-void publish_init(struct publish *publish, struct store *store)
+static const char *publication_copy(struct arena *arena, const char *text)
 {
-	publish->store = store;
-	condition_init(&publish->told);
+	return arena_dup(arena, text, strlen(text));
 }
 
-static struct err *put(struct db *db, void *arg)
+static struct err *publication_put(struct db *db, void *arg)
 {
-	return store_events_add_in(db, &((struct telling *)arg)->event, NULL);
+	return store_events_add_in(db, &((struct publication *)arg)->event, NULL);
 }
 
-static void written(void *arg)
+static void publication_written(void *arg)
 {
-	struct telling *telling = arg;
+	struct publication *publication = arg;
 
-	condition_signal(&telling->publish->told);
-	arena_free(telling->arena);
+	condition_signal(&publication->manager->event_written);
+	arena_free(publication->arena);
 }
 
-static const char *copy(struct arena *arena, const char *text)
+// Fields that are numbers in an event.
+static const char *const publish_numbers[] = {"port",	  "offset",  "requests",
+					      "bytesOut", "bytesIn", "durationMs"};
+
+static void publish_put_field(struct json_out *out, const char *name, const char *text)
 {
-	return text ? arena_dup(arena, text, strlen(text)) : "";
+	uint64_t value;
+
+	for (size_t i = 0; i < sizeof(publish_numbers) / sizeof(*publish_numbers); i++) {
+		if (!strcmp(name, publish_numbers[i]) &&
+		    str_to_u64(str_of(text), 0, INT64_MAX, &value)) {
+			json_put_int(out, name, (int64_t)value);
+			return;
+		}
+	}
+	json_put_text(out, name, text);
 }
 
-void publish_event(struct publish *publish, const struct store_event *event)
+// An event of a sandbox without a tenant gets the sandbox's.
+static void publish_event(void *arg, enum event_kind kind, va_list args)
 {
-	struct arena *arena;
-	struct telling *telling;
-
-	if (!publish->store)
-		return;
-	arena = arena_new();
-	telling = arena_take(arena, sizeof(*telling));
-	*telling = (struct telling){.arena = arena, .publish = publish, .event = *event};
-	if (!event->time_ms)
-		telling->event.time_ms = clock_steady_ms();
-	telling->event.tenant = copy(arena, event->tenant);
-	telling->event.kind = copy(arena, event->kind);
-	telling->event.sandbox = copy(arena, event->sandbox);
-	telling->event.session = copy(arena, event->session);
-	telling->event.fields = copy(arena, event->fields ? event->fields : "{}");
-	store_tell(publish->store, put, telling, written);
-}
-
-static void put_word(struct json_out *out, const char *key, const char *text)
-{
-	if (text && *text)
-		json_put_text(out, key, text);
-}
-
-void publish_box(struct publish *publish, enum event_kind kind, const struct record *record,
-		 const char *reason, const char *from)
-{
+	struct manager *manager = arg;
+	struct arena *arena = arena_new();
+	struct publication *publication = arena_take(arena, sizeof(*publication));
 	auto_buf fields = BUF_INIT(FIELDS_MAX);
 	struct json_out out = json_to(&fields);
+	const char *name, *tenant = NULL, *sandbox = "", *session = "";
+	const struct entry *entry;
 
-	if (!publish->store)
-		return;
 	json_begin(&out, '{');
-	put_word(&out, "name", record->name);
-	put_word(&out, "reason", reason);
-	put_word(&out, "from", from);
-	json_end(&out, '}');
-	publish_event(publish, &(struct store_event){
-				       .tenant = record->tenant,
-				       .kind = event_word(kind),
-				       .sandbox = record->id,
-				       .fields = buf_ok(&fields) ? fields.at : "{}",
-			       });
-}
+	while ((name = va_arg(args, const char *))) {
+		const char *text = va_arg(args, const char *);
 
-static bool rested(enum state state)
-{
-	return state == STATE_PAUSED || state == STATE_FROZEN || state == STATE_STOPPED;
-}
-
-void publish_move(struct publish *publish, const struct record *record, enum state before)
-{
-	const char *from = state_word(before);
-
-	if (record->state == before)
-		return;
-	switch (record->state) {
-	case STATE_RUNNING:
-		publish_box(publish, rested(before) ? EVENT_BOX_WOKEN : EVENT_BOX_RUNNING, record,
-			    NULL, rested(before) ? from : NULL);
-		break;
-	case STATE_PAUSED:
-		publish_box(publish, EVENT_BOX_PAUSED, record, NULL, NULL);
-		break;
-	case STATE_FROZEN:
-		publish_box(publish, EVENT_BOX_FROZEN, record, NULL, NULL);
-		break;
-	case STATE_STOPPED:
-		publish_box(publish, EVENT_BOX_STOPPED, record, record->reason, from);
-		break;
-	case STATE_DELETING:
-		publish_box(publish, EVENT_BOX_DELETING, record, NULL, from);
-		break;
-	case STATE_FAILED:
-		publish_box(publish, EVENT_BOX_FAILED, record, record->reason, from);
-		break;
-	default:
-		break;
+		if (!text)
+			continue;
+		if (!strcmp(name, "tenant"))
+			tenant = text;
+		else if (!strcmp(name, "sandbox"))
+			sandbox = text;
+		else if (!strcmp(name, "session"))
+			session = text;
+		else
+			publish_put_field(&out, name, text);
 	}
+	json_end(&out, '}');
+	entry = map_get(manager->by_id, str_of(sandbox));
+	if (!tenant)
+		tenant = entry ? entry->record.tenant : "";
+	*publication = (struct publication){
+		.arena = arena,
+		.manager = manager,
+		.event = {.time_ms = clock_steady_ms(),
+			  .kind = event_word(kind),
+			  .tenant = publication_copy(arena, tenant),
+			  .sandbox = publication_copy(arena, sandbox),
+			  .session = publication_copy(arena, session),
+			  .fields = buf_ok(&fields) ? publication_copy(arena, fields.at) : "{}"},
+	};
+	store_tell(manager->store, publication_put, publication, publication_written);
+}
+
+void publish_open(struct manager *manager)
+{
+	condition_init(&manager->event_written);
+	event_subscribe(manager->store ? publish_event : NULL, manager);
+}
+
+void publish_close(void)
+{
+	event_subscribe(NULL, NULL);
 }

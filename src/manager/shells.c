@@ -3,8 +3,6 @@
 // shells before their next command.
 #include "manager/shells.h"
 
-#include "base/log.h"
-
 #define LOCALE "C.UTF-8"
 
 static uint64_t tighter(uint64_t a, uint64_t b)
@@ -96,11 +94,7 @@ struct session_job shells_job(const struct box_ref *ref, const struct manager_ex
 
 void shells_report(const struct box_ref *ref, const struct session_result *result)
 {
-	if (result->ending == ENDING_OOM || result->ending == ENDING_CPU_LIMIT ||
-	    result->ending == ENDING_WALL_LIMIT)
-		log_event_of(ref->entry->record.id, LOG_INFO, "security", "event", "limit_hit",
-			     "severity", "low", "sandbox", ref->entry->record.id, "limit",
-			     ending_word(result->ending), NULL);
+	ending_report(result->ending, ref->entry->record.id);
 }
 
 void shells_tell_env(struct box *box, const struct env_map *env, const struct json *object)

@@ -96,6 +96,44 @@ bool entry_is_alive(const struct entry *entry)
 	return entry->record.state == STATE_RUNNING && entry->box && box_is_alive(entry->box);
 }
 
+void entry_publish(const struct entry *entry, enum event_kind kind, const char *reason,
+		   const char *from)
+{
+	const struct record *record = &entry->record;
+
+	event_publish(kind, "tenant", record->tenant, "sandbox", record->id, "name",
+		      record->name[0] ? record->name : NULL, "reason",
+		      reason && *reason ? reason : NULL, "from", from, NULL);
+}
+
+// The event for a change of state, if there is one.
+static void entry_publish_move(const struct entry *entry, enum state before)
+{
+	static const struct {
+		bool is_event, has_reason, has_from;
+		enum event_kind kind;
+	} moves[STATE_COUNT] = {
+		[STATE_RUNNING] = {true, false, false, EVENT_BOX_RUNNING},
+		[STATE_PAUSED] = {true, false, false, EVENT_BOX_PAUSED},
+		[STATE_FROZEN] = {true, false, false, EVENT_BOX_FROZEN},
+		[STATE_STOPPED] = {true, true, true, EVENT_BOX_STOPPED},
+		[STATE_DELETING] = {true, false, true, EVENT_BOX_DELETING},
+		[STATE_FAILED] = {true, true, true, EVENT_BOX_FAILED},
+	};
+	enum state now = entry->record.state;
+	const char *from = state_word(before);
+
+	if (now == before || !moves[now].is_event)
+		return;
+	if (now == STATE_RUNNING &&
+	    (before == STATE_PAUSED || before == STATE_FROZEN || before == STATE_STOPPED))
+		entry_publish(entry, EVENT_BOX_WOKEN, NULL, from);
+	else
+		entry_publish(entry, moves[now].kind,
+			      moves[now].has_reason ? entry->record.reason : NULL,
+			      moves[now].has_from ? from : NULL);
+}
+
 void entry_move(struct entry *entry, enum state state)
 {
 	enum state before = entry->record.state;
@@ -109,7 +147,7 @@ void entry_move(struct entry *entry, enum state state)
 	entry_weigh(entry);
 	entry_keep(entry);
 	if (entry->listed)
-		publish_move(&entry->manager->tell, &entry->record, before);
+		entry_publish_move(entry, before);
 	condition_signal(&entry->changed);
 }
 
@@ -262,7 +300,7 @@ void table_remove(struct entry *entry)
 		return;
 	entry->listed = false;
 	if (entry->record.state == STATE_DELETING)
-		publish_box(&manager->tell, EVENT_BOX_DELETED, &entry->record, NULL, NULL);
+		entry_publish(entry, EVENT_BOX_DELETED, NULL, NULL);
 	map_take(manager->by_id, str_of(entry->record.id));
 	map_take(manager->by_short, str_of(entry->record.short_id));
 	take_name(manager, entry);

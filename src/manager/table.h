@@ -10,7 +10,7 @@
 #include "manager/account.h"
 #include "manager/admit.h"
 #include "manager/exposed_ports.h"
-#include "manager/publish.h"
+#include "types/event.h"
 #include "types/record.h"
 
 struct egress;
@@ -79,12 +79,12 @@ struct manager {
 	struct egress *egress;		   // NULL: no box has a network
 	struct condition
 		attach_changed; // of manager/network_attach: a box may need an attach or a detach
-	struct publish tell;
-	const char *sockets; // directory of the boxes' sockets
-	bool settled;	     // manager/adopt has settled all boxes
-	bool rebooted;	     // a create in the store may have been acknowledged: see manager/adopt
-	bool unknown;	     // the records could not be read: an absent record proves nothing
-	bool doubtful;	     // a record's id is malformed: boxes without a record are left alone
+	struct condition event_written; // signalled when there are more events in the store
+	const char *sockets;		// directory of the boxes' sockets
+	bool settled;			// manager/adopt has settled all boxes
+	bool rebooted; // a create in the store may have been acknowledged: see manager/adopt
+	bool unknown;  // the records could not be read: an absent record proves nothing
+	bool doubtful; // a record's id is malformed: boxes without a record are left alone
 	struct link entries;
 	uint64_t next_seq;
 	struct condition
@@ -116,6 +116,9 @@ static inline void auto_entry_(struct entry **entry)
 #define auto_entry on_exit_call(auto_entry_) struct entry *
 bool entry_is_alive(const struct entry *entry);		// state running, and pid 1 has not exited
 void entry_move(struct entry *entry, enum state state); // and wakes the waiters
+// Publishes an event of its box. `reason` and `from` are fields of the event; NULL or "": left out.
+void entry_publish(const struct entry *entry, enum event_kind kind, const char *reason,
+		   const char *from);
 void entry_detach(struct entry *entry); // closes its sockets: its box no longer runs
 void entry_weigh(struct entry *entry);	// updates its tenant's account
 // A box was built or adopted: bounds its stored output and counts it for the tenant.

@@ -37,9 +37,9 @@
 #include "loop/offload.h"
 #include "manager/adopt.h"
 #include "manager/idle.h"
-#include "manager/log_event.h"
 #include "manager/network_attach.h"
 #include "manager/port_scan.h"
+#include "manager/publish.h"
 #include "manager/queue.h"
 #include "manager/warm.h"
 #include "os/fd.h"
@@ -52,6 +52,7 @@
 #include "serve/steady_clock.h"
 #include "store/audit.h"
 #include "store/egress.h"
+#include "store/events.h"
 #include "store/idempotency.h"
 #include "toolbox/toolbox.h"
 #include "types/timers.h"
@@ -114,7 +115,7 @@ static void drain(void *arg)
 	log_event(LOG_INFO, "daemon.draining", NULL);
 	app->gateway.manager->closing = true;
 	app->gateway.manager->leaving = app->leave;
-	condition_signal(&app->gateway.manager->tell.told); // event streams end
+	condition_signal(&app->gateway.manager->event_written); // event streams end
 	http_server_drain(app->gateway.server);
 	preview_drain(app->preview);
 	wait_idle(app, loop_now(loop) + (int64_t)app->config.grace_ms);
@@ -365,7 +366,6 @@ static fallible start_services(struct app *app)
 	sweep_add(gateway->sweep, "audit", prune_audit, app);
 	sweep_add(gateway->sweep, "idempotency", prune_idempotency_keys, app->store);
 	gateway->audit = audit_log_new(app->loop, app->store);
-	manager_log_open(gateway->manager);
 	return OK;
 }
 

@@ -1,5 +1,6 @@
-// Words of event kinds, from the table in event.h, and the position of a page of events in a
-// request. A filter matches a whole kind or its group before the dot, never any other prefix.
+// Words of event kinds, from the table in event.h, the subscriber of a thread's events, and the
+// position of a page of events in a request. A filter matches a whole kind or its group before the
+// dot, never any other prefix.
 #include "types/event.h"
 
 #include <string.h>
@@ -15,12 +16,26 @@ const char *event_word(enum event_kind kind)
 	return words[kind];
 }
 
-bool event_is_kind(const char *word)
+static _Thread_local struct {
+	event_subscriber *publish;
+	void *arg;
+} subscriber;
+
+void event_subscribe(event_subscriber *publish, void *arg)
 {
-	for (size_t i = 0; i < EVENT_KIND_COUNT; i++)
-		if (!strcmp(words[i], word))
-			return true;
-	return false;
+	subscriber.publish = publish;
+	subscriber.arg = arg;
+}
+
+void event_publish(enum event_kind kind, ...)
+{
+	va_list fields;
+
+	if (!subscriber.publish)
+		return;
+	va_start(fields, kind);
+	subscriber.publish(subscriber.arg, kind, fields);
+	va_end(fields);
 }
 
 bool event_matches(const char *kind, struct str wanted)

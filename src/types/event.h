@@ -1,6 +1,7 @@
 // The kinds of events that clients can follow: one table.
 #pragma once
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -46,7 +47,15 @@ enum event_kind {
 };
 
 const char *event_word(enum event_kind kind);
-bool event_is_kind(const char *word);
+
+// Publishes an event beside its log line. Fields are pairs of name and text, ended by NULL; a NULL
+// text leaves its field out. `tenant`, `sandbox` and `session` say whom it concerns. Folders below
+// the manager publish through the subscriber of their thread; a thread without one drops events.
+void event_publish(enum event_kind kind, ...) __attribute__((sentinel));
+// The subscriber gets every event that this thread publishes. It must not wait.
+typedef void event_subscriber(void *arg, enum event_kind kind, va_list fields);
+void event_subscribe(event_subscriber *publish, void *arg);
+
 // Whether a kind equals the filter, or is of its group: "sandbox" matches every "sandbox.…".
 bool event_matches(const char *kind, struct str wanted);
 #define EVENT_MISSED "events.missed" // sent in a stream where events were dropped; no event itself

@@ -12,6 +12,7 @@ enum state {
 #define X(name, word) STATE_##name,
 	STATES(X)
 #undef X
+		STATE_COUNT
 };
 const char *state_word(enum state state);
 

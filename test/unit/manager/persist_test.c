@@ -1,10 +1,12 @@
 // Records to the store and back, without a warden.
 #include "manager/persist.h"
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "manager/adopt.h"
 #include "manager/manager.h"
 #include "store/boxes.h"
+#include "store/events.h"
 #include "tap.h"
 
 struct app {
@@ -134,4 +136,28 @@ TEST(unreadable,
 	entry = table_find(app.manager, "acme", STR("b"));
 	CHECK(entry && entry->unreadable && entry->record.state == STATE_FAILED && !entry->moving);
 	CHECK_STR(entry->record.reason, "record_unreadable");
+}
+
+TEST(events, "an event is published by event_publish(), never by a log line of its name")
+{
+	on_exit_call(close_house) struct app app;
+	auto_arena arena = arena_new();
+	struct record a = make("a", STATE_RUNNING, 1);
+	auto_free char *id = mem_str(a.id);
+	struct store_events events = {0};
+
+	open_house(&app);
+	table_restore(app.manager, &a);
+	log_event(LOG_INFO, "key.made", "key", "k", "tenant", "acme", NULL);
+	event_publish(EVENT_PORT_EXPOSED, "sandbox", id, "port", "8080", "name", NULL, NULL);
+	event_publish(EVENT_KEY_MADE, "key", "k", "tenant", "other", NULL);
+	CHECK_OK(
+		store_events_page(app.store, &(struct store_events_ask){.max = 9}, arena, &events));
+	CHECK(events.count == 2);
+	CHECK_STR(events.at[0].kind, "port.exposed");
+	CHECK_STR(events.at[0].sandbox, id);
+	CHECK_STR(events.at[0].tenant, "acme"); // that of the sandbox
+	CHECK_STR(events.at[0].fields, "{\"port\":8080}");
+	CHECK_STR(events.at[1].tenant, "other");
+	CHECK_STR(events.at[1].fields, "{\"key\":\"k\"}");
 }
