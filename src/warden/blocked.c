@@ -38,7 +38,7 @@ static struct warden_box *warden_blocked_find(struct warden *warden, const struc
 	memcpy(box_id, at->box, sizeof(box_id));
 	box_id[ID_BOX_LEN] = 0;
 	box = map_get(warden->boxes, str_of(box_id));
-	return box && !box->ahead ? box : NULL;
+	return box != warden->prebuilt ? box : NULL;
 }
 
 static void warden_blocked_end(struct warden *warden, struct warden_box *box)
@@ -46,8 +46,8 @@ static void warden_blocked_end(struct warden *warden, struct warden_box *box)
 	log_event(LOG_WARN, "security", "event", "box_blocks_daemon", "severity", "high", "sandbox",
 		  box->id, NULL);
 	build_read_zygote(warden); // as before every teardown that keeps a disk
-	box->keeps = box->has_disk && !box->state_file.ephemeral;
-	teardown_begin(warden, box);
+	box->keeps = box->has.disk && !box->state_file.ephemeral;
+	teardown_begin(warden, box, BOX_EVENT_REMOVE);
 }
 
 static bool sleeps_on(int32_t thread)

@@ -1,5 +1,5 @@
-// A box as the warden sees it, and the state of the warden itself, shared by build, teardown and
-// orders.
+// A box as the warden sees it, with the table of its states (box.c), and the state of the warden
+// itself, shared by build, teardown and orders.
 #pragma once
 
 #include <stdbool.h>
@@ -25,12 +25,26 @@
 #define WARDEN_LONG_MAX 16    // imports and template copies under way for one daemon
 
 enum warden_box_state {
-	WARDEN_BOX_BUILDING, // the zygote has the request and has not answered
-	WARDEN_BOX_PREBUILT, // its base is built, and no order has asked for it (warden/prebuilt)
+	WARDEN_BOX_PREBUILDING, // the zygote has the request; no order has asked for the box
+	WARDEN_BOX_PREBUILT,	// its base is built, and no order has asked for it
+	WARDEN_BOX_SET_UP,	// the same, with rootfs mounts: its order is on its way
+	WARDEN_BOX_BUILDING,	// the zygote has the request, for an order
+	WARDEN_BOX_DOOMED,	// the zygote has the request; removed as soon as it has answered
 	WARDEN_BOX_ALIVE,
 	WARDEN_BOX_DYING,    // killed, exit not seen yet
 	WARDEN_BOX_SWEEPING, // dead, cgroups and files not yet removed
 	WARDEN_BOX_KEPT	     // nothing but a disk
+};
+
+// Events that change the state of a box. An event that the table has no row for changes nothing.
+enum warden_box_event {
+	BOX_EVENT_SET_UP,  // its rootfs mounts were sent ahead of its order
+	BOX_EVENT_ORDERED, // a BUILD order asks for it
+	BOX_EVENT_CLONED,  // the zygote has answered
+	BOX_EVENT_FAILED,  // its build failed
+	BOX_EVENT_REMOVE,  // it shall end: destroyed, or stopped
+	BOX_EVENT_EXITED,  // its pid 1 has exited
+	BOX_EVENT_EMPTIED, // nothing but its disk is left
 };
 
 // An order to be answered when the box has ended.
@@ -42,26 +56,23 @@ struct warden_box_waiter {
 struct warden_box {
 	char id[ID_BOX_LEN + 1];
 	char trace[ORDER_TRACE_MAX]; // of the last order for this box
-	enum warden_box_state state;
-	bool ahead;	// no order has asked for it yet
-	bool is_set_up; // its rootfs mounts were sent, its order is on its way
-	bool doomed;	// to be destroyed as soon as the zygote has answered
-	bool keeps;	// its disk stays when the rest is removed
-	bool is_child;	// cloned by this warden, which reaps it
-	int pid, pidfd; // -1: exited
-	uint64_t watch; // epoll key of its pidfd, see teardown_watch()
+	enum warden_box_state state; // changed by warden_box_move() alone
+	bool keeps;		     // its disk stays when the rest is removed
+	int pid, pidfd;		     // -1: exited
+	uint64_t watch;		     // epoll key of its pidfd, see teardown_watch()
 	uint32_t exec_cgroups;
 	struct box_state state_file; // for the next warden: id range, killed exec cgroups
-	bool has_state, has_listener, has_slot, has_groups, has_disk;
-	uint32_t build_order; // the order that the build answers
-	bool build_owed;      // the daemon of that order is still connected
+	struct {
+		bool state, listener, slot, groups, disk;
+	} has;		      // what was made for it, and is to be removed
+	uint32_t build_order; // the order that the build answers; 0: none, or its daemon is gone
 	uint64_t number;      // of its build
 	bool awaits;	      // pid 1's message with its overlay mounts
 	int group_mount;      // see group_exec(); -1: none is kept
 	int mounts; // a copy of its overlays, so that the warden decides when they are unmounted;
 		    // -1: none
 	bool net;   // its build was to open its network
-	int userns; // of its id range, owned by the slot; in BUILDING, PREBUILT
+	int userns; // of its id range, owned by the slot; until it is ALIVE
 	int netns;  // of a prebuilt box with an open network; -1: none
 	int steer;  // holds the steering program, see warden/netout.h; -1: none
 	int fds[ORDER_FDS_MAX]; // for the daemon: control, oom, meter, network
@@ -104,9 +115,8 @@ struct long_order {
 // A build that waits until the disk of its box is repaired.
 struct repair {
 	struct link link;
-	struct order order;
-	bool owed; // the daemon that asked is still connected
-	int pid;   // of e2fsck
+	struct order order; // its id is 0 if the daemon that asked is gone
+	int pid;	    // of e2fsck
 };
 
 struct blocked_calls;
@@ -131,9 +141,10 @@ struct warden {
 	uint64_t builds;	     // number of the last build
 	char next[ID_BOX_LEN + 1];   // id that the daemon will give to the next box
 	int64_t asked_us;	     // when the last box was ordered
-	struct warden_box *prebuilt; // built ahead for that id or an earlier one; NULL: none
-	struct order is_set_up;	     // the order whose rootfs mounts the prebuilt box has
-	struct limits usual;	     // limits of the last box
+	struct warden_box *prebuilt; // built ahead for that id or an earlier one, and asked for by
+				     // no order, also while it is removed; NULL: none
+	struct order set_up; // the order whose rootfs mounts the prebuilt box has
+	struct limits usual; // limits of the last box
 	struct disk *disk;
 	struct templates *templates;
 	struct ids *ids;
@@ -165,3 +176,13 @@ struct warden {
 // epoll data: one of these, or from TAG_COUNT up the `watch` number of a box whose pid 1 has
 // exited.
 enum warden_tag { TAG_LISTENER, TAG_DAEMON, TAG_SIGNALS, TAG_ZYGOTE, TAG_COUNT };
+
+// A box in the table, with nothing made for it.
+struct warden_box *warden_box_new(struct warden *warden, const char *box_id,
+				  enum warden_box_state state);
+// False: the table has no such transition, and the box stays as it is.
+bool warden_box_move(struct warden *warden, struct warden_box *box, enum warden_box_event event);
+// The zygote has the request for its clone, and has not answered.
+bool warden_box_is_building(const struct warden_box *box);
+// Closes every descriptor that is held for the box. Frees its errors.
+void warden_box_close(struct warden *warden, struct warden_box *box);

@@ -48,9 +48,7 @@ static void build_describe(struct warden *warden, struct warden_box *box, const 
 // Records which order the box is for.
 static void build_assign(struct warden_box *box, const struct order *order)
 {
-	box->ahead = false;
 	box->build_order = order->id;
-	box->build_owed = true;
 	memcpy(box->trace, order->trace, sizeof(box->trace));
 }
 
@@ -59,34 +57,21 @@ static void warden_build_begin(struct warden *warden, struct warden_box *box)
 	box->state_file = (struct box_state){.born_us = clock_us()};
 	memcpy(box->state_file.boot, warden->boot, sizeof(box->state_file.boot));
 	box->limits = (struct limits){0};
-	box->state = WARDEN_BOX_BUILDING;
 }
 
 // A new box, or the box of which only a disk was kept.
 static struct warden_box *warden_box_for(struct warden *warden, const struct order *order,
 					 struct warden_box *kept)
 {
-	struct warden_box *box = kept ? kept : warden_box_new(order->box);
+	struct warden_box *box = kept;
 
 	if (kept)
-		warden->kept--;
+		warden_box_move(warden, kept, BOX_EVENT_ORDERED);
 	else
-		map_put(warden->boxes, str_of(box->id), box);
+		box = warden_box_new(warden, order->box, WARDEN_BOX_BUILDING);
 	warden_build_begin(warden, box);
 	build_describe(warden, box, order);
 	build_assign(box, order);
-	return box;
-}
-
-struct warden_box *warden_box_new(const char *box_id)
-{
-	struct warden_box *box = mem_new_of(struct warden_box);
-
-	snprintf(box->id, sizeof(box->id), "%s", box_id);
-	box->pidfd = -1;
-	for (int i = 0; i < ORDER_FDS_MAX; i++)
-		box->fds[i] = -1;
-	box->group_mount = box->mounts = box->steer = box->netns = -1;
 	return box;
 }
 
@@ -99,15 +84,14 @@ static void build_fail(struct warden *warden, struct warden_box *box, struct err
 	log_event(err_http(err) >= 500 ? LOG_ERROR : LOG_INFO, "build.failed", "sandbox", box->id,
 		  "reason", err_reason(err), "trail", err_trail(err), NULL);
 	log_trace(NULL);
-	if (box->build_owed) {
+	if (box->build_order) {
 		box->refusal = mem_new_of(struct answer);
 		reply_queue_describe(err, ORDER_BUILD, box->build_order, box->refusal);
 	}
-	box->build_owed = false;
-	if (box->ahead)
-		warden->next[0] = 0;   // see warden/prebuilt.c
-	box->state = WARDEN_BOX_ALIVE; // for teardown: there is no clone to wait for
-	teardown_begin(warden, box);
+	box->build_order = 0;
+	if (box == warden->prebuilt)
+		warden->next[0] = 0; // see warden/prebuilt.c
+	teardown_begin(warden, box, BOX_EVENT_FAILED);
 }
 
 static void build_await(struct warden *warden, struct warden_box *box)
@@ -148,7 +132,7 @@ static void build_announce(struct warden *warden, struct warden_box *box)
 	log_trace(box->trace);
 	log_event(LOG_DEBUG, "box.cloned", "sandbox", box->id, "us", took, NULL);
 	log_trace(NULL);
-	if (box->build_owed) {
+	if (box->build_order) {
 		warden->answer = (struct answer){.kind = ANSWER_DONE,
 						 .to = ORDER_BUILD,
 						 .id = box->build_order,
@@ -157,7 +141,7 @@ static void build_announce(struct warden *warden, struct warden_box *box)
 		reply_queue_answer(warden, &warden->answer, box->fds, answer_fds(&warden->answer));
 	}
 	// Else the daemon that asked is gone. The next daemon finds the box by its socket.
-	box->build_owed = false;
+	box->build_order = 0;
 	for (int i = 0; i < ORDER_FDS_MAX; i++)
 		fd_drop(&box->fds[i]);
 	ids_built(warden->ids, box->state_file.slot, &box->userns);
@@ -203,18 +187,18 @@ static void build_complete(struct warden *warden, struct warden_box *box)
 
 	if (!err)
 		err = build_store_pid(warden, box);
-	if (!err && box->doomed && box->waiter_count)
+	if (!err && box->state == WARDEN_BOX_DOOMED && box->waiter_count)
 		err = err_new(CANCELLED, "destroyed", "the box was deleted while it was built");
 	if (err) {
 		build_fail(warden, box, err);
 		return;
 	}
-	box->state = WARDEN_BOX_ALIVE;
-	box->keeps = false;
-	if (box->doomed) {
-		teardown_begin(warden, box);
+	if (box->state == WARDEN_BOX_DOOMED) { // by the end of the warden: a disk of before stays
+		teardown_begin(warden, box, BOX_EVENT_CLONED);
 		return;
 	}
+	warden_box_move(warden, box, BOX_EVENT_CLONED);
+	box->keeps = false;
 	build_announce(warden, box);
 }
 
@@ -223,21 +207,21 @@ static void build_complete(struct warden *warden, struct warden_box *box)
 static fallible build_receive(struct warden *warden, struct warden_box *box,
 			      const struct zygote_answer *answer)
 {
+	bool ahead = box == warden->prebuilt;
 	auto_fd net = answer->net;
 
 	box->pid = answer->pid;
 	box->pidfd = answer->pidfd;
-	box->is_child = true;
 	if (answer->errnum)
 		return err_sys(answer->errnum, "clone a builder");
 	TRY(build_watch(warden, box));
 	box->state_file.started = box_state_started(box->pid);
 	box->state_file.netns = box_network_inode(net);
-	if (box->doomed || weak(NETNS) ||
-	    !(box->net || (box->ahead && warden->netout.by != NETOUT_NONE)))
+	if (box->state == WARDEN_BOX_DOOMED || weak(NETNS) ||
+	    !(box->net || (ahead && warden->netout.by != NETOUT_NONE)))
 		return OK;
 	TRY(box_network_open(warden, box, net, &box->fds[3]));
-	if (box->ahead)
+	if (ahead)
 		box->netns = take_fd(&net);
 	return OK;
 }
@@ -253,32 +237,27 @@ void build_answered(struct warden *warden, const struct zygote_answer *answer)
 	link_drop(&box->link);
 	warden->building_count--;
 	err = build_receive(warden, box, answer);
-	if (err) {
-		build_fail(warden, box, err);
-		return;
-	}
-	if (!box->ahead) {
+	if (!err && box != warden->prebuilt) {
 		build_complete(warden, box);
 		return;
 	}
-	if (box->build_err) {
-		build_fail(warden, box, take_ptr(box->build_err));
-		return;
-	}
-	box->state = WARDEN_BOX_PREBUILT;
-	if (box->doomed)
-		teardown_begin(warden, box);
+	if (!err)
+		err = take_ptr(box->build_err);
+	if (err)
+		build_fail(warden, box, err);
+	else if (box->state == WARDEN_BOX_DOOMED)
+		teardown_begin(warden, box, BOX_EVENT_CLONED);
+	else
+		warden_box_move(warden, box, BOX_EVENT_CLONED);
 }
 
 void build_ahead(struct warden *warden, const char *box_id)
 {
-	struct warden_box *box = warden_box_new(box_id);
+	struct warden_box *box = warden_box_new(warden, box_id, WARDEN_BOX_PREBUILDING);
 	struct err *err;
 
-	map_put(warden->boxes, str_of(box->id), box);
 	warden->prebuilt = box;
 	warden_build_begin(warden, box);
-	box->ahead = true;
 	box->state_file.ephemeral = true; // a prebuilt box has nothing to keep
 	err = build_inputs_base_rootfs(warden, box);
 	if (err)
@@ -292,7 +271,7 @@ static fallible fit_net(struct warden *warden, struct warden_box *box)
 {
 	auto_fd netns = take_fd(&box->netns);
 
-	if (box->state == WARDEN_BOX_BUILDING || box->net == (netns >= 0))
+	if (warden_box_is_building(box) || box->net == (netns >= 0))
 		return OK;
 	return box->net ? box_network_open(warden, box, netns, &box->fds[3])
 			: box_network_undo(warden, box, netns);
@@ -309,12 +288,10 @@ static void bring_mounts(struct warden *warden, struct warden_box *box, const st
 // Called while the daemon writes the create record. An error is reported with the BUILD order.
 static void build_set_up(struct warden *warden, struct warden_box *box, const struct order *order)
 {
-	if (!box || box->state != WARDEN_BOX_PREBUILT || box->doomed || box->build_err ||
-	    box->is_set_up)
+	if (!box || box->build_err || !warden_box_move(warden, box, BOX_EVENT_SET_UP))
 		return;
-	box->is_set_up = true;
 	box->state_file.born_us = clock_us(); // before its layers are opened: see templates_idle()
-	warden->is_set_up = *order;
+	warden->set_up = *order;
 	bring_mounts(warden, box, order);
 }
 
@@ -328,25 +305,27 @@ static bool is_alike(const struct order *a, const struct order *b)
 static void take_prebuilt(struct warden *warden, struct warden_box *box, const struct order *order)
 {
 	auto_err late = take_ptr(box->build_err); // of the prebuild, or of mounts that came ahead
+	bool is_set_up = box->state == WARDEN_BOX_SET_UP, is_cloned = !warden_box_is_building(box);
 
 	warden->prebuilt = NULL;
 	if (late)
 		box->build_err = err_while(build_inputs_lost(), "%s", err_trail(late));
-	else if (box->is_set_up && !is_alike(&warden->is_set_up, order))
+	else if (is_set_up && !is_alike(&warden->set_up, order))
 		box->build_err = build_inputs_lost();
-	if (!box->is_set_up) {
+	if (!is_set_up) {
 		box->state_file.born_us = clock_us();
 		bring_mounts(warden, box, order);
 	}
 	build_assign(box, order);
-	if (box->state == WARDEN_BOX_PREBUILT)
+	warden_box_move(warden, box, BOX_EVENT_ORDERED);
+	if (is_cloned)
 		build_complete(warden, box);
 	// Else its pidfd is on its way from the zygote.
 }
 
-static fallible build_refuse(const struct warden_box *box)
+static fallible build_refuse(const struct warden *warden, const struct warden_box *box)
 {
-	if (box->ahead)
+	if (box == warden->prebuilt)
 		return build_inputs_lost();
 	return err_new(CONFLICT, "box_exists", "there is a box of this id already");
 }
@@ -355,8 +334,8 @@ static bool is_free(const struct warden_box *box, const struct order *order)
 {
 	if (order->again)
 		return box->state == WARDEN_BOX_KEPT;
-	return box->ahead && !box->doomed &&
-	       (box->state == WARDEN_BOX_BUILDING || box->state == WARDEN_BOX_PREBUILT);
+	return box->state == WARDEN_BOX_PREBUILDING || box->state == WARDEN_BOX_PREBUILT ||
+	       box->state == WARDEN_BOX_SET_UP;
 }
 
 static void build_now(struct warden *warden, const struct order *order, struct warden_box *kept)
@@ -384,7 +363,7 @@ static fallible repair_begin(struct warden *warden, const struct order *order, b
 	struct repair *repair = repair_of(warden, order->box);
 	int pid = 0;
 
-	if (repair && repair->owed)
+	if (repair && repair->order.id)
 		return err_hint(
 			err_new(UNAVAILABLE, "disk_busy", "the sandbox's disk is being repaired"),
 			"try again in a moment");
@@ -396,10 +375,8 @@ static fallible repair_begin(struct warden *warden, const struct order *order, b
 		link_add(&warden->repairs, &repair->link);
 	}
 	*out_waits = repair != NULL;
-	if (repair) {
+	if (repair)
 		repair->order = *order;
-		repair->owed = true;
-	}
 	return OK;
 }
 
@@ -413,7 +390,7 @@ static fallible repair_end(struct warden *warden, const struct order *order, int
 	if (!box)
 		return disk_none(order->box);
 	if (!is_free(box, order))
-		return build_refuse(box);
+		return build_refuse(warden, box);
 	build_now(warden, order, box);
 	return OK;
 }
@@ -428,7 +405,7 @@ bool build_reaped(struct warden *warden, int pid, int status)
 			continue;
 		link_drop(&repair->link);
 		log_trace(repair->order.trace);
-		err = repair->owed ? repair_end(warden, &repair->order, status) : OK;
+		err = repair->order.id ? repair_end(warden, &repair->order, status) : OK;
 		if (err)
 			reply_queue_refusal(warden, ORDER_BUILD, repair->order.id,
 					    repair->order.box, err);
@@ -442,7 +419,7 @@ bool build_reaped(struct warden *warden, int pid, int status)
 void build_forget(struct warden *warden)
 {
 	list_each (at, &warden->repairs)
-		link_of(at, struct repair, link)->owed = false;
+		link_of(at, struct repair, link)->order.id = 0;
 }
 
 fallible build_begin(struct warden *warden, const struct order *order)
@@ -458,18 +435,19 @@ fallible build_begin(struct warden *warden, const struct order *order)
 	warden->asked_us = clock_us();
 	warden->usual = order->limits;
 	if (box && !is_free(box, order))
-		return build_refuse(box);
+		return build_refuse(warden, box);
 	if (!box && order->again)
 		return disk_none(order->box);
 	if (build_count(warden) >= warden->boxes_max)
 		return err_hint(err_new(EXHAUSTED, "too_many_boxes",
 					"this host holds %u boxes and no more", warden->boxes_max),
 				"delete boxes first");
-	if (box && box->state == WARDEN_BOX_PREBUILT && teardown_has_ended(box)) {
-		teardown_begin(warden, box);
+	if (box && box == warden->prebuilt && !warden_box_is_building(box) &&
+	    teardown_has_ended(box)) {
+		teardown_begin(warden, box, BOX_EVENT_REMOVE);
 		return build_inputs_lost();
 	}
-	if (box && box->ahead) {
+	if (box && box == warden->prebuilt) {
 		take_prebuilt(warden, box, order);
 		return OK;
 	}

@@ -16,8 +16,6 @@ void build_forget(struct warden *warden);
 void build_ahead(struct warden *warden, const char *box_id);
 // Boxes that exist or are being built: the number that boxes_max bounds.
 size_t build_count(const struct warden *warden);
-// An empty box, in no table.
-struct warden_box *warden_box_new(const char *box_id);
 // Reads the messages of the zygote and its builders. False: the zygote is gone.
 bool build_read_zygote(struct warden *warden);
 // The zygote answered: the oldest box in building becomes alive or prebuilt, or fails.

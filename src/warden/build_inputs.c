@@ -101,7 +101,7 @@ static fallible take_disk(struct warden *warden, const struct order *order, stru
 		return disk_again(warden->disk, order->box, &limits, box->userns, &inputs->disk);
 	TRY(disk_make(warden->disk, order->box, &limits, !order->ephemeral, box->userns,
 		      &inputs->disk));
-	box->has_disk = true;
+	box->has.disk = true;
 	return OK;
 }
 
@@ -111,14 +111,14 @@ static fallible take_base_rootfs(struct warden *warden, struct warden_box *box,
 	uint32_t root;
 
 	TRY(ids_take(warden->ids, &box->state_file.slot, &box->userns), "take an id range");
-	box->has_slot = true;
+	box->has.slot = true;
 	root = ids_base(box->state_file.slot);
-	box->has_state = true; // also a partially written one is removed
+	box->has.state = true; // also a partially written one is removed
 	TRY(box_state_write(warden->state_dir, box->id, &box->state_file));
 	TRY(box_listener_make(warden->listeners, box->id, &inputs->listen));
-	box->has_listener = true;
+	box->has.listener = true;
 	TRY(group_make(warden->groups, box->id, root, &inputs->door));
-	box->has_groups = true;
+	box->has.groups = true;
 	TRY(group_exec(warden->groups, box->id, 0, "", root, NULL, &inputs->exec_cgroup));
 	box->exec_cgroups = 1;
 	return make_control(inputs);

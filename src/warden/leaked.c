@@ -83,7 +83,7 @@ static void find_processes(struct warden *warden, leaked_fn *odd)
 		const struct warden_box *box = value;
 		bool found = false;
 
-		for (int i = 0; box->has_groups && !found && i < warden->groups->count; i++)
+		for (int i = 0; box->has.groups && !found && i < warden->groups->count; i++)
 			found = !warden->groups->trees[i].shared &&
 				tree_has_outsider(&warden->groups->trees[i], box->id);
 		if (found)
@@ -108,7 +108,7 @@ static void see_loop(void *arg, const char *name)
 	if (str_ends(box_id, IMAGE))
 		box_id.len -= strlen(IMAGE);
 	box = map_get(loops->warden->boxes, box_id);
-	if (!box || (box->state != WARDEN_BOX_BUILDING && !box->has_disk))
+	if (!box || (!warden_box_is_building(box) && !box->has.disk))
 		loops->odd(&loops->warden->answer, "loop_without_box", name);
 }
 
@@ -138,8 +138,8 @@ static void find_slots(struct warden *warden, leaked_fn *odd)
 	while (map_next(warden->boxes, &at, &key, &value)) {
 		const struct warden_box *box = value;
 
-		held += box->has_slot;
-		if (box->state == WARDEN_BOX_ALIVE && !box->has_slot)
+		held += box->has.slot;
+		if (box->state == WARDEN_BOX_ALIVE && !box->has.slot)
 			odd(&warden->answer, "box_without_slot", box->id);
 	}
 	if (ids_taken(warden->ids) > held)

@@ -97,7 +97,7 @@ static fallible orders_destroy(struct warden *warden, const struct order *order)
 	box->keeps = false;
 	if (box == warden->prebuilt && !strcmp(box->id, warden->next))
 		snprintf(warden->next, sizeof(warden->next), "%s", order->next);
-	teardown_begin(warden, box);
+	teardown_begin(warden, box, BOX_EVENT_REMOVE);
 	return OK;
 }
 
@@ -106,24 +106,24 @@ static fallible orders_stop(struct warden *warden, const struct order *order)
 {
 	struct warden_box *box = box_find(warden, order);
 
-	if (!box || box->ahead)
+	if (!box || box == warden->prebuilt)
 		return no_box();
 	if (box->state == WARDEN_BOX_KEPT) {
 		reply_queue_done(warden, ORDER_STOP, order->id);
 		return OK;
 	}
-	if (box->state == WARDEN_BOX_BUILDING)
+	if (warden_box_is_building(box))
 		return err_hint(err_new(CONFLICT, "being_built", "the box is being built"),
 				"stop it when it is ready");
 	if (box->state != WARDEN_BOX_ALIVE && !box->keeps)
 		return err_new(CONFLICT, "being_deleted", "the box is being deleted");
-	if (box->state_file.ephemeral || !box->has_disk)
+	if (box->state_file.ephemeral || !box->has.disk)
 		return err_new(CONFLICT, "ephemeral", "the box ends with its run");
 	TRY(orders_await_end(box, order));
 	build_read_zygote(warden); // reads the overlay mounts that its pid 1 may have sent: they
 				   // must end with the box
 	box->keeps = true;
-	teardown_begin(warden, box);
+	teardown_begin(warden, box, BOX_EVENT_REMOVE);
 	return OK;
 }
 

@@ -30,8 +30,8 @@ void prebuilt_expect(struct warden *warden, const char *next)
 {
 	memcpy(warden->next, next, sizeof(warden->next));
 	warden->asked_us = 0;
-	if (warden->prebuilt && warden->prebuilt->is_set_up)
-		teardown_begin(warden, warden->prebuilt);
+	if (warden->prebuilt && warden->prebuilt->state == WARDEN_BOX_SET_UP)
+		teardown_begin(warden, warden->prebuilt, BOX_EVENT_REMOVE);
 	if (!warden->prebuilt && is_wanted(warden))
 		build_ahead(warden, warden->next);
 }
@@ -40,10 +40,12 @@ int64_t prebuilt_due(const struct warden *warden)
 {
 	const struct warden_box *prebuilt = warden->prebuilt;
 
-	if (warden->building_count || (prebuilt && prebuilt->state != WARDEN_BOX_PREBUILT))
-		return CLOCK_NEVER; // one is being built, or other builds are under way
-	if (prebuilt && prebuilt->is_set_up)
+	if (warden->building_count)
+		return CLOCK_NEVER;
+	if (prebuilt && prebuilt->state == WARDEN_BOX_SET_UP)
 		return prebuilt->state_file.born_us + PATIENCE_US;
+	if (prebuilt && prebuilt->state != WARDEN_BOX_PREBUILT)
+		return CLOCK_NEVER; // it is being removed
 	if (prebuilt ? !strcmp(prebuilt->id, warden->next) : !is_wanted(warden))
 		return CLOCK_NEVER;
 	return warden->asked_us + PAUSE_US;
@@ -52,7 +54,7 @@ int64_t prebuilt_due(const struct warden *warden)
 void prebuilt_turn(struct warden *warden)
 {
 	if (warden->prebuilt)
-		teardown_begin(warden, warden->prebuilt);
+		teardown_begin(warden, warden->prebuilt, BOX_EVENT_REMOVE);
 	else
 		build_ahead(warden, warden->next);
 }

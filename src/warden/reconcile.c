@@ -67,7 +67,7 @@ fallible warden_reconcile_boxes(struct warden *warden, const struct order *order
 
 	*answer = (struct answer){.kind = ANSWER_DONE, .to = ORDER_BOXES, .id = order->id};
 	while (map_next(warden->boxes, &at, &key, &value))
-		if (!((const struct warden_box *)value)->ahead)
+		if (value != warden->prebuilt)
 			add_to_page(answer, order->box, value);
 	// The state of boxes on the page alone: it is read from the kernel.
 	for (uint32_t i = 0; i < answer->cell_count; i++)
@@ -119,13 +119,13 @@ static bool box_belongs(const struct warden_box *box, enum place place)
 {
 	switch (place) {
 	case GROUPS:
-		return box->has_groups || box->state == WARDEN_BOX_BUILDING;
+		return box->has.groups || warden_box_is_building(box);
 	case DISKS:
-		return box->has_disk || box->state == WARDEN_BOX_BUILDING;
+		return box->has.disk || warden_box_is_building(box);
 	case NOTES:
-		return box->has_state;
+		return box->has.state;
 	default:
-		return box->has_listener;
+		return box->has.listener;
 	}
 }
 
@@ -190,7 +190,7 @@ static void count_boxes(struct warden *warden)
 	while (map_next(warden->boxes, &at, &key, &value)) {
 		const struct warden_box *box = value;
 
-		if (box->ahead) {
+		if (box == warden->prebuilt) {
 			inventory->prebuilt++;
 			continue;
 		}

@@ -25,7 +25,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "os/fd.h"
-#include "warden/build.h"
 #include "warden/listener.h"
 #include "warden/teardown.h"
 
@@ -91,28 +90,21 @@ static fallible recover_take_up(struct recover *recover, const char *box_id,
 				const struct box_state *state_file, int pidfd)
 {
 	struct warden *warden = recover->warden;
-	struct warden_box *box = warden_box_new(box_id);
+	struct warden_box *box = warden_box_new(warden, box_id, WARDEN_BOX_ALIVE);
 
 	box->state_file = *state_file;
 	box->pid = state_file->pid;
 	box->pidfd = pidfd;
-	if (teardown_watch(warden, box)) {
-		struct err *err = err_sys(errno, "watch the end of %s", box_id);
-
-		fd_drop(&box->pidfd);
-		free(box);
-		return err;
-	}
-	box->state = WARDEN_BOX_ALIVE;
-	box->has_state = box->has_listener = box->has_groups = true;
+	if (teardown_watch(warden, box))
+		return err_sys(errno, "watch the end of %s", box_id);
+	box->has.state = box->has.listener = box->has.groups = true;
 	box->exec_cgroups = group_cgroups(warden->groups, box_id);
-	box->has_slot = ids_claim(warden->ids, state_file->slot);
-	if (!box->has_slot)
+	box->has.slot = ids_claim(warden->ids, state_file->slot);
+	if (!box->has.slot)
 		log_event(LOG_WARN, "box.no_slot", "sandbox", box_id, NULL);
 	// An interrupted kill of the last warden may have left an exec cgroup frozen.
 	for (uint32_t exec_cgroup = 0; exec_cgroup < box->exec_cgroups; exec_cgroup++)
 		group_thaw(warden->groups, box_id, exec_cgroup);
-	map_put(warden->boxes, str_of(box->id), box);
 	recover->adopted++;
 	kill_point("warden.box_recovered", NULL);
 	return OK;
@@ -279,7 +271,7 @@ static void recover_disk(void *arg, const char *box_id)
 	struct limits limits = {0};
 
 	if (box) {
-		box->has_disk = true;
+		box->has.disk = true;
 		limits.disk = box->state_file.disk;
 		limits.inodes = box->state_file.inodes;
 		if (box->state == WARDEN_BOX_ALIVE && !map_get(recover->guessed, str_of(box_id)))
@@ -288,18 +280,14 @@ static void recover_disk(void *arg, const char *box_id)
 	}
 	if (map_get(recover->lost, str_of(box_id)))
 		return;
-	box = warden_box_new(box_id);
-	box->state = WARDEN_BOX_KEPT;
-	box->has_disk = true;
-	map_put(warden->boxes, str_of(box->id), box);
-	warden->kept++;
+	warden_box_new(warden, box_id, WARDEN_BOX_KEPT)->has.disk = true;
 }
 
 static fallible drop_stale_state(struct recover *recover, const char *box_id)
 {
 	const struct warden_box *box = map_get(recover->warden->boxes, str_of(box_id));
 
-	if (!box || !box->has_state)
+	if (!box || !box->has.state)
 		box_state_drop(recover->warden->state_dir, box_id);
 	return OK;
 }
@@ -308,7 +296,7 @@ static fallible drop_stale_listener(struct recover *recover, const char *box_id)
 {
 	const struct warden_box *box = map_get(recover->warden->boxes, str_of(box_id));
 
-	if (!box || !box->has_listener)
+	if (!box || !box->has.listener)
 		box_listener_drop(recover->warden->listeners, box_id);
 	return OK;
 }

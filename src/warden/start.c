@@ -382,17 +382,8 @@ static void free_boxes(struct warden *warden)
 	void *value;
 
 	while (map_next(warden->boxes, &at, &key, &value)) {
-		struct warden_box *box = value;
-
-		fd_drop(&box->pidfd);
-		fd_drop(&box->mounts); // the box keeps its own
-		fd_drop(&box->steer);
-		fd_drop(&box->netns);
-		for (int i = 0; i < ORDER_FDS_MAX; i++)
-			fd_drop(&box->fds[i]);
-		err_free(box->build_err);
-		free(box->refusal);
-		free(box);
+		warden_box_close(warden, value); // the box keeps its own mounts
+		free(value);
 	}
 	map_free(warden->boxes);
 }

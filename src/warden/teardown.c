@@ -65,15 +65,9 @@ static void teardown_tell(const struct warden_box *box, const char *event)
 
 static void drop_state(struct warden *warden, struct warden_box *box)
 {
-	if (box->has_state)
+	if (box->has.state)
 		box_state_drop(warden->state_dir, box->id);
-	box->has_state = false;
-}
-
-static void drop_mount(struct warden *warden, struct warden_box *box)
-{
-	warden->group_mounts -= box->group_mount >= 0;
-	fd_drop(&box->group_mount);
+	box->has.state = false;
 }
 
 // Nothing waits for the rest: an empty state file, and a steering program without sockets.
@@ -82,15 +76,10 @@ static void teardown_forget(struct warden *warden, struct warden_box *box)
 	teardown_tell(box, "box.destroyed");
 	answer_all(warden, box, false);
 	drop_state(warden, box);
-	fd_drop(&box->steer);
 	map_take(warden->boxes, str_of(box->id));
-	for (int i = 0; i < ORDER_FDS_MAX; i++)
-		fd_drop(&box->fds[i]);
-	fd_drop(&box->netns);
-	drop_mount(warden, box);
 	if (warden->prebuilt == box)
 		warden->prebuilt = NULL;
-	err_free(box->build_err);
+	warden_box_close(warden, box);
 	free(box);
 }
 
@@ -100,31 +89,25 @@ static void teardown_keep(struct warden *warden, struct warden_box *box)
 	drop_state(warden, box);
 	fd_drop(&box->steer);
 	answer_all(warden, box, true);
-	for (int i = 0; i < ORDER_FDS_MAX; i++)
-		fd_drop(&box->fds[i]);
-	drop_mount(warden, box);
-	err_free(take_ptr(box->build_err));
-	box->awaits = false;
-	box->state = WARDEN_BOX_KEPT;
-	box->doomed = box->told_stuck = box->is_child = false;
+	warden_box_close(warden, box);
+	warden_box_move(warden, box, BOX_EVENT_EMPTIED);
+	box->awaits = box->told_stuck = false;
 	box->exec_cgroups = 0;
-	box->pid = 0;
-	box->sweeps = 0;
+	box->pid = box->sweeps = 0;
 	box->next_us = box->dying_us = 0;
-	warden->kept++;
 }
 
 // True: the disk is gone, or was unmounted and stays.
 static bool sweep_disk(struct warden *warden, struct warden_box *box)
 {
-	if (!box->has_disk)
+	if (!box->has.disk)
 		return true;
 	if (box->keeps)
 		return disk_is_unmounted(warden->disk, box->id);
 	auto_err err = disk_drop(warden->disk, box->id);
 
 	if (!err) {
-		box->has_disk = false;
+		box->has.disk = false;
 		return true;
 	}
 	log_trace(box->trace);
@@ -138,19 +121,19 @@ static bool sweep_disk(struct warden *warden, struct warden_box *box)
 static bool teardown_sweep(struct warden *warden, struct warden_box *box)
 {
 	kill_point("warden.box_ended", NULL);
-	if (box->has_groups && !group_drop(warden->groups, box->id, box->exec_cgroups))
+	if (box->has.groups && !group_drop(warden->groups, box->id, box->exec_cgroups))
 		return false;
 	kill_point("warden.groups_removed", NULL);
-	box->has_groups = false;
-	if (box->has_listener)
+	box->has.groups = false;
+	if (box->has.listener)
 		box_listener_drop(warden->listeners, box->id);
-	box->has_listener = false;
+	box->has.listener = false;
 	if (!sweep_disk(warden, box))
 		return false;
-	if (box->has_slot)
+	if (box->has.slot)
 		ids_give(warden->ids, box->state_file.slot,
 			 box->keeps || disk_trash(warden->disk) == 0);
-	box->has_slot = false;
+	box->has.slot = false;
 	return true;
 }
 
@@ -161,7 +144,7 @@ static void sweep_once(struct warden *warden, struct warden_box *box)
 
 	if (teardown_sweep(warden, box)) {
 		link_drop(&box->link);
-		if (box->keeps && box->has_disk)
+		if (box->keeps && box->has.disk)
 			teardown_keep(warden, box);
 		else
 			teardown_forget(warden, box);
@@ -228,7 +211,6 @@ static void start_sweeping(struct warden *warden, struct warden_box *box)
 {
 	box->awaits = false; // messages of its pid 1 were read before its exit
 	teardown_let_go(warden, box);
-	box->state = WARDEN_BOX_SWEEPING;
 	link_drop(&box->link);
 	link_add(&warden->teardowns, &box->link);
 	sweep_once(warden, box);
@@ -240,21 +222,22 @@ static void saw_end(struct warden *warden, struct warden_box *box)
 
 	if (!teardown_has_ended(box))
 		return;
-	// The loop's SIGCHLD handler may have reaped it already.
-	if (box->is_child && box->pidfd >= 0)
+	// The loop's SIGCHLD handler may have reaped it already, and a box of an earlier warden is
+	// not our child.
+	if (box->pidfd >= 0)
 		waitid(P_PIDFD, (id_t)box->pidfd, &info, WEXITED | WNOHANG);
 	unwatch(warden, box);
-	if (box->state == WARDEN_BOX_DYING) {
+	if (warden_box_move(warden, box, BOX_EVENT_EXITED)) {
 		start_sweeping(warden, box);
 		return;
 	}
 	fd_drop(&box->steer);
-	if (box->state == WARDEN_BOX_PREBUILT) {
+	if (box == warden->prebuilt) {
 		// With rootfs mounts it may have failed on those, and its order will report it.
-		log_event(box->is_set_up ? LOG_INFO : LOG_WARN, "prebuilt.ended", "sandbox",
-			  box->id, NULL);
+		log_event(box->state == WARDEN_BOX_SET_UP ? LOG_INFO : LOG_WARN, "prebuilt.ended",
+			  "sandbox", box->id, NULL);
 		warden->next[0] = 0; // see warden/prebuilt.c
-		teardown_begin(warden, box);
+		teardown_begin(warden, box, BOX_EVENT_REMOVE);
 	}
 	// Else the daemon sees its socket close, and decides.
 }
@@ -281,33 +264,20 @@ static bool kill_first(const struct warden_box *box)
 	return false;
 }
 
-void teardown_begin(struct warden *warden, struct warden_box *box)
+// Kills pid 1, and everything with it.
+static void teardown_kill(struct warden *warden, struct warden_box *box)
 {
 	bool killed;
 
-	if (box->state == WARDEN_BOX_DYING || box->state == WARDEN_BOX_SWEEPING)
-		return;
-	if (!box->dying_us)
-		box->dying_us = clock_us();
-	if (box->state == WARDEN_BOX_BUILDING) {
-		box->doomed = true; // its pidfd is on its way from the zygote
-		return;
-	}
-	if (box->state == WARDEN_BOX_KEPT) {
-		warden->kept--;
-		start_sweeping(warden, box);
-		return;
-	}
-	if (box->has_groups)
+	if (box->has.groups)
 		group_lift(warden->groups, box->id);
-	box->state = WARDEN_BOX_DYING;
 	if (box->keeps)
 		teardown_let_go(warden, box);
 	killed = kill_first(box);
 	// A frozen process dies only after it is thawed.
-	if (box->has_groups)
+	if (box->has.groups)
 		group_pause(warden->groups, box->id, false);
-	for (uint32_t exec_cgroup = 0; box->has_groups && exec_cgroup < box->exec_cgroups;
+	for (uint32_t exec_cgroup = 0; box->has.groups && exec_cgroup < box->exec_cgroups;
 	     exec_cgroup++) {
 		group_thaw(warden->groups, box->id, exec_cgroup);
 		if (weak(PIDNS))
@@ -315,6 +285,19 @@ void teardown_begin(struct warden *warden, struct warden_box *box)
 	}
 	if (!killed)
 		saw_end(warden, box);
+}
+
+void teardown_begin(struct warden *warden, struct warden_box *box, enum warden_box_event why)
+{
+	if (!warden_box_move(warden, box, why))
+		return; // it ends already
+	if (!box->dying_us)
+		box->dying_us = clock_us();
+	if (box->state == WARDEN_BOX_DYING)
+		teardown_kill(warden, box);
+	else if (box->state == WARDEN_BOX_SWEEPING) // it was nothing but a disk
+		start_sweeping(warden, box);
+	// Else it is DOOMED: its pidfd is on its way from the zygote.
 }
 
 int64_t teardown_turn(struct warden *warden)
@@ -360,7 +343,7 @@ void teardown_end_all(struct warden *warden)
 			continue;
 		if (box_list[i]->state == WARDEN_BOX_ALIVE)
 			box_list[i]->keeps = !box_list[i]->state_file.ephemeral;
-		teardown_begin(warden, box_list[i]);
+		teardown_begin(warden, box_list[i], BOX_EVENT_REMOVE);
 	}
 }
 
@@ -371,7 +354,7 @@ void teardown_forget_orders(struct warden *warden)
 
 	for (size_t i = 0; i < count; i++) {
 		box_list[i]->waiter_count = 0;
-		box_list[i]->build_owed = false;
+		box_list[i]->build_order = 0;
 		free(box_list[i]->refusal);
 		box_list[i]->refusal = NULL;
 	}

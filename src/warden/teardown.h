@@ -3,9 +3,9 @@
 
 #include "warden/box.h"
 
-// Begins or continues to destroy a box; idempotent. With box->keeps the disk and the box stay.
-// Orders are answered when everything is gone.
-void teardown_begin(struct warden *warden, struct warden_box *box);
+// Begins to destroy a box on BOX_EVENT_REMOVE; idempotent. FAILED, and CLONED of a DOOMED box, end
+// a build. With box->keeps the disk and the box stay. Orders are answered when everything is gone.
+void teardown_begin(struct warden *warden, struct warden_box *box, enum warden_box_event why);
 // Adds its pidfd to the loop. -1 with errno.
 int teardown_watch(struct warden *warden, struct warden_box *box);
 bool teardown_has_ended(const struct warden_box *box); // its pid 1, as of now

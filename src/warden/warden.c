@@ -238,7 +238,9 @@ static int64_t oldest_start(const struct warden *warden)
 	while (map_next(warden->boxes, &at, &key, &value)) {
 		const struct warden_box *box = value;
 
-		if (box->state != WARDEN_BOX_KEPT && (!box->ahead || box->is_set_up))
+		// A prebuilt box has no layers until it is set up.
+		if (box->state != WARDEN_BOX_KEPT && box->state != WARDEN_BOX_PREBUILDING &&
+		    box->state != WARDEN_BOX_PREBUILT)
 			oldest = sooner(oldest, box->state_file.born_us);
 	}
 	return oldest;
@@ -303,7 +305,7 @@ static void warden_leave(struct warden *warden)
 	int64_t deadline = clock_us() + LEAVE_US;
 
 	if (warden->prebuilt)
-		teardown_begin(warden, warden->prebuilt);
+		teardown_begin(warden, warden->prebuilt, BOX_EVENT_REMOVE);
 	while ((warden->building_count > 0 || !link_empty(&warden->teardowns) ||
 		warden->prebuilt) &&
 	       !warden->failed && clock_us() < deadline)

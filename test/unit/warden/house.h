@@ -304,6 +304,21 @@ static inline int count_processes(const char *file, const char *mark, pid_t *fir
 	return count;
 }
 
+// The zygote of the warden; 0: not found.
+static inline pid_t zygote_pid(void)
+{
+	for (pid_t pid = warden_pid + 1; pid < warden_pid + 4096; pid++) {
+		char path[64], text[512];
+		int parent = 0;
+
+		snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+		if (fd_get(AT_FDCWD, path, text, sizeof(text)) > 0 &&
+		    sscanf(text, "%*d (cove-zygote) %*c %d", &parent) == 1 && parent == warden_pid)
+			return pid;
+	}
+	return 0;
+}
+
 static inline int count_children(void)
 {
 	char mark[32];

@@ -549,15 +549,7 @@ TEST(zygote, "the end of the zygote is noticed though a prebuilt box exists: the
 	if (skipped())
 		return;
 	CHECK(await_prebuilt(next) > 0);
-	for (pid_t pid = warden_pid + 1; pid < warden_pid + 400 && !zygote; pid++) {
-		char path[64], text[512];
-		int parent = 0;
-
-		snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-		if (fd_get(AT_FDCWD, path, text, sizeof(text)) > 0 &&
-		    sscanf(text, "%*d (cove-zygote) %*c %d", &parent) == 1 && parent == warden_pid)
-			zygote = pid;
-	}
+	zygote = zygote_pid();
 	CHECK(zygote > 0 && kill(zygote, SIGKILL) == 0);
 	CHECK(waitpid(warden_pid, &status, 0) == warden_pid);
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == EX_TEMPFAIL);

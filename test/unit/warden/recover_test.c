@@ -401,6 +401,39 @@ TEST(too_new, "a state file of a newer cove is not touched: the warden refuses t
 	CHECK(destroy(order.box));
 }
 
+TEST(end_in_start, "SIGINT while a stopped box starts again: its disk stays")
+{
+	struct order order = build_order();
+	int fds[ORDER_FDS_MAX], status = -1;
+	char byte, path[160];
+	pid_t zygote;
+
+	if (skipped())
+		return;
+	order.ephemeral = false;
+	CHECK(ask(&order, &answer, fds) && answer.kind == ANSWER_DONE);
+	drop_fds(fds);
+	CHECK(simple(ORDER_STOP, order.box));
+	order.again = true;
+	zygote = zygote_pid();
+	CHECK(zygote > 0 && kill(zygote, SIGSTOP) == 0);
+	CHECK(send_order(&order));
+	// Its state file says that the order was read, the end of the connection that SIGINT was.
+	snprintf(path, sizeof(path), "%s/run/cells/%s", home, order.box);
+	for (int i = 0; i < PATIENCE_MS && access(path, F_OK); i++)
+		usleep(1000);
+	CHECK(access(path, F_OK) == 0);
+	kill(warden_pid, SIGINT);
+	CHECK(wait_readable(sock) && recv(sock, &byte, 1, 0) == 0);
+	kill(zygote, SIGCONT);
+	CHECK(waitpid(warden_pid, &status, 0) == warden_pid);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	start_process();
+	CHECK(greet_warden());
+	CHECK(state_of(order.box, NULL) == ORDER_BOX_KEPT);
+	CHECK(destroy(order.box));
+}
+
 TEST(end, "SIGINT ends every box, keeps the disks that last, leaves no cgroup, and exits with 0")
 {
 	struct order order = build_order(), lasting = build_order();
