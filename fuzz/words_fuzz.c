@@ -6,7 +6,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
 	char *line = malloc(len + 1); // so that a step too far is seen
-	struct runner *words = NULL;
+	struct runner_message *words = NULL;
 
 	memcpy(line, bytes, len);
 	line[len] = 0;
@@ -18,15 +18,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 		return 0;
 	}
 	// The line is gone: all that is kept is the tree's.
-	MUST(words && words->kind < WORDS_KIND_COUNT && words->tree);
+	MUST(words && words->kind < RUNNER_KIND_COUNT && words->tree);
 	MUST(words->connection <= 1ull << 53 && words->generation <= 1ull << 53);
-	if (words->kind >= WORDS_ACCEPTED && words->kind <= WORDS_RESULT)
+	if (words->kind >= RUNNER_ACCEPTED && words->kind <= RUNNER_RESULT)
 		MUST(words->run.len > 0 && words->run.len <= LEASE_RUN_LEN);
-	if (words->kind >= WORDS_OUTPUT && words->kind <= WORDS_RESULT)
+	if (words->kind >= RUNNER_OUTPUT && words->kind <= RUNNER_RESULT)
 		MUST(words->seq > 0);
-	if (words->kind == WORDS_QUESTION)
+	if (words->kind == RUNNER_QUESTION)
 		MUST(words->question.len > 0 && words->question.len <= RUNNER_ID_MAX);
-	if (words->kind == WORDS_RESULT)
+	if (words->kind == RUNNER_RESULT)
 		MUST(str_is(words->status, "completed") || str_is(words->status, "failed") ||
 		     str_is(words->status, "interrupted"));
 	for (size_t i = 0, sum = 0; i < words->session.len; i++)

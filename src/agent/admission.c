@@ -25,7 +25,7 @@ struct admission_judgement admission_judge(const struct admission_facts *facts)
 
 	if (proves)
 		return (struct admission_judgement){ADMISSION_UNUSABLE, facts->host_sound};
-	if (facts->no_workspace || facts->control_broken || facts->hung)
+	if (facts->no_workspace)
 		return (struct admission_judgement){ADMISSION_FAILED, facts->host_sound};
 	if (!facts->measured)
 		return (struct admission_judgement){ADMISSION_UNKNOWN, false};
@@ -161,7 +161,7 @@ static void end_siblings(struct agent_session *agent)
 
 		if (!is_sibling(agent, other) || !agent_running(other))
 			continue;
-		other->destroyed = true;
+		other->loss = LOSS_SANDBOX;
 		condition_signal(&other->wake);
 	}
 	while (left && loop_now(loop) < deadline) {
@@ -169,7 +169,7 @@ static void end_siblings(struct agent_session *agent)
 		list_each (at, &agent->agents->all) {
 			struct agent_session *other = link_of(at, struct agent_session, link);
 
-			left |= is_sibling(agent, other) && other->destroyed &&
+			left |= is_sibling(agent, other) && other->loss == LOSS_SANDBOX &&
 				agent_running(other);
 		}
 		if (left)

@@ -20,9 +20,8 @@ struct admission_facts {
 	bool cleaned; // stale files were already removed
 	// From probing, listing, removing or creating on the sandbox's own file system.
 	int errnum;
-	bool host_sound; // the file system below is neither full nor failing
-	// Errors of the setup itself.
-	bool no_workspace, control_broken, hung;
+	bool host_sound;   // the file system below is neither full nor failing
+	bool no_workspace; // the setup itself failed
 };
 
 enum admission_verdict {

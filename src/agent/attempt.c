@@ -14,7 +14,7 @@
 #include "base/mem.h"
 #include "types/timers.h"
 
-enum lease_seen backend_judge(const struct backend_view *view, const struct lease *lease)
+static enum lease_seen attempt_judge(const struct backend_view *view, const struct lease *lease)
 {
 	const struct backend_found *found = &view->found[0];
 	const struct lease_place *place = &lease->place;
@@ -38,7 +38,7 @@ static void fail_view(struct backend_view *view, const char *why)
 	snprintf(view->why, sizeof(view->why), "%s", why);
 }
 
-void attempt_look(struct agent_session *agent, struct backend_view *out)
+static void attempt_look(struct agent_session *agent, struct backend_view *out)
 {
 	const struct backend *backend = agent->agents->backend;
 	struct backend_site local = agent_local(agent);
@@ -58,6 +58,17 @@ void attempt_look(struct agent_session *agent, struct backend_view *out)
 			  "why", out->why, NULL);
 }
 
+void attempt_observe(struct agent_session *agent, struct lease_event *event,
+		     char why[LEASE_ERROR_MAX])
+{
+	auto_free struct backend_view *view = mem_new_of(struct backend_view);
+
+	attempt_look(agent, view);
+	memcpy(why, view->why, LEASE_ERROR_MAX);
+	event->seen = attempt_judge(view, &agent->lease);
+	event->error = view->failed ? why : NULL;
+}
+
 // ---------------------------------------------------------------------------- one attempt
 
 struct attempt {
@@ -66,7 +77,7 @@ struct attempt {
 	struct backend_view view;
 };
 
-static bool is_current(const struct attempt *attempt)
+static bool attempt_is_current(const struct attempt *attempt)
 {
 	const struct lease *lease = &attempt->agent->lease;
 
@@ -85,7 +96,7 @@ static void attempt_kill(struct attempt *attempt, bool force)
 	struct backend_site local = agent_local(agent);
 	const struct backend *backend = agent->agents->backend;
 
-	if (is_current(attempt))
+	if (attempt_is_current(attempt))
 		backend->end(backend->arg, &local, &agent->lease, &attempt->view, force);
 }
 
@@ -95,7 +106,7 @@ static bool wait_gone(struct attempt *attempt)
 	static const enum timer_name looks[] = {TIMER_OBSERVE_1, TIMER_OBSERVE_2, TIMER_OBSERVE_3};
 	int64_t began = loop_now(attempt->agent->agents->loop);
 
-	for (int i = 0; i < 3 && is_current(attempt); i++) {
+	for (int i = 0; i < 3 && attempt_is_current(attempt); i++) {
 		err_free(task_sleep_until(began + timer_ms(looks[i])));
 		if (is_gone(attempt))
 			return true;
@@ -116,24 +127,11 @@ static fallible attempt_stop(struct attempt *attempt)
 	return OK;
 }
 
-static void attempt_tell(const struct attempt *attempt)
-{
-	struct agent_session *agent = attempt->agent;
-	const struct backend_view *view = &attempt->view;
-
-	memcpy(agent->stopped.attempt, attempt->id, sizeof(attempt->id));
-	agent->stopped.seen = backend_judge(view, &agent->lease);
-	snprintf(agent->stopped.error, sizeof(agent->stopped.error), "%s",
-		 view->failed  ? view->why
-		 : view->count ? "a runner is still there"
-			       : "");
-	agent->stopped.there = true;
-}
-
 static void attempt_run(void *arg)
 {
 	struct attempt *attempt = arg;
 	struct agent_session *agent = attempt->agent;
+	const struct backend_view *view = &attempt->view;
 	auto_err err = OK;
 
 	task_shield(true);
@@ -142,8 +140,14 @@ static void attempt_run(void *arg)
 		fail_view(&attempt->view, err_message(err));
 	// A late result is stored, too: the lease ignores its number. But it never replaces a
 	// current one.
-	if (!agent->stopped.there || is_current(attempt))
-		attempt_tell(attempt);
+	if (!agent->stopped.attempt[0] || attempt_is_current(attempt)) {
+		memcpy(agent->stopped.attempt, attempt->id, sizeof(attempt->id));
+		agent->stopped.seen = attempt_judge(view, &agent->lease);
+		snprintf(agent->stopped.error, sizeof(agent->stopped.error), "%s",
+			 view->failed  ? view->why
+			 : view->count ? "a runner is still there"
+				       : "");
+	}
 	condition_signal(&agent->wake);
 	agents_end(agent->agents);
 	agent_unref(agent);

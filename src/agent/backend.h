@@ -105,6 +105,3 @@ struct backend {
 	void (*logs)(void *arg, const struct backend_site *local, const struct lease *lease,
 		     struct json_out *out);
 };
-
-// Classifies a view against a lease.
-enum lease_seen backend_judge(const struct backend_view *view, const struct lease *lease);

@@ -75,7 +75,6 @@ static struct agent_session *draft(struct agent_sessions *agents, const struct w
 		env_map_set(&agent->env, str_of(spec->env->at[i].name),
 			    str_of(spec->env->at[i].value));
 	agent->created_ms = agent->used_ms = agents_now(agents);
-	agent->reconciled = true; // it cannot have a runner yet
 	return agent;
 }
 
@@ -130,7 +129,7 @@ static fallible agent_create_make(struct agent_sessions *agents, const struct wh
 	struct agent_session *agent = draft(agents, who, spec, owner);
 	struct err *err = ask_class(agent);
 
-	if (!err && !agent_list(agent))
+	if (!err && !agent_list(agent, AGENT_LISTED))
 		err = taken();
 	if (err) {
 		agent_unref(agent);
@@ -142,7 +141,7 @@ static fallible agent_create_make(struct agent_sessions *agents, const struct wh
 		agent_unlist(agent);
 		return err;
 	}
-	agent->durable = true;
+	agent_move(agent, AGENT_COMMITTED);
 	log_event(LOG_INFO, "agent_session.created", "session", agent->id, "sandbox", agent->box,
 		  "tenant", agent->tenant, NULL);
 	event_publish(EVENT_SESSION_MADE, "session", agent->id, "sandbox", agent->box, "tenant",
@@ -169,7 +168,9 @@ static fallible agent_create_resume(struct agent_sessions *agents, const struct 
 {
 	struct agent_session *found;
 
-	do {
+	for (;;) {
+		struct err *err;
+
 		found = NULL;
 		for (size_t i = 0; i < spec->alias_count; i++) {
 			struct agent_session *agent = find_alias(agents, who, owner,
@@ -180,18 +181,16 @@ static fallible agent_create_resume(struct agent_sessions *agents, const struct 
 					       "the aliases name different sessions");
 			found = agent ? agent : found;
 		}
-		if (found && (!found->durable || found->deleting)) {
-			struct err *err;
-
-			if (found->deleting)
-				return err_new(CONFLICT, "alias_taken",
-					       "the session of that alias is being deleted");
-			agent_ref(found);
-			err = condition_wait(&found->changed, CLOCK_NEVER);
-			agent_unref(found);
-			TRY(err);
-		}
-	} while (found && !found->durable);
+		if (found && found->deletion)
+			return err_new(CONFLICT, "alias_taken",
+				       "the session of that alias is being deleted");
+		if (!found || agent_is_durable(found))
+			break;
+		agent_ref(found);
+		err = condition_wait(&found->changed, CLOCK_NEVER);
+		agent_unref(found); // may free it: its create may have failed
+		TRY(err);
+	}
 	*out = found;
 	return OK;
 }

@@ -15,7 +15,7 @@
 
 #define KEEP_ALIVE_MS 5000
 
-static void stale(const struct agent_session *agent, const struct runner *message)
+static void stale(const struct agent_session *agent, const struct runner_message *message)
 {
 	char connection[24];
 
@@ -28,23 +28,23 @@ static void handler_acknowledge(struct agent_session *agent, const struct run *r
 {
 	auto_buf out = BUF_INIT(512);
 
-	if (!agent->talk || agent->talk->closed)
+	if (!agent->runner || agent->runner->closed)
 		return;
 	runner_ack(&out, run, seq);
-	link_say(agent->talk, &out);
+	link_send(agent->runner, &out);
 }
 
 // The last messages of an exited runner came over the connection that the lease names.
-static bool is_current(const struct agent_session *agent, const struct runner *message)
+static bool is_current(const struct agent_session *agent, const struct runner_message *message)
 {
-	const struct link_to *talk = agent->talk;
+	const struct runner_link *link = agent->runner;
 
-	return message->connection == talk->connection ||
-	       (!talk->greeted && talk->closed && message->connection == agent->lease.connection);
+	return message->connection == link->connection ||
+	       (!link->greeted && link->closed && message->connection == agent->lease.connection);
 }
 
 static bool is_fenced_in(const struct agent_session *agent, const struct run *run,
-			 const struct runner *message)
+			 const struct runner_message *message)
 {
 	return run && is_current(agent, message) && str_is(message->run, run->id) &&
 	       message->run_generation == run->run_generation;
@@ -55,13 +55,14 @@ static bool is_fenced_in(const struct agent_session *agent, const struct run *ru
 // An older runner sends no identity: it is accepted by its marks, if it is the only one.
 static bool is_known_by_marks(struct agent_session *agent)
 {
-	auto_free struct backend_view *view = mem_new_of(struct backend_view);
+	struct lease_event event = {0};
+	char why[LEASE_ERROR_MAX];
 
-	attempt_look(agent, view);
-	return backend_judge(view, &agent->lease) == LEASE_SEES_MATCH;
+	attempt_observe(agent, &event, why);
+	return event.seen == LEASE_SEES_MATCH;
 }
 
-static const char *wrong_with(struct agent_session *agent, const struct runner *message)
+static const char *wrong_with(struct agent_session *agent, const struct runner_message *message)
 {
 	const struct lease *lease = &agent->lease;
 
@@ -78,70 +79,69 @@ static const char *wrong_with(struct agent_session *agent, const struct runner *
 
 static fallible handler_take_run(struct agent_session *agent, struct run *run)
 {
-	struct hearing hearing = {
+	struct transition transition = {
 		.event = {.kind = LEASE_ACCEPTED,
 			  .run = run->id,
-			  .connection = agent->talk->connection},
+			  .connection = agent->runner->connection},
 		.run = run,
 		.before = runs_mark(run),
 	};
 
 	runs_set_taken(run);
-	TRY(transition_hear(agent, &hearing));
+	TRY(transition_apply(agent, &transition));
 	runs_log_state(run);
 	agent_note_alive(agent);
 	return OK;
 }
 
 // The runner is connected again: its run continues.
-static fallible handler_resume(struct agent_session *agent, const struct runner *message)
+static fallible handler_resume(struct agent_session *agent, const struct runner_message *message)
 {
 	struct run *run = agent_running(agent);
 
 	if (!run || !str_is(message->run, run->id)) {
-		struct hearing hearing = {
+		struct transition transition = {
 			.event = {.kind = LEASE_RUN_FAILED, .error = "the runner lost its run"},
 			.lost = {RUN_FAILED, "runner_lost_run", "the runner does not know the run"},
 		};
 
-		return transition_hear(agent, &hearing);
+		return transition_apply(agent, &transition);
 	}
 	if (run->grace_ms) {
 		run->grace_ms = 0;
-		TRY(persist_agent_commit(
-			agent, &(struct persist_agent_change){.runs = {run}, .run_count = 1}));
+		TRY(persist_agent_run(run));
 	}
-	agent->lease.connection = agent->talk->connection;
+	agent->lease.connection = agent->runner->connection;
 	agent_note_alive(agent);
 	return OK;
 }
 
-static fallible handler_hello(struct agent_session *agent, const struct runner *message)
+static fallible handler_hello(struct agent_session *agent, const struct runner_message *message)
 {
-	struct link_to *talk = agent->talk;
+	struct runner_link *link = agent->runner;
 	struct run *first = agent_first(agent);
-	struct hearing hearing = {
-		.event = {.kind = LEASE_HEALTHY, .connection = talk->connection},
+	struct transition transition = {
+		.event = {.kind = LEASE_HEALTHY, .connection = link->connection},
 	};
 	const char *wrong;
 	bool has_taken = first && first->state == RUN_QUEUED && str_is(message->run, first->id);
 
-	if (message->connection != talk->connection) {
+	if (message->connection != link->connection) {
 		stale(agent, message);
 		return OK;
 	}
 	wrong = wrong_with(agent, message);
 	if (wrong) {
-		talk->closed = talk->broken = true;
-		snprintf(talk->why, sizeof(talk->why), "%s", wrong);
+		link->closed = link->broken = true;
+		snprintf(link->why, sizeof(link->why), "%s", wrong);
 		return OK;
 	}
 	agent->port = message->port;
 	if (agent->lease.state == LEASE_STARTING)
-		TRY(transition_hear(agent, &hearing));
-	if (agent->talk != talk) // too late: the connection is closed and its messages freed
+		TRY(transition_apply(agent, &transition));
+	if (agent->runner != link) // too late: the connection is closed and its messages freed
 		return OK;
-	talk->greeted = true;
+	link->greeted = true;
 	if (agent->lease.state == LEASE_ACTIVE)
 		return handler_resume(agent, message);
 	if (agent->lease.state == LEASE_READY && has_taken) {
@@ -153,7 +153,7 @@ static fallible handler_hello(struct agent_session *agent, const struct runner *
 
 // --------------------------------------------------------------------------------- runs
 
-static fallible handler_accepted(struct agent_session *agent, const struct runner *message)
+static fallible handler_accepted(struct agent_session *agent, const struct runner_message *message)
 {
 	struct run *run = agent_first(agent);
 
@@ -165,34 +165,23 @@ static fallible handler_accepted(struct agent_session *agent, const struct runne
 	return handler_take_run(agent, run);
 }
 
-static fallible handler_refused(struct agent_session *agent, const struct runner *message)
+static fallible handler_refused(struct agent_session *agent, const struct runner_message *message)
 {
 	struct run *run = agent_first(agent);
-	struct run_before before;
-	struct err *err;
 
 	if (!run || run->state != RUN_QUEUED || !is_fenced_in(agent, run, message)) {
 		stale(agent, message);
 		return OK;
 	}
-	before = runs_mark(run);
-	runs_set_end(run, &(struct run_end){RUN_FAILED, "runner_refused",
-					    "the runner did not take the run"});
-	err = persist_agent_commit(agent,
-				   &(struct persist_agent_change){.runs = {run}, .run_count = 1});
-	if (err) {
-		runs_undo(run, &before);
-		return err;
-	}
-	runs_log_end(run);
-	runs_unlist(run);
+	TRY(transition_fail_run(run, &(struct run_end){RUN_FAILED, "runner_refused",
+						       "the runner did not take the run"}));
 	agent->sent_on = 0;
-	condition_signal(&agent->changed);
 	return OK;
 }
 
 // Copies a member of the message, if it is there.
-static void handler_copy(struct json_out *out, const struct runner *message, const char *key)
+static void handler_copy(struct json_out *out, const struct runner_message *message,
+			 const char *key)
 {
 	const struct json *value = json_get(message->tree, key);
 
@@ -204,7 +193,7 @@ static void handler_copy(struct json_out *out, const struct runner *message, con
 
 // An output that cannot be stored now is not acknowledged: the runner repeats it.
 static fallible handler_output(struct agent_session *agent, struct run *run,
-			       const struct runner *message)
+			       const struct runner_message *message)
 {
 	const struct backend *backend = agent->agents->backend;
 	auto_buf more = BUF_INIT(RUNNER_LINE_MAX * 2);
@@ -228,7 +217,7 @@ static fallible handler_output(struct agent_session *agent, struct run *run,
 }
 
 static fallible handler_question(struct agent_session *agent, struct run *run,
-				 const struct runner *message)
+				 const struct runner_message *message)
 {
 	auto_buf asked = BUF_INIT(RUNNER_LINE_MAX * 2), more = BUF_INIT(RUNNER_LINE_MAX * 2);
 	struct json_out out = json_to(&asked);
@@ -244,8 +233,7 @@ static fallible handler_question(struct agent_session *agent, struct run *run,
 	snprintf(run->question, sizeof(run->question), STR_FMT, STR_ARG(message->question));
 	free(run->asked);
 	run->asked = buf_take(&asked);
-	err = persist_agent_commit(agent,
-				   &(struct persist_agent_change){.runs = {run}, .run_count = 1});
+	err = persist_agent_run(run);
 	if (err) {
 		run->question[0] = '\0';
 		return err;
@@ -274,7 +262,7 @@ static void take_code(const struct json *error, char *room, size_t size)
 	room[code.len] = '\0';
 }
 
-static void handler_take_result(struct run *run, const struct runner *message)
+static void handler_take_result(struct run *run, const struct runner_message *message)
 {
 	const struct json *error = json_get(message->tree, "error");
 	struct run_end end = {RUN_COMPLETED, NULL, NULL};
@@ -310,9 +298,9 @@ static void handler_take_result(struct run *run, const struct runner *message)
 }
 
 static fallible handler_result(struct agent_session *agent, struct run *run,
-			       const struct runner *message)
+			       const struct runner_message *message)
 {
-	struct hearing hearing = {
+	struct transition transition = {
 		.event = {.kind = LEASE_COMPLETED},
 		.run = run,
 		.before = runs_mark(run),
@@ -320,16 +308,16 @@ static fallible handler_result(struct agent_session *agent, struct run *run,
 	auto_buf out = BUF_INIT(512);
 
 	if (str_is(message->status, "failed"))
-		hearing.event.kind = LEASE_RUN_FAILED;
+		transition.event.kind = LEASE_RUN_FAILED;
 	else if (!str_is(message->status, "completed"))
-		hearing.event.kind = LEASE_RUN_CUT;
+		transition.event.kind = LEASE_RUN_CUT;
 	handler_take_result(run, message);
-	hearing.event.error = run->message;
+	transition.event.error = run->message;
 	runner_ack(&out, run, message->seq);
 	agent->used_ms = agents_now(agent->agents);
-	TRY(transition_hear(agent, &hearing));
-	if (agent->talk && !agent->talk->closed)
-		link_say(agent->talk, &out);
+	TRY(transition_apply(agent, &transition));
+	if (agent->runner && !agent->runner->closed)
+		link_send(agent->runner, &out);
 	agent->sent_on = 0;
 	return OK;
 }
@@ -338,13 +326,10 @@ static fallible handler_result(struct agent_session *agent, struct run *run,
 // was lost with an earlier daemon: its messages are needed, and repeated.
 static bool is_past(const struct agent_session *agent, struct str id)
 {
-	list_each (at, &agent->runs)
-		if (str_is(id, link_of(at, struct run, link)->id))
-			return false;
-	return id.len == LEASE_RUN_LEN;
+	return id.len == LEASE_RUN_LEN && !runs_find(agent, id);
 }
 
-static fallible handler_of_run(struct agent_session *agent, const struct runner *message)
+static fallible handler_of_run(struct agent_session *agent, const struct runner_message *message)
 {
 	struct run *run = agent_running(agent);
 
@@ -363,48 +348,48 @@ static fallible handler_of_run(struct agent_session *agent, const struct runner 
 		handler_acknowledge(agent, run, message->seq);
 		return OK;
 	}
-	if (message->kind == WORDS_OUTPUT)
+	if (message->kind == RUNNER_OUTPUT)
 		return handler_output(agent, run, message);
-	return message->kind == WORDS_QUESTION ? handler_question(agent, run, message)
-					       : handler_result(agent, run, message);
+	return message->kind == RUNNER_QUESTION ? handler_question(agent, run, message)
+						: handler_result(agent, run, message);
 }
 
-static fallible handler_handle(struct agent_session *agent, const struct runner *message)
+static fallible handler_handle(struct agent_session *agent, const struct runner_message *message)
 {
-	agent->heard_at = loop_now(agent->agents->loop);
+	agent->received_at = loop_now(agent->agents->loop);
 	switch (message->kind) {
-	case WORDS_HELLO:
+	case RUNNER_HELLO:
 		return handler_hello(agent, message);
-	case WORDS_ACCEPTED:
+	case RUNNER_ACCEPTED:
 		return handler_accepted(agent, message);
-	case WORDS_REFUSED:
+	case RUNNER_REFUSED:
 		return handler_refused(agent, message);
-	case WORDS_PONG:
+	case RUNNER_PONG:
 		if (message->number == agent->pings)
 			agent->pinged_at = 0;
 		return OK;
-	case WORDS_HEARTBEAT:
+	case RUNNER_HEARTBEAT:
 		if (message->connection && !is_current(agent, message))
 			stale(agent, message);
 		else
-			agent->beat_at = agent->heard_at;
+			agent->beat_at = agent->received_at;
 		return OK;
 	default:
 		return handler_of_run(agent, message);
 	}
 }
 
-fallible handler_word(struct agent_session *agent, bool *out_did)
+fallible handler_next(struct agent_session *agent, bool *out_did)
 {
-	struct link_to *talk = agent->talk;
-	struct runner *message = talk ? link_heard(talk) : NULL;
+	struct runner_link *link = agent->runner;
+	struct runner_message *message = link ? link_first(link) : NULL;
 
 	if (!message)
 		return OK;
 	*out_did = true;
-	TRY(handler_handle(agent, message), "hear a runner");
-	if (agent->talk == talk) // otherwise it was freed with the connection
-		link_done(talk);
+	TRY(handler_handle(agent, message), "handle a message of a runner");
+	if (agent->runner == link) // otherwise it was freed with the connection
+		link_pop(link);
 	return OK;
 }
 
@@ -413,12 +398,12 @@ fallible handler_send_run(struct agent_session *agent)
 	struct run *run = agent_first(agent);
 	auto_buf message = BUF_INIT(RUNNER_LINE_MAX * 2);
 
-	if (agent->sent_on == agent->talk->connection)
+	if (agent->sent_on == agent->runner->connection)
 		return OK;
-	agent->sent_on = agent->talk->connection;
+	agent->sent_on = agent->runner->connection;
 	run->run_generation = agent->lease.run_generation;
-	runner_run(&message, run, agent->talk->connection);
+	runner_run(&message, run, agent->runner->connection);
 	if (buf_ok(&message))
-		link_say(agent->talk, &message);
+		link_send(agent->runner, &message);
 	return OK;
 }

@@ -13,15 +13,15 @@
 #define READ_SIZE 3072
 #define SILENCE_MS (24ll * 3600 * 1000) // a stopped runner is detected by pings, not by this
 
-static void free_words(struct link_to *link)
+static void free_words(struct runner_link *link)
 {
-	list_each (at, &link->heard) {
+	list_each (at, &link->received) {
 		link_drop(at);
-		runner_free(link_of(at, struct runner, link));
+		runner_free(link_of(at, struct runner_message, link));
 	}
 }
 
-static void link_let_go(struct link_to *link)
+static void link_let_go(struct runner_link *link)
 {
 	if (--link->refs)
 		return;
@@ -32,7 +32,7 @@ static void link_let_go(struct link_to *link)
 	free(link);
 }
 
-static void link_shut(struct link_to *link, bool broken, const char *why)
+static void link_shut(struct runner_link *link, bool broken, const char *why)
 {
 	if (link->closed)
 		return;
@@ -44,18 +44,18 @@ static void link_shut(struct link_to *link, bool broken, const char *why)
 		condition_signal(&link->agent->wake);
 }
 
-static void link_put(struct link_to *link, struct runner *message)
+static void link_put(struct runner_link *link, struct runner_message *message)
 {
-	link_add(&link->heard, &message->link);
-	link->heard_count++;
-	link->heard_bytes += message->bytes;
+	link_add(&link->received, &message->link);
+	link->received_count++;
+	link->received_bytes += message->bytes;
 	condition_signal(&link->agent->wake);
 }
 
 // Parses one line. False: the connection is over.
-static bool link_take_line(struct link_to *link, struct str line)
+static bool link_take_line(struct runner_link *link, struct str line)
 {
-	struct runner *message = NULL;
+	struct runner_message *message = NULL;
 	auto_err err = OK;
 
 	if (!line.len)
@@ -71,13 +71,13 @@ static bool link_take_line(struct link_to *link, struct str line)
 	return false;
 }
 
-static bool is_full(const struct link_to *link, size_t len)
+static bool is_full(const struct runner_link *link, size_t len)
 {
-	return link->heard_count >= LINK_HEARD_MAX ||
-	       (link->heard_count && link->heard_bytes + len > LINK_HEARD_BYTES);
+	return link->received_count >= LINK_RECEIVED_MAX ||
+	       (link->received_count && link->received_bytes + len > LINK_RECEIVED_BYTES);
 }
 
-static bool take_lines(struct link_to *link)
+static bool take_lines(struct runner_link *link)
 {
 	for (;;) {
 		struct str all = buf_view(&link->in);
@@ -101,7 +101,7 @@ static bool take_lines(struct link_to *link)
 
 static void read_on(void *arg)
 {
-	struct link_to *link = arg;
+	struct runner_link *link = arg;
 	char room[READ_SIZE];
 
 	while (!link->dropped && !link->closed) {
@@ -126,7 +126,7 @@ static void read_on(void *arg)
 
 static void write_on(void *arg)
 {
-	struct link_to *link = arg;
+	struct runner_link *link = arg;
 
 	while (!link->dropped && !link->closed) {
 		auto_buf message = link->out;
@@ -146,9 +146,9 @@ static void write_on(void *arg)
 	link_let_go(link);
 }
 
-fallible link_open(struct agent_session *agent, int fd, struct link_to **out)
+fallible link_open(struct agent_session *agent, int fd, struct runner_link **out)
 {
-	struct link_to *link = mem_new_of(struct link_to);
+	struct runner_link *link = mem_new_of(struct runner_link);
 	struct err *err = stream_open(&link->stream, agent->agents->loop, fd);
 
 	if (err) {
@@ -158,7 +158,7 @@ fallible link_open(struct agent_session *agent, int fd, struct link_to **out)
 	link->agent = agent;
 	link->in = BUF_INIT(RUNNER_LINE_MAX);
 	link->out = BUF_INIT(LINK_OUT_MAX);
-	link_init(&link->heard);
+	link_init(&link->received);
 	condition_init(&link->room);
 	condition_init(&link->more);
 	link->refs = 3; // the owner's, the reader's, the writer's
@@ -169,7 +169,7 @@ fallible link_open(struct agent_session *agent, int fd, struct link_to **out)
 	return OK;
 }
 
-void link_greet(struct link_to *link)
+void link_greet(struct runner_link *link)
 {
 	struct agent_session *agent = link->agent;
 	struct run *run = agent_running(agent);
@@ -178,10 +178,10 @@ void link_greet(struct link_to *link)
 	link->connection = ++agent->agents->connections;
 	link->greeted = false;
 	runner_attach(&message, agent, link->connection, run ? run->seq : 0);
-	link_say(link, &message);
+	link_send(link, &message);
 }
 
-void link_say(struct link_to *link, const struct buf *message)
+void link_send(struct runner_link *link, const struct buf *message)
 {
 	buf_str(&link->out, buf_view(message));
 	if (!buf_ok(&link->out))
@@ -189,27 +189,27 @@ void link_say(struct link_to *link, const struct buf *message)
 	condition_signal(&link->more);
 }
 
-struct runner *link_heard(struct link_to *link)
+struct runner_message *link_first(struct runner_link *link)
 {
-	if (link_empty(&link->heard))
+	if (link_empty(&link->received))
 		return NULL;
-	return link_of(link->heard.next, struct runner, link);
+	return link_of(link->received.next, struct runner_message, link);
 }
 
-void link_done(struct link_to *link)
+void link_pop(struct runner_link *link)
 {
-	struct runner *message = link_heard(link);
+	struct runner_message *message = link_first(link);
 
 	if (!message)
 		return;
 	link_drop(&message->link);
-	link->heard_count--;
-	link->heard_bytes -= message->bytes;
+	link->received_count--;
+	link->received_bytes -= message->bytes;
 	runner_free(message);
 	condition_signal(&link->room);
 }
 
-void link_drop_to(struct link_to *link)
+void link_end(struct runner_link *link)
 {
 	if (!link)
 		return;

@@ -58,7 +58,7 @@ static bool load_place(struct agent_session *agent, const char *box)
 	return false;
 }
 
-static void name(struct agent_session *agent, const struct store_agent *row)
+static void load_name(struct agent_session *agent, const struct store_agent *row)
 {
 	snprintf(agent->tenant, sizeof(agent->tenant), "%s", row->tenant);
 	agent->key = mem_str(row->id);
@@ -76,16 +76,15 @@ static fallible load_sessions(struct agent_sessions *agents)
 		struct agent_session *agent = agent_new(agents);
 		bool whole = persist_agent_read_session(&rows[i], agent);
 
-		name(agent, &rows[i]);
+		load_name(agent, &rows[i]);
 		agent->version = rows[i].version;
-		agent->durable = true;
 		agent->lone = !whole; // never launch a runner for an unreadable record
 		if (!whole)
 			owner_directory(str_of(agent->key), agent->directory);
 		agent->derived = load_place(agent, rows[i].box);
 		// A missing lease row is not "no lease": the previous state is unknown.
 		agent->lease.next_generation = (uint64_t)agents_now(agents);
-		if (agent_list(agent))
+		if (agent_list(agent, AGENT_LOADED))
 			logs_open(agent);
 		if (!whole)
 			alert(agent, "session_unreadable");
@@ -98,12 +97,13 @@ static struct agent_session *orphan(struct agent_sessions *agents, const struct 
 {
 	struct agent_session *agent = agent_new(agents);
 
-	name(agent, row);
-	agent->durable = agent->lone = agent->deleting = true;
+	load_name(agent, row);
+	agent->lone = true;
+	agent_move(agent, AGENT_DELETE);
 	agent->route.kind = OWNER_LEGACY; // its sandbox is never destroyed for it
 	owner_directory(str_of(agent->key), agent->directory);
 	load_place(agent, row->box);
-	if (agent_list(agent))
+	if (agent_list(agent, AGENT_LOADED))
 		logs_open(agent);
 	alert(agent, what);
 	return agent;
@@ -154,7 +154,7 @@ static fallible load_runs(struct agent_sessions *agents)
 			continue;
 		run = mem_new_of(struct run);
 		run->agent = agent;
-		run->earlier = true;
+		run->log_state = RUN_LOG_CLOSED;
 		if (persist_agent_read_run(&rows[i], run) && !runs_is_over(run)) {
 			runs_weigh(run);
 			runs_list(run);
@@ -250,7 +250,7 @@ static bool is_forgotten(const struct agent_session *agent)
 {
 	int64_t age = agents_now(agent->agents) - agent->used_ms;
 
-	return agent->durable && !agent->deleting && !agent->run_count &&
+	return agent_is_durable(agent) && !agent->deletion && !agent->run_count &&
 	       age >= timer_ms(TIMER_RETENTION);
 }
 
@@ -264,7 +264,7 @@ static void load_pass(struct agent_sessions *agents)
 			continue;
 		log_event(LOG_INFO, "agent_session.expired", "session", agent->id, NULL);
 		agent_ref(agent);
-		err_free(agent_command_ask(agent, &command));
+		err_free(actor_ask(agent, &command));
 		agent_unref(agent);
 		return; // the list may have changed: the rest is for the next pass
 	}
@@ -356,10 +356,9 @@ static void load_begin(void *arg)
 	list_each (at, &agents->all) {
 		struct agent_session *agent = link_of(at, struct agent_session, link);
 
-		if (agent->durable && !agent->actor)
+		if (agent_is_durable(agent) && !agent->actor)
 			actor_start(agent);
 	}
-	agents->started = true;
 	take_in_leaked_all(agents);
 	agents_end(agents);
 }
@@ -421,7 +420,7 @@ fallible agents_drain(struct agent_sessions *agents, int64_t deadline)
 			left++;
 			if (lease_is_owned(&agent->lease) && agent->actor) {
 				agent_ref(agent);
-				err_free(agent_command_ask(agent, &command));
+				err_free(actor_ask(agent, &command));
 				agent_unref(agent);
 				break; // the list may have changed
 			}

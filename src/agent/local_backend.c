@@ -3,19 +3,124 @@
 // another tenant's sandbox. Observing never wakes: a sandbox that is not running proves absence; a
 // frozen one, or one that is changing its state, proves nothing.
 //
-// syscalls: fcntl close
+// Stale files: a directory is stale only if its name is a session's, it is old enough, no process
+// carries its mark, and no session uses it. Unknown counts as in use.
+//
+// syscalls: fcntl close fstatfs statfs
+#include "agent/local_backend.h"
+
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "agent/admission.h"
 #include "agent/discover.h"
-#include "agent/local_backend_private.h"
+#include "agent/faults.h"
+#include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
+#include "loop/offload.h"
 #include "manager/access.h"
+#include "manager/box_ref.h"
 #include "types/timers.h"
 
 #define SWEEPS 3
+#define LOG_TAIL (64 * 1024)
+#define WORKSPACE "/workspace"
+#define HOMES "/home"
+
+struct local {
+	struct local_options options;
+	struct backend backend;
+};
+
+// ------------------------------------------------------------- sandbox, files, process
+
+// The tenant, with all rights of one.
+static struct who local_who(const struct backend_site *at)
+{
+	struct who who = WHO_COVE;
+
+	who.role = WHO_TENANT;
+	snprintf(who.tenant, sizeof(who.tenant), "%s", at->tenant);
+	return who;
+}
+
+// NULL: none.
+static struct entry *local_entry(const struct local *local, const struct backend_site *at)
+{
+	struct who who = local_who(at);
+
+	return access_find(local->options.manager, &who, str_of(at->sandbox));
+}
+
+// Wakes a frozen or stopped sandbox.
+static fallible local_box_ref(const struct local *local, const struct backend_site *at,
+			      struct box_ref *out)
+{
+	struct who who = local_who(at);
+
+	return box_ref_begin(local->options.manager, &who, str_of(at->sandbox), out);
+}
+
+static struct files local_files(const struct box_ref *ref, enum timer_name timer)
+{
+	return (struct files){
+		.box = ref->box,
+		.user = "",
+		.deadline = loop_now(ref->entry->manager->loop) + timer_ms(timer),
+	};
+}
+
+// Removes a directory tree; OK if it is absent.
+static fallible local_remove(const struct files *files, const char *above, const char *name)
+{
+	auto_free char *path = mem_fmt("%s/%s", above, name);
+	struct err *err = files_remove(files, path, true);
+
+	if (err && err_kind(err) == ERR_NOT_FOUND) {
+		err_free(err);
+		return OK;
+	}
+	return err;
+}
+
+static char *local_proc_name(const char *instance)
+{
+	return mem_fmt("runner-%s", instance + strlen("instance_"));
+}
+
+static struct proc *local_proc(const struct box_ref *ref, const struct lease *lease)
+{
+	auto_free char *name = NULL;
+
+	if (!lease->instance[0])
+		return NULL;
+	name = local_proc_name(lease->instance);
+	return procs_find(ref->box, str_of(name));
+}
+
+static fallible local_no_runner(void)
+{
+	return err_new(NOT_FOUND, "no_runner", "the runner does not exist");
+}
+
+// The process record of the leased runner, in whatever state of the sandbox, which is not woken.
+static fallible local_find_proc(const struct local *local, const struct backend_site *at,
+				const struct lease *lease, struct box_ref *ref, struct proc **out)
+{
+	struct entry *entry = local_entry(local, at);
+	struct who who = local_who(at);
+
+	if (!entry || !entry->box)
+		return local_no_runner();
+	TRY(box_ref_look(local->options.manager, &who, str_of(at->sandbox), ref));
+	*out = local_proc(ref, lease);
+	return *out ? OK : local_no_runner();
+}
 
 // ------------------------------------------------------------------------- the sandbox
 
@@ -37,7 +142,7 @@ static fallible make_box(const struct local *local, const struct backend_site *a
 }
 
 // Two sessions of one owner may start at the same time: wait for the other's create.
-static fallible agent_local_settle(const struct local *local, const struct backend_site *at)
+static fallible local_settle(const struct local *local, const struct backend_site *at)
 {
 	struct loop *loop = local->options.manager->loop;
 	int64_t deadline = loop_now(loop) + timer_ms(TIMER_WORKSPACE);
@@ -61,10 +166,10 @@ static fallible provision(void *arg, const struct backend_site *at, bool *out_co
 {
 	const struct local *local = arg;
 	struct who who = local_who(at);
-	auto_box_ref box_ref_ = {0};
+	auto_box_ref ref = {0};
 	struct entry *entry;
 
-	TRY(agent_local_settle(local, at));
+	TRY(local_settle(local, at));
 	entry = local_entry(local, at);
 	if (entry && entry->record.state == STATE_FAILED && entry->record.ephemeral) {
 		TRY(life_delete(local->options.manager, &who, str_of(at->sandbox), true),
@@ -77,11 +182,11 @@ static fallible provision(void *arg, const struct backend_site *at, bool *out_co
 
 		if (err && err_kind(err) == ERR_CONFLICT) { // another create was faster
 			err_free(err);
-			err = agent_local_settle(local, at);
+			err = local_settle(local, at);
 		}
 		TRY(err);
 	}
-	return local_box_ref(local, at, &box_ref_); // wakes it
+	return local_box_ref(local, at, &ref); // wakes it
 }
 
 static fallible make_directory(const struct files *files, const char *above, const char *name)
@@ -91,21 +196,20 @@ static fallible make_directory(const struct files *files, const char *above, con
 	return files_mkdir(files, path, true, 0755);
 }
 
-static fallible agent_local_prepare(void *arg, const struct backend_site *at)
+static fallible local_prepare(void *arg, const struct backend_site *at)
 {
 	const struct local *local = arg;
-	auto_box_ref box_ref_ = {0};
+	auto_box_ref ref = {0};
 	struct files files;
 
-	TRY(local_box_ref(local, at, &box_ref_));
-	files = local_files(&box_ref_, TIMER_WORKSPACE);
+	TRY(local_box_ref(local, at, &ref));
+	files = local_files(&ref, TIMER_WORKSPACE);
 	TRY(make_directory(&files, WORKSPACE, at->directory));
 	return make_directory(&files, HOMES, at->directory);
 }
 
 // Terminals of the session end with the session.
-static fallible agent_local_end_terminal(const struct box_ref *ref, const char *id,
-					 int64_t deadline)
+static fallible local_end_terminal(const struct box_ref *ref, const char *id, int64_t deadline)
 {
 	auto_term term = term_find(ref->box, str_of(id));
 	struct exec_result result;
@@ -120,11 +224,11 @@ static fallible agent_local_end_terminal(const struct box_ref *ref, const char *
 	return OK;
 }
 
-static fallible agent_local_forget(void *arg, const struct backend_site *at, enum backend_end end)
+static fallible local_forget(void *arg, const struct backend_site *at, enum backend_end end)
 {
 	const struct local *local = arg;
 	struct who who = local_who(at);
-	auto_box_ref box_ref_ = {0};
+	auto_box_ref ref = {0};
 	struct files files;
 	struct err *err;
 
@@ -133,7 +237,7 @@ static fallible agent_local_forget(void *arg, const struct backend_site *at, enu
 	if (end == BACKEND_END_SANDBOX)
 		err = life_delete(local->options.manager, &who, str_of(at->sandbox), true);
 	else
-		err = local_box_ref(local, at, &box_ref_);
+		err = local_box_ref(local, at, &ref);
 	// An absent sandbox needs no removal; a failed one is removed by its owner.
 	if (err && (err_kind(err) == ERR_NOT_FOUND || err_kind(err) == ERR_GONE)) {
 		err_free(err);
@@ -141,13 +245,13 @@ static fallible agent_local_forget(void *arg, const struct backend_site *at, enu
 	}
 	if (err || end == BACKEND_END_SANDBOX)
 		return err;
-	files = local_files(&box_ref_, TIMER_WORKSPACE);
-	TRY(agent_local_end_terminal(&box_ref_, at->directory, files.deadline));
+	files = local_files(&ref, TIMER_WORKSPACE);
+	TRY(local_end_terminal(&ref, at->directory, files.deadline));
 	TRY(local_remove(&files, WORKSPACE, at->directory));
 	return local_remove(&files, HOMES, at->directory);
 }
 
-static void agent_local_keep_alive(void *arg, const struct backend_site *at)
+static void local_keep_alive(void *arg, const struct backend_site *at)
 {
 	const struct local *local = arg;
 	struct entry *entry = local_entry(local, at);
@@ -181,8 +285,8 @@ static void mark(struct env_map *env, const struct backend_site *at,
 	env_map_set(env, STR(DISCOVER_GENERATION), str_of(generation));
 }
 
-static fallible agent_local_start(const struct box_ref *ref, const struct backend_site *at,
-				  const struct backend_launch *what, struct proc **out)
+static fallible local_start(const struct box_ref *ref, const struct backend_site *at,
+			    const struct backend_launch *what, struct proc **out)
 {
 	auto_pairs env = {0};
 	auto_exec_env exec_env = {0};
@@ -217,27 +321,27 @@ static uint64_t program_of(const struct box_ref *ref, const char *path)
 	return (stat.inode * 31 + stat.size * 7 + (uint64_t)stat.mtime_us) & ((1ull << 52) - 1);
 }
 
-static fallible agent_local_launch(void *arg, const struct backend_site *at,
-				   const struct backend_launch *what, struct lease_place *out_place,
-				   int *out_fd)
+static fallible local_launch(void *arg, const struct backend_site *at,
+			     const struct backend_launch *what, struct lease_place *out_place,
+			     int *out_fd)
 {
 	const struct local *local = arg;
 	struct lease_place place = {0};
-	auto_box_ref box_ref_ = {0};
+	auto_box_ref ref = {0};
 	auto_proc proc = NULL;
 	auto_err err = OK;
 	int fd;
 
-	TRY(local_box_ref(local, at, &box_ref_));
-	TRY(agent_local_start(&box_ref_, at, what, &proc));
+	TRY(local_box_ref(local, at, &ref));
+	TRY(local_start(&ref, at, what, &proc));
 	snprintf(place.sandbox, sizeof(place.sandbox), "%s", at->sandbox);
 	snprintf(place.boot, sizeof(place.boot), "%s", local->options.boot);
 	place.exec_cgroup = proc_cgroup(proc);
 	place.pid = proc_look(proc).pid;
-	err = discover_start(&box_ref_, place.pid, &place.start);
+	err = discover_start(&ref, place.pid, &place.start);
 	if (err)
 		place.pid = 0; // found by its marks instead
-	place.program = program_of(&box_ref_, what->argv[0]);
+	place.program = program_of(&ref, what->argv[0]);
 	fd = proc_dialogue(proc);
 	if (fd < 0)
 		return err_new(UNAVAILABLE, "no_dialogue", "the runner exited at once");
@@ -246,14 +350,14 @@ static fallible agent_local_launch(void *arg, const struct backend_site *at,
 	return OK;
 }
 
-static fallible agent_local_attach(void *arg, const struct backend_site *at,
-				   const struct lease *lease, int *out_fd)
+static fallible local_attach(void *arg, const struct backend_site *at, const struct lease *lease,
+			     int *out_fd)
 {
-	auto_box_ref box_ref_ = {0};
+	auto_box_ref ref = {0};
 	auto_proc proc = NULL;
 	int fd;
 
-	TRY(local_find_proc(arg, at, lease, &box_ref_, &proc));
+	TRY(local_find_proc(arg, at, lease, &ref, &proc));
 	fd = proc_dialogue(proc);
 	if (fd < 0)
 		return local_no_runner();
@@ -261,22 +365,21 @@ static fallible agent_local_attach(void *arg, const struct backend_site *at,
 	return OK;
 }
 
-static fallible agent_local_dial(void *arg, const struct backend_site *at, uint16_t port,
-				 int *out_fd)
+static fallible local_dial(void *arg, const struct backend_site *at, uint16_t port, int *out_fd)
 {
-	auto_box_ref box_ref_ = {0};
+	auto_box_ref ref = {0};
 	struct files files;
 
-	TRY(local_box_ref(arg, at, &box_ref_));
-	files = local_files(&box_ref_, TIMER_GRACE);
+	TRY(local_box_ref(arg, at, &ref));
+	files = local_files(&ref, TIMER_GRACE);
 	return files_dial(&files, port, out_fd);
 }
 
 static bool lives(void *arg, const struct backend_site *at, const struct lease *lease)
 {
-	auto_box_ref box_ref_ = {0};
+	auto_box_ref ref = {0};
 	auto_proc proc = NULL;
-	auto_err err = local_find_proc(arg, at, lease, &box_ref_, &proc);
+	auto_err err = local_find_proc(arg, at, lease, &ref, &proc);
 
 	return !err && !proc_is_over(proc);
 }
@@ -291,9 +394,9 @@ static void unknown(struct backend_view *out, const char *why)
 static void look_from_outside(const struct local *local, const struct backend_site *at,
 			      const struct lease *lease, struct backend_view *out)
 {
-	auto_box_ref box_ref_ = {0};
+	auto_box_ref ref = {0};
 	auto_proc proc = NULL;
-	auto_err err = local_find_proc(local, at, lease, &box_ref_, &proc);
+	auto_err err = local_find_proc(local, at, lease, &ref, &proc);
 
 	if (err || proc_is_over(proc)) {
 		unknown(out, "the sandbox is frozen");
@@ -345,25 +448,25 @@ static uint32_t own_cgroup(const struct box_ref *ref, const struct lease *lease)
 static void look_inside(const struct local *local, const struct backend_site *at,
 			const struct lease *lease, struct backend_view *out)
 {
-	auto_box_ref box_ref_ = {0};
-	auto_err err = local_box_ref(local, at, &box_ref_);
+	auto_box_ref ref = {0};
+	auto_err err = local_box_ref(local, at, &ref);
 
 	if (err) {
 		unknown(out, err_message(err));
 		return;
 	}
-	discover(&box_ref_, at, lease, own_cgroup(&box_ref_, lease), out);
+	discover(&ref, at, lease, own_cgroup(&ref, lease), out);
 	if (out->failed)
 		return;
 	if (!out->count) {
-		let_messages_go(&box_ref_, lease);
-		procs_cgroup_spend(box_ref_.box, lease->place.exec_cgroup);
+		let_messages_go(&ref, lease);
+		procs_cgroup_spend(ref.box, lease->place.exec_cgroup);
 	}
-	check_program(&box_ref_, lease, out);
+	check_program(&ref, lease, out);
 }
 
-static void agent_local_look(void *arg, const struct backend_site *at, const struct lease *lease,
-			     struct backend_view *out)
+static void local_look(void *arg, const struct backend_site *at, const struct lease *lease,
+		       struct backend_view *out)
 {
 	const struct local *local = arg;
 	const struct manager *manager = local->options.manager;
@@ -401,7 +504,7 @@ static void agent_local_look(void *arg, const struct backend_site *at, const str
 	}
 }
 
-static void agent_local_sweep(const struct box_ref *ref, uint32_t cgroup, int signal)
+static void local_sweep(const struct box_ref *ref, uint32_t cgroup, int signal)
 {
 	struct files files = local_files(ref, TIMER_INSPECTION);
 	uint32_t count = 0;
@@ -412,28 +515,333 @@ static void agent_local_sweep(const struct box_ref *ref, uint32_t cgroup, int si
 
 // By pid 1 for the whole cgroup, by cgroup.kill for the forced kill, which a forking process cannot
 // outrun.
-static void agent_local_end(void *arg, const struct backend_site *at, const struct lease *lease,
-			    const struct backend_view *seen, bool force)
+static void local_end(void *arg, const struct backend_site *at, const struct lease *lease,
+		      const struct backend_view *seen, bool force)
 {
 	const struct local *local = arg;
 	struct entry *entry = local_entry(local, at);
-	auto_box_ref box_ref_ = {0};
+	auto_box_ref ref = {0};
 	auto_proc proc = NULL;
 	auto_err err = OK;
 
 	if (!entry || entry->record.state == STATE_STOPPED)
 		return;
-	err = local_box_ref(local, at, &box_ref_);
+	err = local_box_ref(local, at, &ref);
 	if (err)
 		return;
-	proc = local_proc(&box_ref_, lease);
+	proc = local_proc(&ref, lease);
 	if (force && proc && !proc_is_over(proc))
 		err_free(proc_signal(proc, SIGKILL));
 	for (size_t i = 0; i < seen->count; i++) {
 		for (int round = 0; round < (force ? SWEEPS : 1); round++)
-			agent_local_sweep(&box_ref_, seen->found[i].exec_cgroup,
-					  force ? SIGKILL : SIGTERM);
+			local_sweep(&ref, seen->found[i].exec_cgroup, force ? SIGKILL : SIGTERM);
 	}
+}
+
+// ------------------------------------------------------------------------- disk space
+
+struct measuring {
+	int fd;
+	struct statvfs fs;
+	int errnum;
+};
+
+static void measure_run(void *arg)
+{
+	struct measuring *measuring = arg;
+
+	if (fstatvfs(measuring->fd, &measuring->fs))
+		measuring->errnum = errno;
+}
+
+static bool local_has_pool(const struct local *local)
+{
+	const struct order_host *host = ask_host(local->options.manager->ask);
+
+	return host && !strcmp(host->disk, "btrfs");
+}
+
+// Preallocated but unused space of the pool is free. A running sandbox of the same tenant shows it;
+// without one, the pool counts as zero.
+static uint64_t local_pool_free(const struct local *local, const struct backend_site *at)
+{
+	struct manager *manager = local->options.manager;
+	struct backend_site other = *at;
+	struct files_space space;
+	char id[ID_BOX_LEN + 1] = "";
+
+	list_each (link, &manager->entries) {
+		const struct entry *entry = link_of(link, struct entry, link);
+
+		if (!strcmp(entry->record.tenant, at->tenant) &&
+		    entry->record.state == STATE_RUNNING && !entry->moving &&
+		    !entry->record.limits.inodes)
+			memcpy(id, entry->record.id, sizeof(id));
+	}
+	if (!id[0])
+		return 0;
+	other.sandbox = id;
+	auto_box_ref ref = {0};
+	auto_err err = local_box_ref(local, &other, &ref);
+	struct files files;
+
+	if (err)
+		return 0;
+	files = local_files(&ref, TIMER_CAPACITY);
+	err = files_space(&files, WORKSPACE, &space);
+	return err ? 0 : space.free;
+}
+
+static fallible local_capacity(void *arg, const struct backend_site *at, struct backend_room *out)
+{
+	const struct local *local = arg;
+	struct entry *entry = local_entry(local, at);
+	struct measuring measuring = {.fd = local->options.data};
+	struct files_space space;
+	struct files files;
+	auto_box_ref ref = {0};
+
+	offload_run(measure_run, &measuring);
+	if (measuring.errnum)
+		return err_sys(measuring.errnum, "measure the host's file system");
+	*out = (struct backend_room){
+		.host_free = (uint64_t)measuring.fs.f_bavail * measuring.fs.f_frsize,
+		.cold = !entry || entry->record.state != STATE_RUNNING,
+	};
+	if (out->cold) {
+		if (local_has_pool(local))
+			out->host_free += local_pool_free(local, at);
+		return OK;
+	}
+	TRY(local_box_ref(local, at, &ref));
+	files = local_files(&ref, TIMER_CAPACITY);
+	TRY(files_space(&files, WORKSPACE, &space));
+	// A shared pool reports what is left of its present size, and grows into the host's free
+	// space.
+	out->free = space.free;
+	if (local_has_pool(local)) {
+		out->free += out->host_free;
+		out->host_free = out->free;
+	}
+	out->total = space.total;
+	out->inodes = space.inodes;
+	out->inodes_free = space.inodes_free;
+	return OK;
+}
+
+struct cleaning {
+	char (*used)[ID_BOX_LEN + 1]; // directories that a process names
+	size_t used_count;
+	char (*stale)[ID_BOX_LEN + 1];
+	size_t stale_count;
+};
+
+static void add_name(char (**list)[ID_BOX_LEN + 1], size_t *count, const char *name)
+{
+	*list = mem_grow(*list, *count + 1, sizeof(**list));
+	snprintf((*list)[(*count)++], sizeof(**list), "%s", name);
+}
+
+static void note_used(const char *name, void *of)
+{
+	struct cleaning *cleaning = of;
+
+	add_name(&cleaning->used, &cleaning->used_count, name);
+}
+
+static bool local_space_is_named(const struct cleaning *cleaning, const char *name)
+{
+	for (size_t i = 0; i < cleaning->used_count; i++)
+		if (strcmp(cleaning->used[i], name) == 0)
+			return true;
+	return false;
+}
+
+static fallible find_stale(const struct files *files, struct cleaning *cleaning,
+			   bool (*is_used)(const char *directory, void *of), void *of,
+			   struct backend_cleaned *out)
+{
+	int64_t now_ms = clock_wall_ms(), steady_ms = clock_steady_ms();
+	// The clock may have been set: use the earlier of the two times.
+	int64_t now_us = (now_ms < steady_ms ? now_ms : steady_ms) * 1000;
+	struct files_walk *walk = NULL;
+	struct fileop_entry entry;
+	bool more = true;
+
+	TRY(files_list(files, WORKSPACE, 0, 0, &walk));
+	while (more) {
+		struct err *err = files_next_entry(walk, &entry, &more);
+		char name[ID_BOX_LEN + 1];
+		enum owner_kind kind;
+		int64_t age_us;
+
+		if (err) {
+			files_drop(walk);
+			return err;
+		}
+		if (!more || !owner_is_id(entry.path, &kind) || kind != OWNER_SES ||
+		    entry.stat.type != FILEOP_DIRECTORY)
+			continue;
+		snprintf(name, sizeof(name), STR_FMT, STR_ARG(entry.path));
+		age_us = now_us - entry.stat.mtime_us;
+		if (entry.stat.mtime_us <= 0 || age_us < timer_ms(TIMER_STALE_DIRECTORY) * 1000 ||
+		    local_space_is_named(cleaning, name) || is_used(name, of))
+			out->skipped++;
+		else
+			add_name(&cleaning->stale, &cleaning->stale_count, name);
+	}
+	return files_end(walk, NULL);
+}
+
+static fallible clean_inside(const struct local *local, const struct backend_site *at,
+			     bool (*is_used)(const char *directory, void *of), void *of,
+			     struct cleaning *cleaning, struct backend_cleaned *out)
+{
+	auto_box_ref ref = {0};
+	struct files files;
+
+	TRY(local_box_ref(local, at, &ref));
+	files = local_files(&ref, TIMER_WORKSPACE);
+	// Unknown counts as in use: without the list of processes nothing is removed.
+	TRY(faults_meet_until(FAULT_OBSERVE, at->session, files.deadline));
+	TRY(discover_directories(&ref, note_used, cleaning));
+	TRY(find_stale(&files, cleaning, is_used, of, out));
+	for (size_t i = 0; i < cleaning->stale_count; i++) {
+		auto_err err = local_remove(&files, WORKSPACE, cleaning->stale[i]);
+
+		if (!err)
+			err = local_remove(&files, HOMES, cleaning->stale[i]);
+		out->cleaned += !err;
+		out->skipped += err != NULL;
+		if (err && admission_proof(err))
+			out->errnum = admission_proof(err);
+	}
+	return OK;
+}
+
+static void local_clean(void *arg, const struct backend_site *at,
+			bool (*is_used)(const char *directory, void *of), void *of,
+			struct backend_cleaned *out)
+{
+	const struct local *local = arg;
+	const struct entry *entry = local_entry(local, at);
+	struct cleaning cleaning = {0};
+	auto_err err = OK;
+
+	*out = (struct backend_cleaned){0};
+	if (at->isolated || !entry || entry->record.state != STATE_RUNNING)
+		return;
+	err = clean_inside(local, at, is_used, of, &cleaning, out);
+	if (err)
+		log_event(LOG_WARN, "agent_session.not_cleaned", "sandbox", at->sandbox, "trail",
+			  err_trail(err), NULL);
+	free(cleaning.used);
+	free(cleaning.stale);
+}
+
+// --------------------------------------------------------------------------- sessions
+
+struct session_scan {
+	struct backend_site at;
+	void (*each)(const struct backend_site *at, void *of);
+	void *of;
+};
+
+static void local_call_each(const char *name, void *of)
+{
+	struct session_scan *scan = of;
+
+	scan->at.session = name;
+	scan->each(&scan->at, scan->of);
+}
+
+static fallible look_through(const struct local *local, const struct entry *entry,
+			     struct session_scan *scan)
+{
+	auto_box_ref ref = {0};
+
+	scan->at = (struct backend_site){
+		.sandbox = entry->record.id,
+		.tenant = entry->record.tenant,
+	};
+	TRY(local_box_ref(local, &scan->at, &ref));
+	return discover_sessions(&ref, local_call_each, scan);
+}
+
+// Scans the running sandboxes one after another, by id: the table may change meanwhile.
+static fallible local_sessions(void *arg, void (*each)(const struct backend_site *at, void *of),
+			       void *of)
+{
+	const struct local *local = arg;
+	const struct manager *manager = local->options.manager;
+	struct session_scan scan = {.each = each, .of = of};
+	struct cleaning list = {0};
+	enum owner_kind kind;
+
+	if (!manager->settled || manager->unknown)
+		return err_new(UNAVAILABLE, "starting",
+			       "cove is starting and adopting its sandboxes");
+	list_each (at, &manager->entries) {
+		const struct entry *entry = link_of(at, struct entry, link);
+
+		if (owner_is_id(str_of(entry->record.id), &kind))
+			note_used(entry->record.id, &list);
+	}
+	for (size_t i = 0; i < list.used_count; i++) {
+		struct entry *entry = map_get(manager->by_id, str_of(list.used[i]));
+		auto_err err = OK;
+
+		if (!entry || entry->record.state != STATE_RUNNING)
+			continue;
+		entry_ref(entry);
+		err = look_through(local, entry, &scan);
+		if (err)
+			log_event(LOG_WARN, "sandbox.unseen", "sandbox", list.used[i], "trail",
+				  err_trail(err), NULL);
+		entry_unref(entry);
+	}
+	free(list.used);
+	return OK;
+}
+
+// ------------------------------------------------------------------------------- logs
+
+static void write_tail(struct tape *tape, struct json_out *out)
+{
+	uint64_t kept = tape_kept(tape), at = kept > LOG_TAIL ? kept - LOG_TAIL : 0;
+	auto_buf text = BUF_INIT(LOG_TAIL * 2);
+	auto_free char *room = mem_new(16384);
+
+	while (at < kept) {
+		enum tape_stream stream;
+		size_t got = 0;
+		auto_err err = tape_read(tape, &at, &stream, room, 16384, &got, 0);
+
+		if (err || !got)
+			break;
+		buf_add(&text, room, got);
+	}
+	json_put_str(out, "log", buf_ok(&text) && text.at ? buf_view(&text) : STR(""));
+}
+
+static void local_logs(void *arg, const struct backend_site *at, const struct lease *lease,
+		       struct json_out *out)
+{
+	auto_box_ref ref = {0};
+	auto_proc proc = NULL;
+	auto_err err = local_find_proc(arg, at, lease, &ref, &proc);
+	struct tape *tape;
+
+	if (err) {
+		json_put_text(out, "log", NULL);
+		return;
+	}
+	tape = proc_tape(proc);
+	tape_ref(tape);
+	json_put_text(out, "instance_id", lease->instance);
+	json_put_text(out, "status", proc_status_word(proc_look(proc).status));
+	write_tail(tape, out);
+	tape_unref(tape);
 }
 
 // ------------------------------------------------------------------------------------
@@ -446,17 +854,17 @@ struct local *local_new(const struct local_options *options)
 	local->backend = (struct backend){
 		.arg = local,
 		.provision = provision,
-		.prepare = agent_local_prepare,
-		.launch = agent_local_launch,
-		.attach = agent_local_attach,
-		.dial = agent_local_dial,
-		.look = agent_local_look,
-		.end = agent_local_end,
+		.prepare = local_prepare,
+		.launch = local_launch,
+		.attach = local_attach,
+		.dial = local_dial,
+		.look = local_look,
+		.end = local_end,
 		.lives = lives,
-		.keep_alive = agent_local_keep_alive,
+		.keep_alive = local_keep_alive,
 		.capacity = local_capacity,
 		.clean = local_clean,
-		.forget = agent_local_forget,
+		.forget = local_forget,
 		.sessions = local_sessions,
 		.logs = local_logs,
 	};

@@ -21,7 +21,3 @@ void local_free(struct local *local);
 // For sandboxes created from now on.
 void local_set_classes(struct local *local, const struct limits classes[OWNER_CLASSES]);
 const struct backend *local_backend(const struct local *local); // borrowed
-
-// "cpus=4 memory=12G disk=20G max=100": the limits of a class; absent ones keep their value.
-// INVALID bad_config.
-fallible local_read_class(struct str text, struct limits *limits, uint64_t *max);

@@ -42,8 +42,8 @@ static void persist_agent_write_session(struct buf *buf, const struct agent_sess
 	env_map_write(&out, &agent->env);
 	json_put_int(&out, "created", agent->created_ms);
 	json_put_int(&out, "used", agent->used_ms);
-	json_put_bool(&out, "deleting", agent->deleting);
-	json_put_bool(&out, "forced", agent->forced);
+	json_put_bool(&out, "deleting", agent->deletion != DELETION_NONE);
+	json_put_bool(&out, "forced", agent->deletion == DELETION_FORCED);
 	json_put_bool(&out, "prepared", agent->prepared);
 	json_end(&out, '}');
 }
@@ -206,17 +206,20 @@ bool persist_agent_read_session(const struct store_agent *row, struct agent_sess
 	auto_json object = NULL;
 	auto_err err = row->unreadable ? OK : json_read(row->body, &object);
 	auto_err bad_env = OK;
+	bool deleting = false, forced = false;
 
 	if (err || !object || json_type(object) != JSON_OBJECT ||
-	    !persist_agent_has_version(object) || !persist_agent_read_owner(object, out))
+	    !persist_agent_has_version(object) || !persist_agent_read_owner(object, out) ||
+	    !flag(object, "deleting", &deleting) || !flag(object, "forced", &forced))
 		return false;
+	if (deleting)
+		out->deletion = forced ? DELETION_FORCED : DELETION_REQUESTED;
 	bad_env = env_map_read_env(json_get(object, "env"), &out->env);
 	return !bad_env && persist_agent_read_argv(json_get(object, "argv"), out) &&
 	       persist_agent_list(json_get(object, "aliases"), AGENT_ALIASES_MAX, out->aliases,
 				  &out->alias_count) &&
 	       number_ms(object, "created", &out->created_ms) &&
 	       number_ms(object, "used", &out->used_ms) &&
-	       flag(object, "deleting", &out->deleting) && flag(object, "forced", &out->forced) &&
 	       flag(object, "prepared", &out->prepared) &&
 	       read_directory(object, row, out->directory);
 }
@@ -270,6 +273,7 @@ bool persist_agent_read_run(const struct store_agent *row, struct run *out)
 	    strlen(row->id) >= sizeof(out->id))
 		return false;
 	snprintf(out->id, sizeof(out->id), "%s", row->id);
+	out->stored = out->state;
 	out->version = row->version;
 	out->deadline_ms = row->deadline_ms;
 	out->input = persist_agent_raw(json_get(object, "input"));
@@ -333,7 +337,7 @@ static void draft_session(struct draft *draft, const struct agent_session *agent
 	struct store_agent *row = persist_agent_add_row(draft, STORE_SESSION, agent, &body);
 
 	persist_agent_write_session(body, agent);
-	row->state = agent->deleting ? "deleting" : "live";
+	row->state = agent->deletion ? "deleting" : "live";
 	row->version = agent->version;
 	row->body = buf_view(body);
 }
@@ -367,15 +371,13 @@ static void draft_run(struct draft *draft, const struct agent_session *agent, co
 	row->body = buf_view(body);
 }
 
-static fallible agent_persist_agent_commit(struct agent_session *agent, struct draft *draft)
+static fallible draft_commit(const struct agent_session *agent, const struct draft *draft)
 {
-	struct store_agent_change *rows = draft->rows;
-
 	for (size_t i = 0; i < draft->count; i++)
 		if (!buf_ok(&draft->bodies[i]))
 			return err_new(TOO_LARGE, "run_too_large", "the run is too large to store");
 	TRY(faults_meet(FAULT_PERSIST, agent->id));
-	return store_agent_commit(agent->agents->store, rows, draft->count);
+	return store_agent_commit(agent->agents->store, draft->rows, draft->count);
 }
 
 fallible persist_agent_commit(struct agent_session *agent,
@@ -390,7 +392,7 @@ fallible persist_agent_commit(struct agent_session *agent,
 		draft_lease(draft, agent, change->lease);
 	for (size_t i = 0; i < change->run_count; i++)
 		draft_run(draft, agent, change->runs[i]);
-	err = agent_persist_agent_commit(agent, draft);
+	err = draft_commit(agent, draft);
 	drop_draft(draft);
 	if (err)
 		return err;
@@ -398,11 +400,17 @@ fallible persist_agent_commit(struct agent_session *agent,
 	agent->lease_version += change->lease != NULL;
 	for (size_t i = 0; i < change->run_count; i++) {
 		change->runs[i]->version++;
-		change->runs[i]->unsure = false;
+		change->runs[i]->stored = change->runs[i]->state;
 	}
 	if (change->lease && change->lease != &agent->lease)
 		agent->lease = *change->lease;
 	return OK;
+}
+
+fallible persist_agent_run(struct run *run)
+{
+	return persist_agent_commit(run->agent,
+				    &(struct persist_agent_change){.runs = {run}, .run_count = 1});
 }
 
 fallible persist_agent_drop(struct agent_session *agent)

@@ -16,6 +16,7 @@ struct persist_agent_change {
 };
 fallible persist_agent_commit(struct agent_session *agent,
 			      const struct persist_agent_change *change);
+fallible persist_agent_run(struct run *run); // the run alone
 // Removes the session, its lease and its runs.
 fallible persist_agent_drop(struct agent_session *agent);
 

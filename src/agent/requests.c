@@ -9,17 +9,10 @@
 #include "agent/runs.h"
 #include "base/mem.h"
 #include "manager/access.h"
+#include "manager/alert.h"
+#include "types/timers.h"
 
 // ------------------------------------------------------------------------------- shown
-
-static void agent_put_number(struct json_out *out, const char *key, int64_t value)
-{
-	json_key(out, key);
-	if (value)
-		json_add_int(out, value);
-	else
-		json_add_null(out);
-}
 
 static const char *or_null(const char *text)
 {
@@ -31,13 +24,13 @@ static void write_lease(struct json_out *out, const struct lease *lease)
 	json_begin(out, '{');
 	json_put_text(out, "state", lease_state_word(lease->state));
 	json_put_text(out, "instance_id", or_null(lease->instance));
-	agent_put_number(out, "generation", (int64_t)lease->generation);
-	agent_put_number(out, "deadline_at", lease_deadline(lease));
+	runs_put_number(out, "generation", (int64_t)lease->generation);
+	runs_put_number(out, "deadline_at", lease_deadline(lease));
 	json_put_text(out, "reason", or_null(lease_reason_word(lease->reason)));
 	json_put_int(out, "attempts", lease->attempts);
 	json_put_text(out, "attempt_id", or_null(lease->attempt));
 	json_put_text(out, "last_error", or_null(lease->error));
-	agent_put_number(out, "pid", lease->place.pid);
+	runs_put_number(out, "pid", lease->place.pid);
 	json_key(out, "cgroup");
 	if (lease->place.exec_cgroup)
 		json_add_int(out, lease->place.exec_cgroup - 1);
@@ -52,7 +45,7 @@ void agent_write(struct json_out *out, const struct agent_session *agent, const 
 	json_put_text(out, "id", agent_name(agent, who));
 	if (agent->tenant[0])
 		json_put_text(out, "tenant", agent->tenant);
-	json_put_text(out, "status", agent->deleting ? "deleting" : "live");
+	json_put_text(out, "status", agent->deletion ? "deleting" : "live");
 	json_put_text(out, "org", agent->org);
 	json_put_text(out, "user", agent->user);
 	json_put_text(out, "bot", agent->bot);
@@ -96,7 +89,7 @@ void agents_write_page(struct agent_sessions *agents, const struct who *who, str
 	list_each (at, &agents->all) {
 		struct agent_session *agent = link_of(at, struct agent_session, link);
 
-		if (begun && agent->durable && !agent->lone &&
+		if (begun && agent_is_durable(agent) && !agent->lone &&
 		    access_sees(who, agent->tenant, "")) {
 			if (count++ == max) {
 				json_end(out, ']');
@@ -147,6 +140,24 @@ struct agents_view agents_look(const struct agent_sessions *agents)
 	return view;
 }
 
+// Reports to the janitor. Nothing is ended here: leases end runners by their own deadlines.
+fallible agents_sweep(void *arg, struct sweep_round *round)
+{
+	struct agent_sessions *agents = arg;
+	bool overdue = agents_look(agents).oldest_stop_ms >= timer_ms(TIMER_ORPHAN);
+
+	round->scanned += agents->count;
+	round->orphans_found += agents->orphans;
+	round->orphans_terminated += agents->orphans_ended;
+	round->stuck_terminated += agents->stuck_ended;
+	agents->orphans = agents->orphans_ended = agents->stuck_ended = 0;
+	if (overdue)
+		alert_tell("stop_overdue", "warning", "session", NULL, OK);
+	else
+		alert_clear("stop_overdue", "session", NULL);
+	return OK;
+}
+
 // -------------------------------------------------------------------------------- verbs
 
 fallible agent_run(struct agent_session *agent, const struct who *who,
@@ -169,9 +180,8 @@ fallible agent_run(struct agent_session *agent, const struct who *who,
 		TRY(admission_ask(agent));
 	run = runs_new(agent, spec);
 	agent->used_ms = agents_now(agent->agents);
-	err = persist_agent_commit(agent,
-				   &(struct persist_agent_change){.runs = {run}, .run_count = 1});
-	if (!err && agent->deleting)
+	err = persist_agent_run(run);
+	if (!err && agent->deletion)
 		err = agent_absent(str_of(agent->id));
 	if (err) {
 		runs_free(run);
@@ -179,60 +189,24 @@ fallible agent_run(struct agent_session *agent, const struct who *who,
 	}
 	runs_list(run);
 	runs_log_state(run);
-	agent->force = true;
+	agent->recheck = true;
 	runs_write(out, run, who);
 	condition_signal(&agent->wake);
 	return OK;
-}
-
-fallible agent_write_run(struct agent_session *agent, const struct who *who, struct str id,
-			 struct json_out *out)
-{
-	auto_arena arena = NULL;
-	struct store_agent *row = NULL;
-	struct run *past;
-	bool whole;
-
-	list_each (at, &agent->runs) {
-		struct run *run = link_of(at, struct run, link);
-
-		if (str_is(id, run->id)) {
-			runs_write(out, run, who);
-			return OK;
-		}
-	}
-	arena = arena_new();
-	TRY(store_agent_get(agent->agents->store, STORE_RUN, arena_dup(arena, id.at, id.len), arena,
-			    &row));
-	if (!row || strcmp(row->session, agent->key) != 0)
-		return err_absent("no_run", "run", id);
-	past = mem_new_of(struct run);
-	past->agent = agent;
-	whole = persist_agent_read_run(row, past);
-	if (whole)
-		runs_write(out, past, who);
-	runs_free(past);
-	return whole ? OK
-		     : err_new(INTERNAL, "run_unreadable", "the record of the run does not parse");
-}
-
-fallible agent_log(struct agent_session *agent, struct str run, struct tape **out)
-{
-	return runs_log_open(agent, run, out);
 }
 
 fallible agent_interrupt(struct agent_session *agent)
 {
 	struct command command = {.kind = COMMAND_INTERRUPT};
 
-	return agent_command_ask(agent, &command);
+	return actor_ask(agent, &command);
 }
 
 fallible agent_answer(struct agent_session *agent, struct str question, struct str answer)
 {
 	struct command command = {.kind = COMMAND_ANSWER, .question = question, .answer = answer};
 
-	return agent_command_ask(agent, &command);
+	return actor_ask(agent, &command);
 }
 
 #define ENTER_WAIT_MS 30000
@@ -243,7 +217,7 @@ fallible agent_enter(struct agent_session *agent)
 
 	for (;;) {
 		struct command command = {.kind = COMMAND_ENTER};
-		auto_err err = agent_command_ask(agent, &command);
+		auto_err err = actor_ask(agent, &command);
 
 		if (!err || strcmp(err_reason(err), "runner_stopping") != 0)
 			return take_ptr(err);
@@ -260,14 +234,14 @@ fallible agent_delete(struct agent_session *agent, bool *out_gone)
 	struct command command = {.kind = COMMAND_DELETE};
 	int64_t until = loop_now(agent->agents->loop) + DELETE_WAIT_MS;
 
-	TRY(agent_command_ask(agent, &command));
-	while (agent->listed) {
+	TRY(actor_ask(agent, &command));
+	while (agent_is_listed(agent)) {
 		auto_err err = condition_wait(&agent->changed, until);
 
 		if (err)
 			break;
 	}
-	*out_gone = !agent->listed;
+	*out_gone = !agent_is_listed(agent);
 	return OK;
 }
 

@@ -9,12 +9,12 @@
 #define NUMBER_MAX (1ull << 53)
 
 static const char *const kinds[] = {
-#define X(name, word) [WORDS_##name] = word,
+#define X(name, word) [RUNNER_##name] = word,
 	RUNNER_KINDS(X)
 #undef X
 };
 
-void runner_free(struct runner *message)
+void runner_free(struct runner_message *message)
 {
 	if (!message)
 		return;
@@ -27,7 +27,7 @@ static fallible find_kind(const struct json *tree, enum runner_kind *out)
 	struct str type = {0};
 
 	TRY(json_str(json_get(tree, "type"), "type", &type));
-	for (int i = 0; i < WORDS_KIND_COUNT; i++) {
+	for (int i = 0; i < RUNNER_KIND_COUNT; i++) {
 		if (str_is(type, kinds[i])) {
 			*out = (enum runner_kind)i;
 			return OK;
@@ -43,7 +43,7 @@ static fallible want(struct str text, const char *what, size_t max)
 	return err_new(INVALID, "bad_message", "a message of the runner lacks '%s'", what);
 }
 
-static fallible read_hello(const struct json *tree, struct runner *out)
+static fallible read_hello(const struct json *tree, struct runner_message *out)
 {
 	uint64_t port = 0;
 
@@ -57,53 +57,53 @@ static fallible read_hello(const struct json *tree, struct runner *out)
 	return OK;
 }
 
-static fallible agent_runner_read_run(const struct json *tree, struct runner *out)
+static fallible agent_runner_read_run(const struct json *tree, struct runner_message *out)
 {
 	TRY(want(out->run, "run", LEASE_RUN_LEN));
 	TRY(json_u64(json_get(tree, "run_generation"), "run_generation", 0, NUMBER_MAX,
 		     &out->run_generation));
 	TRY(json_u64(json_get(tree, "seq"), "seq", 0, NUMBER_MAX, &out->seq));
-	if (out->kind == WORDS_QUESTION) {
+	if (out->kind == RUNNER_QUESTION) {
 		TRY(json_str(json_get(tree, "question"), "question", &out->question));
 		TRY(want(out->question, "question", RUNNER_ID_MAX));
 	}
-	if (out->kind == WORDS_RESULT) {
+	if (out->kind == RUNNER_RESULT) {
 		TRY(json_str(json_get(tree, "status"), "status", &out->status));
 		if (!str_is(out->status, "completed") && !str_is(out->status, "failed") &&
 		    !str_is(out->status, "interrupted"))
 			return err_new(INVALID, "bad_message", "a result has no known status");
 	}
-	if (out->kind >= WORDS_OUTPUT && out->kind <= WORDS_RESULT && !out->seq)
+	if (out->kind >= RUNNER_OUTPUT && out->kind <= RUNNER_RESULT && !out->seq)
 		return err_new(INVALID, "bad_message", "a message of the runner lacks 'seq'");
 	return OK;
 }
 
-static fallible read_fields(const struct json *tree, struct runner *out)
+static fallible read_fields(const struct json *tree, struct runner_message *out)
 {
 	TRY(json_want(tree, "line", JSON_OBJECT));
 	TRY(find_kind(tree, &out->kind));
 	TRY(json_u64(json_get(tree, "connection"), "connection", 0, NUMBER_MAX, &out->connection));
 	TRY(json_str(json_get(tree, "run"), "run", &out->run));
 	switch (out->kind) {
-	case WORDS_HELLO:
+	case RUNNER_HELLO:
 		return read_hello(tree, out);
-	case WORDS_PONG:
+	case RUNNER_PONG:
 		return json_u64(json_get(tree, "number"), "number", 0, NUMBER_MAX, &out->number);
-	case WORDS_HEARTBEAT:
+	case RUNNER_HEARTBEAT:
 		return OK;
 	default:
 		return agent_runner_read_run(tree, out);
 	}
 }
 
-fallible runner_read(struct str line, struct runner **out)
+fallible runner_read(struct str line, struct runner_message **out)
 {
-	struct runner *message;
+	struct runner_message *message;
 	struct json *tree = NULL;
 	struct err *err;
 
 	TRY(json_read(line, &tree));
-	message = mem_new_of(struct runner);
+	message = mem_new_of(struct runner_message);
 	message->tree = tree;
 	message->bytes = line.len;
 	err = read_fields(tree, message);

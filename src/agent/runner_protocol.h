@@ -17,13 +17,13 @@
 	X(QUESTION, "question") X(RESULT, "result") X(PONG, "pong") X(HEARTBEAT, "heartbeat")
 // clang-format on
 enum runner_kind {
-#define X(name, word) WORDS_##name,
+#define X(name, word) RUNNER_##name,
 	RUNNER_KINDS(X)
 #undef X
-		WORDS_KIND_COUNT
+		RUNNER_KIND_COUNT
 };
 
-struct runner {
+struct runner_message {
 	enum runner_kind kind;
 	struct json *tree; // owned; the slices point into it
 	// HELLO
@@ -43,8 +43,8 @@ struct runner {
 };
 
 // INVALID bad_message, bad_json, bad_field. The caller frees *out by runner_free().
-fallible runner_read(struct str line, struct runner **out);
-void runner_free(struct runner *message);
+fallible runner_read(struct str line, struct runner_message **out);
+void runner_free(struct runner_message *message);
 
 // Messages of the daemon; each adds one line.
 void runner_attach(struct buf *out, const struct agent_session *agent, uint64_t connection,

@@ -22,6 +22,7 @@
 #define LOG_CAP (64ull << 20)
 #define LINE_MAX (AGENT_INPUT_MAX * 2 + 4096)
 #define TAIL (256 * 1024)
+#define PAGE_BATCH 8
 #define END_MARK "{\"type\":\"end\","
 
 struct run *runs_new(struct agent_session *agent, const struct agent_run_spec *spec)
@@ -51,7 +52,6 @@ struct run_before runs_mark(const struct run *run)
 
 void runs_undo(struct run *run, const struct run_before *before)
 {
-	run->unsure = false;
 	run->state = before->state;
 	run->started_ms = before->started_ms;
 	run->ended_ms = before->ended_ms;
@@ -63,17 +63,8 @@ void runs_undo(struct run *run, const struct run_before *before)
 	run->active = before->active;
 }
 
-// A state is not shown before it is durable.
-static void doubt(struct run *run)
-{
-	if (!run->unsure)
-		run->told = run->state;
-	run->unsure = true;
-}
-
 void runs_set_end(struct run *run, const struct run_end *end)
 {
-	doubt(run);
 	run->state = end->state;
 	run->ended_ms = agents_now(run->agent->agents);
 	run->deadline_ms = run->grace_ms = 0;
@@ -87,13 +78,21 @@ void runs_set_taken(struct run *run)
 {
 	struct agent_session *agent = run->agent;
 
-	doubt(run);
 	run->state = RUN_RUNNING;
 	run->started_ms = agents_now(agent->agents);
 	run->deadline_ms = run->timeout_ms ? run->started_ms + (int64_t)run->timeout_ms : 0;
 	run->generation = agent->lease.generation;
 	run->run_generation = agent->lease.run_generation;
 	snprintf(run->instance, sizeof(run->instance), "%s", agent->lease.instance);
+}
+
+void runs_put_number(struct json_out *out, const char *key, int64_t value)
+{
+	json_key(out, key);
+	if (value)
+		json_add_int(out, value);
+	else
+		json_add_null(out);
 }
 
 static int64_t blocked_until(const struct run *run)
@@ -103,33 +102,25 @@ static int64_t blocked_until(const struct run *run)
 	return run->state == RUN_QUEUED && lease_is_fenced(lease) ? lease_deadline(lease) : 0;
 }
 
-static void put_ms(struct json_out *out, const char *key, int64_t ms)
+static void runs_put_head(struct json_out *out, const struct run *run, const struct who *who)
 {
-	json_key(out, key);
-	if (ms)
-		json_add_int(out, ms);
-	else
-		json_add_null(out);
-}
+	enum run_state state = run->stored; // a state is not shown before it is durable
 
-static void runs_put_head(struct json_out *out, const struct run *run, const struct who *who,
-			  enum run_state state)
-{
 	json_put_text(out, "id", run->id);
 	json_put_text(out, "session", agent_name(run->agent, who));
 	json_put_text(out, "state", runs_state_word(state));
-	put_ms(out, "created_at", run->created_ms);
-	put_ms(out, "started_at", state == RUN_QUEUED ? 0 : run->started_ms);
-	put_ms(out, "ended_at", state >= RUN_COMPLETED ? run->ended_ms : 0);
-	put_ms(out, "blocked_until", blocked_until(run));
+	runs_put_number(out, "created_at", run->created_ms);
+	runs_put_number(out, "started_at", state == RUN_QUEUED ? 0 : run->started_ms);
+	runs_put_number(out, "ended_at", state >= RUN_COMPLETED ? run->ended_ms : 0);
+	runs_put_number(out, "blocked_until", blocked_until(run));
 	json_put_text(out, "instance_id", *run->instance ? run->instance : NULL);
-	put_ms(out, "generation", (int64_t)run->generation);
+	runs_put_number(out, "generation", (int64_t)run->generation);
 }
 
-static void runs_put_error(struct json_out *out, const struct run *run, enum run_state state)
+static void runs_put_error(struct json_out *out, const struct run *run)
 {
 	json_key(out, "error");
-	if (state >= RUN_COMPLETED && run->code[0]) {
+	if (run->stored >= RUN_COMPLETED && run->code[0]) {
 		json_begin(out, '{');
 		json_put_text(out, "code", run->code);
 		json_put_text(out, "message", run->message);
@@ -141,31 +132,19 @@ static void runs_put_error(struct json_out *out, const struct run *run, enum run
 
 void runs_write(struct json_out *out, const struct run *run, const struct who *who)
 {
-	enum run_state state = run->unsure ? run->told : run->state;
-
 	json_begin(out, '{');
-	runs_put_head(out, run, who, state);
+	runs_put_head(out, run, who);
 	json_key(out, "question");
 	if (run->question[0] && run->asked)
 		json_add_raw(out, str_of(run->asked));
 	else
 		json_add_null(out);
 	json_key(out, "result");
-	if (state >= RUN_COMPLETED && run->result.at)
+	if (run->stored >= RUN_COMPLETED && run->result.at)
 		json_add_raw(out, run->result);
 	else
 		json_add_null(out);
-	runs_put_error(out, run, state);
-	json_end(out, '}');
-}
-
-void runs_write_brief(struct json_out *out, const struct run *run, const struct who *who)
-{
-	enum run_state state = run->unsure ? run->told : run->state;
-
-	json_begin(out, '{');
-	runs_put_head(out, run, who, state);
-	runs_put_error(out, run, state);
+	runs_put_error(out, run);
 	json_end(out, '}');
 }
 
@@ -191,6 +170,7 @@ static void open_log(struct run *run)
 	tape_leave(run->log);
 	tape_set_label(run->log, &label);
 	logs_bind(run->agent, run->log);
+	run->log_state = RUN_LOG_OPEN;
 }
 
 // The last lines of a log. A line that began before them is skipped: only the beginning of a line
@@ -267,7 +247,7 @@ static fallible take_up_log(struct run *run)
 	struct tape_label label;
 	uint64_t seq = 0;
 
-	run->opening = true;
+	run->log_state = RUN_LOG_OPENING;
 	auto_err err = tape_open(agent->agents->loop, agent->agents->dir, name, &tape, &label);
 	if (!err) {
 		tape_leave(tape);
@@ -276,10 +256,13 @@ static fallible take_up_log(struct run *run)
 		run->seq = seq > run->seq ? seq : run->seq;
 		run->unkept = tape_truncated(tape, TAPE_STDOUT);
 		run->log = tape;
+		run->log_state = RUN_LOG_OPEN;
 	} else if (err_kind(err) == ERR_NOT_FOUND || err_kind(err) == ERR_INVALID) {
 		err_free(take_ptr(err)); // nothing was written to it yet
+		run->log_state = RUN_LOG_NONE;
+	} else {
+		run->log_state = RUN_LOG_CLOSED;
 	}
-	run->opening = false;
 	condition_signal(&agent->changed);
 	return take_ptr(err);
 }
@@ -287,11 +270,11 @@ static fallible take_up_log(struct run *run)
 // Only the actor may wait for another opener: no other task keeps the run alive.
 fallible runs_log_resume(struct run *run)
 {
-	while (run->opening)
+	while (run->log_state == RUN_LOG_OPENING)
 		condition_await(&run->agent->changed);
-	if (!run->log && run->earlier)
+	if (run->log_state == RUN_LOG_CLOSED)
 		TRY(take_up_log(run), "open the log of a run");
-	if (!run->log)
+	if (run->log_state == RUN_LOG_NONE)
 		open_log(run);
 	return OK;
 }
@@ -355,7 +338,7 @@ static fallible runs_add_line(struct run *run, const struct buf *line)
 	if (log && run->log == log) {
 		tape_end(log);
 		tape_unref(take_ptr(run->log));
-		run->earlier = true;
+		run->log_state = RUN_LOG_CLOSED;
 	}
 	return err;
 }
@@ -421,6 +404,18 @@ void runs_log_end(struct run *run)
 	err_free(tape_seal(run->log, &(struct tape_ending){.ended_ms = run->ended_ms}));
 }
 
+// A run of the store, in memory only; NULL: its record does not parse. The caller frees it.
+static struct run *runs_past(struct agent_session *agent, const struct store_agent *row)
+{
+	struct run *run = mem_new_of(struct run);
+
+	run->agent = agent;
+	if (persist_agent_read_run(row, run))
+		return run;
+	runs_free(run);
+	return NULL;
+}
+
 // Writes the last line of an ended run's log that was cut off before it.
 static fallible finish_log(struct agent_session *agent, const char *id, struct tape *tape)
 {
@@ -431,13 +426,11 @@ static fallible finish_log(struct agent_session *agent, const char *id, struct t
 	if (tape_has_ended(tape))
 		return OK;
 	TRY(store_agent_get(agent->agents->store, STORE_RUN, id, arena, &row));
-	if (!row)
-		return OK;
-	run = mem_new_of(struct run);
-	run->agent = agent;
-	if (persist_agent_read_run(row, run) && runs_is_over(run)) {
+	run = row ? runs_past(agent, row) : NULL;
+	if (run && runs_is_over(run)) {
 		tape_ref(tape);
 		run->log = tape;
+		run->log_state = RUN_LOG_OPEN;
 		run->unkept = tape_truncated(tape, TAPE_STDOUT);
 		if (has_end(tape))
 			tape_end(tape);
@@ -448,7 +441,7 @@ static fallible finish_log(struct agent_session *agent, const char *id, struct t
 	return OK;
 }
 
-static struct run *runs_find(const struct agent_session *agent, struct str id)
+struct run *runs_find(const struct agent_session *agent, struct str id)
 {
 	list_each (at, &agent->runs) {
 		struct run *run = link_of(at, struct run, link);
@@ -459,7 +452,7 @@ static struct run *runs_find(const struct agent_session *agent, struct str id)
 	return NULL;
 }
 
-fallible runs_log_open(struct agent_session *agent, struct str id, struct tape **out)
+fallible agent_log(struct agent_session *agent, struct str id, struct tape **out)
 {
 	auto_free char *name = NULL;
 	auto_free char *key = mem_dup(id.at, id.len);
@@ -468,7 +461,7 @@ fallible runs_log_open(struct agent_session *agent, struct str id, struct tape *
 	struct run *run;
 	struct err *err;
 
-	while ((run = runs_find(agent, id)) && run->opening)
+	while ((run = runs_find(agent, id)) && run->log_state == RUN_LOG_OPENING)
 		TRY(condition_wait(&agent->changed, CLOCK_NEVER));
 	if (run) {
 		TRY(runs_log_resume(run));
@@ -500,4 +493,79 @@ void runs_remove_logs(struct agent_session *agent)
 {
 	tape_remove_folder(agent->agents->loop, agent->agents->dir, agent->directory);
 	logs_removed(agent);
+}
+
+// -------------------------------------------------------------------------------- shown
+
+fallible agent_write_run(struct agent_session *agent, const struct who *who, struct str id,
+			 struct json_out *out)
+{
+	const struct run *open = runs_find(agent, id);
+	auto_arena arena = NULL;
+	struct store_agent *row = NULL;
+	struct run *past;
+
+	if (open) {
+		runs_write(out, open, who);
+		return OK;
+	}
+	arena = arena_new();
+	TRY(store_agent_get(agent->agents->store, STORE_RUN, arena_dup(arena, id.at, id.len), arena,
+			    &row));
+	if (!row || strcmp(row->session, agent->key) != 0)
+		return err_absent("no_run", "run", id);
+	past = runs_past(agent, row);
+	if (!past)
+		return err_new(INTERNAL, "run_unreadable", "the record of the run does not parse");
+	runs_write(out, past, who);
+	runs_free(past);
+	return OK;
+}
+
+// A run that has not ended is shown from memory.
+static void runs_write_row(struct json_out *out, struct agent_session *agent, const struct who *who,
+			   const struct store_agent *row)
+{
+	const struct run *open = runs_find(agent, str_of(row->id));
+	struct run *past = open ? NULL : runs_past(agent, row);
+
+	if (open || past) {
+		json_begin(out, '{');
+		runs_put_head(out, open ? open : past, who);
+		runs_put_error(out, open ? open : past);
+		json_end(out, '}');
+	}
+	runs_free(past);
+}
+
+// Rows are read a few at a time, since each may hold a large input and result.
+fallible agent_write_runs(struct agent_session *agent, const struct who *who, struct str after,
+			  size_t max, struct json_out *out)
+{
+	auto_free char *last = after.len ? mem_dup(after.at, after.len) : NULL;
+	size_t count = 0, got;
+
+	json_begin(out, '{');
+	json_key(out, "items");
+	json_begin(out, '[');
+	do {
+		auto_arena arena = arena_new();
+		struct store_agent *rows = NULL;
+		size_t want = max - count < PAGE_BATCH ? max - count : PAGE_BATCH;
+
+		got = 0;
+		TRY(store_agent_runs_page(agent->agents->store, agent->key, last, want, arena,
+					  &rows, &got));
+		for (size_t i = 0; i < got; i++)
+			runs_write_row(out, agent, who, &rows[i]);
+		count += got;
+		if (got) {
+			free(last);
+			last = mem_str(rows[got - 1].id);
+		}
+	} while (got == PAGE_BATCH && count < max);
+	json_end(out, ']');
+	json_put_text(out, "cursor", count == max ? last : NULL);
+	json_end(out, '}');
+	return OK;
 }

@@ -7,13 +7,8 @@
 
 // A new queued run, in memory only.
 struct run *runs_new(struct agent_session *agent, const struct agent_run_spec *spec);
-// In run.c.
-void runs_free(struct run *run);
-// Counts it in its tenant's share until it is freed.
-void runs_weigh(struct run *run);
-void runs_list(struct run *run);
-void runs_unlist(struct run *run); // it has ended, and the store has it
-
+struct run *runs_find(const struct agent_session *agent,
+		      struct str id); // that has not ended; NULL: none
 // Sets how it ended, without a commit; runs_undo() reverts it.
 struct run_before runs_mark(const struct run *run);
 void runs_undo(struct run *run, const struct run_before *before);
@@ -21,8 +16,7 @@ void runs_set_end(struct run *run, const struct run_end *end);
 void runs_set_taken(struct run *run); // the runner accepted it
 
 void runs_write(struct json_out *out, const struct run *run, const struct who *who);
-// Without input, question and result: for lists.
-void runs_write_brief(struct json_out *out, const struct run *run, const struct who *who);
+void runs_put_number(struct json_out *out, const char *key, int64_t value); // 0: null
 
 // The log. Each call adds one line; `more` are members of the object, at == NULL: none. May wait
 // for the disk, and for attached readers when the disk is full. A line that cannot be written is
@@ -35,6 +29,4 @@ void runs_log_step(struct run *run, const char *step);
 void runs_log_end(struct run *run); // the last line
 // After a restart: finds the last message of the runner that is in the log.
 fallible runs_log_resume(struct run *run);
-// The log of any run of the session. Referenced.
-fallible runs_log_open(struct agent_session *agent, struct str id, struct tape **out);
 void runs_remove_logs(struct agent_session *agent);

@@ -28,7 +28,7 @@ static int64_t to_loop(const struct agent_session *agent, int64_t wall_ms)
 
 static bool is_connected(const struct agent_session *agent)
 {
-	return agent->talk && !agent->talk->closed && agent->talk->greeted;
+	return agent->runner && !agent->runner->closed && agent->runner->greeted;
 }
 
 static void least(int64_t *at, int64_t other)
@@ -68,9 +68,9 @@ static int64_t next_of_work(const struct agent_session *agent, const struct run 
 	if (agent->pinged_at)
 		least(&at, agent->pinged_at + timer_ms(TIMER_PONG));
 	else
-		least(&at,
-		      (agent->output_at > agent->heard_at ? agent->output_at : agent->heard_at) +
-			      timer_ms(TIMER_PING));
+		least(&at, (agent->output_at > agent->received_at ? agent->output_at
+								  : agent->received_at) +
+				   timer_ms(TIMER_PING));
 	return at;
 }
 
@@ -80,22 +80,22 @@ int64_t supervise_next(const struct agent_session *agent)
 
 	if (agent->lease.state == LEASE_ACTIVE && run)
 		return next_of_work(agent, run);
-	if (agent->talk && agent->talk->closed && !link_heard(agent->talk))
+	if (agent->runner && agent->runner->closed && !link_first(agent->runner))
 		return now_of(agent);
 	if (agent->lease.state == LEASE_WARM && is_connected(agent))
-		return agent->heard_at + timer_ms(TIMER_STALE);
+		return agent->received_at + timer_ms(TIMER_STALE);
 	return CLOCK_NEVER;
 }
 
 static fallible supervise_fail(struct agent_session *agent, enum lease_event_kind kind,
 			       const char *code, const char *message)
 {
-	struct hearing hearing = {
+	struct transition transition = {
 		.event = {.kind = kind, .error = code},
 		.lost = {RUN_FAILED, code, message},
 	};
 
-	return transition_hear(agent, &hearing);
+	return transition_apply(agent, &transition);
 }
 
 // Without a run: a runner that closes before it is ready has failed; a warm one is checked when it
@@ -103,22 +103,22 @@ static fallible supervise_fail(struct agent_session *agent, enum lease_event_kin
 static fallible hung_up(struct agent_session *agent)
 {
 	struct run *run = agent_first(agent);
-	struct hearing hearing = {
-		.event = {.kind = LEASE_UNREADY, .error = agent->talk->why},
+	struct transition transition = {
+		.event = {.kind = LEASE_UNREADY, .error = agent->runner->why},
 	};
 
 	if (agent->lease.state != LEASE_STARTING) {
-		link_drop_to(take_ptr(agent->talk));
+		link_end(take_ptr(agent->runner));
 		return OK;
 	}
 	if (run && run->state == RUN_QUEUED) {
-		hearing.run = run;
-		hearing.before = runs_mark(run);
-		if (++run->tries >= RUN_TRIES_MAX || agent->talk->broken)
+		transition.run = run;
+		transition.before = runs_mark(run);
+		if (++run->tries >= RUN_TRIES_MAX || agent->runner->broken)
 			runs_set_end(run, &(struct run_end){RUN_FAILED, "readiness_failed",
-							    agent->talk->why});
+							    agent->runner->why});
 	}
-	return transition_hear(agent, &hearing);
+	return transition_apply(agent, &transition);
 }
 
 static fallible begin_grace(struct agent_session *agent, struct run *run)
@@ -128,8 +128,7 @@ static fallible begin_grace(struct agent_session *agent, struct run *run)
 	run->grace_ms = agents_now(agent->agents) + timer_ms(TIMER_GRACE);
 	agent->pinged_at = 0;
 	log_event(LOG_INFO, "runner.disconnected", "session", agent->id, "run", run->id, NULL);
-	err = persist_agent_commit(agent,
-				   &(struct persist_agent_change){.runs = {run}, .run_count = 1});
+	err = persist_agent_run(run);
 	if (err)
 		run->grace_ms = 0;
 	return err;
@@ -139,28 +138,28 @@ static void dial_again(struct agent_session *agent)
 {
 	const struct backend *backend = agent->agents->backend;
 	struct backend_site local = agent_local(agent);
-	struct link_to *talk = NULL;
+	struct runner_link *link = NULL;
 	int fd = -1;
 	auto_err err = backend->dial(backend->arg, &local, agent->port, &fd);
 
 	if (!err)
-		err = link_open(agent, fd, &talk);
+		err = link_open(agent, fd, &link);
 	if (err)
 		return;
-	link_drop_to(agent->talk);
-	agent->talk = talk;
+	link_end(agent->runner);
+	agent->runner = link;
 }
 
 static fallible see_to_connection(struct agent_session *agent, struct run *run, bool *out_did)
 {
 	const struct backend *backend = agent->agents->backend;
 	struct backend_site local = agent_local(agent);
-	bool closed = !agent->talk || agent->talk->closed;
+	bool closed = !agent->runner || agent->runner->closed;
 
 	*out_did = true;
-	if (agent->talk && agent->talk->broken)
+	if (agent->runner && agent->runner->broken)
 		return supervise_fail(agent, LEASE_RUN_FAILED, "runner_protocol_error",
-				      agent->talk->why);
+				      agent->runner->why);
 	if (closed && !backend->lives(backend->arg, &local, &agent->lease))
 		return supervise_fail(agent, LEASE_SICK,
 				      run->active || run->seq ? "runner_error_after_activity"
@@ -174,7 +173,7 @@ static fallible see_to_connection(struct agent_session *agent, struct run *run, 
 	if (closed && agent->port)
 		dial_again(agent);
 	// Wait, in small steps while reconnecting.
-	if (closed && agent->port && agent->talk && agent->talk->closed)
+	if (closed && agent->port && agent->runner && agent->runner->closed)
 		err_free(condition_wait(&agent->wake,
 					now_of(agent) + timer_ms(TIMER_GRACE) / DIAL_STEPS));
 	else
@@ -188,13 +187,14 @@ static void ping(struct agent_session *agent)
 
 	agent->pinged_at = now_of(agent);
 	runner_ping(&message, ++agent->pings);
-	link_say(agent->talk, &message);
+	link_send(agent->runner, &message);
 }
 
 static fallible supervise_watch(struct agent_session *agent, struct run *run, bool *out_did)
 {
 	int64_t now = now_of(agent);
-	int64_t sign = agent->output_at > agent->heard_at ? agent->output_at : agent->heard_at;
+	int64_t sign = agent->output_at > agent->received_at ? agent->output_at
+							     : agent->received_at;
 
 	*out_did = true;
 	if (agent->pinged_at && now >= agent->pinged_at + timer_ms(TIMER_PONG))
@@ -204,7 +204,7 @@ static fallible supervise_watch(struct agent_session *agent, struct run *run, bo
 		return supervise_fail(agent, LEASE_SICK, "runner_no_output",
 				      "the run was silent too long");
 	if (now >= stuck_at(agent, run)) {
-		agent->stuck = true;
+		agent->loss = LOSS_STUCK;
 		return supervise_fail(agent, LEASE_SICK, "stuck",
 				      "the run took too long, and its runner sends no heartbeats");
 	}
@@ -220,15 +220,15 @@ static fallible supervise_watch(struct agent_session *agent, struct run *run, bo
 static bool is_stale(const struct agent_session *agent)
 {
 	return agent->lease.state == LEASE_WARM && is_connected(agent) &&
-	       now_of(agent) >= agent->heard_at + timer_ms(TIMER_STALE);
+	       now_of(agent) >= agent->received_at + timer_ms(TIMER_STALE);
 }
 
 static fallible watch_idle(struct agent_session *agent, bool *out_did)
 {
-	if (!agent->talk || (!agent->talk->closed && !is_stale(agent)))
+	if (!agent->runner || (!agent->runner->closed && !is_stale(agent)))
 		return OK;
 	*out_did = true;
-	if (!agent->talk->closed)
+	if (!agent->runner->closed)
 		log_event(LOG_INFO, "runner.silent", "session", agent->id, NULL);
 	return hung_up(agent);
 }
@@ -243,11 +243,11 @@ fallible supervise(struct agent_session *agent, bool *out_did)
 		*out_did = true;
 		return supervise_fail(agent, LEASE_RUN_FAILED, "timeout", "the run took too long");
 	}
-	if (agent->destroyed) {
+	if (agent->loss == LOSS_SANDBOX) {
 		*out_did = true;
 		TRY(supervise_fail(agent, LEASE_SICK, "sandbox_destroyed",
 				   "its sandbox had to be rebuilt"));
-		agent->destroyed = false;
+		agent->loss = LOSS_NONE;
 		return OK;
 	}
 	return is_connected(agent) ? supervise_watch(agent, run, out_did)

@@ -1,13 +1,16 @@
-// The table of agent sessions: by key, and by alias within an owner. A session under creation is
-// already in it, with its names reserved, but lookups find it only when it is durable.
+// Agent sessions and their runs in memory: phases, references, and the table of sessions by key,
+// and by alias within an owner. A session under creation is already in the table, with its names
+// reserved, but lookups find it only when it is durable. A run is counted in its tenant's share
+// from runs_weigh() on, and listed in its session until it ends.
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "agent/private.h"
-#include "agent/runs.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "manager/access.h"
+
+#define RUN_COST 1024 // bytes of a run besides its input
 
 int64_t agents_now(const struct agent_sessions *agents)
 {
@@ -57,6 +60,108 @@ struct run *agent_running(const struct agent_session *agent)
 	return run && run->state == RUN_RUNNING ? run : NULL;
 }
 
+// ------------------------------------------------------------------------------- phases
+
+// A change that the table does not have does not happen.
+struct agent_row {
+	uint8_t from;
+	enum agent_change change;
+	uint8_t to;
+};
+
+static const struct agent_row agent_phases[] = {
+	{AGENT_NEW, AGENT_LISTED, AGENT_CREATING},
+	{AGENT_NEW, AGENT_LOADED, AGENT_ADOPTING},
+	{AGENT_CREATING, AGENT_COMMITTED, AGENT_LIVE},
+	{AGENT_CREATING, AGENT_UNLISTED, AGENT_GONE},
+	{AGENT_ADOPTING, AGENT_RECONCILED, AGENT_LIVE},
+	{AGENT_ADOPTING, AGENT_UNLISTED, AGENT_GONE},
+	{AGENT_LIVE, AGENT_UNLISTED, AGENT_GONE},
+};
+
+static const struct agent_row agent_deletions[] = {
+	{DELETION_NONE, AGENT_DELETE, DELETION_REQUESTED},
+	{DELETION_REQUESTED, AGENT_DELETE_UNDONE, DELETION_NONE},
+	{DELETION_REQUESTED, AGENT_FORCE, DELETION_FORCED},
+	{DELETION_FORCED, AGENT_FORCE_UNDONE, DELETION_REQUESTED},
+	{DELETION_REQUESTED, AGENT_VERIFIED, DELETION_VERIFIED},
+	{DELETION_FORCED, AGENT_VERIFIED, DELETION_VERIFIED},
+};
+
+static const struct agent_row *agent_find_row(const struct agent_row *rows, size_t count,
+					      unsigned from, enum agent_change change)
+{
+	for (size_t i = 0; i < count; i++)
+		if (rows[i].from == from && rows[i].change == change)
+			return &rows[i];
+	return NULL;
+}
+
+bool agent_move(struct agent_session *agent, enum agent_change change)
+{
+	const struct agent_row *phase = agent_find_row(
+		agent_phases, sizeof(agent_phases) / sizeof(*agent_phases), agent->phase, change);
+	const struct agent_row *deletion = agent_find_row(
+		agent_deletions, sizeof(agent_deletions) / sizeof(*agent_deletions),
+		agent->deletion, change);
+
+	if (phase)
+		agent->phase = (enum agent_phase)phase->to;
+	if (deletion)
+		agent->deletion = (enum agent_deletion)deletion->to;
+	return phase || deletion;
+}
+
+// --------------------------------------------------------------------------------- runs
+
+const char *runs_state_word(enum run_state state)
+{
+	static const char *const words[] = {
+#define X(name, word) [RUN_##name] = word,
+		RUN_STATES(X)
+#undef X
+	};
+
+	return words[state];
+}
+
+void runs_weigh(struct run *run)
+{
+	run->cost = run->input.len + RUN_COST;
+	run->agent->share->bytes += run->cost;
+}
+
+void runs_free(struct run *run)
+{
+	if (!run)
+		return;
+	if (run->log)
+		tape_unref(run->log);
+	if (run->cost)
+		run->agent->share->bytes -= run->cost;
+	free((char *)run->input.at);
+	free((char *)run->result.at);
+	free(run->message);
+	free(run->asked);
+	env_map_done(&run->env);
+	free(run);
+}
+
+void runs_list(struct run *run)
+{
+	link_add(&run->agent->runs, &run->link);
+	run->agent->run_count++;
+}
+
+void runs_unlist(struct run *run)
+{
+	link_drop(&run->link);
+	run->agent->run_count--;
+	runs_free(run);
+}
+
+// ----------------------------------------------------------------------------- sessions
+
 void agent_unreserve(struct agent_session *agent)
 {
 	agent->agents->reserved -= agent->reserved;
@@ -65,17 +170,8 @@ void agent_unreserve(struct agent_session *agent)
 
 void agent_note_alive(struct agent_session *agent)
 {
-	agent->output_at = agent->heard_at = agent->beat_at = loop_now(agent->agents->loop);
+	agent->output_at = agent->received_at = agent->beat_at = loop_now(agent->agents->loop);
 	agent->pinged_at = 0;
-}
-
-static void agent_close_logs(struct agent_session *agent)
-{
-	if (!agent->logs)
-		return;
-	tape_budget_on_lack(agent->logs, NULL, NULL);
-	tape_budget_leave(agent->logs);
-	tape_budget_drop(take_ptr(agent->logs));
 }
 
 struct agent_session *agent_new(struct agent_sessions *agents)
@@ -83,7 +179,7 @@ struct agent_session *agent_new(struct agent_sessions *agents)
 	struct agent_session *agent = mem_new_of(struct agent_session);
 
 	agent->agents = agents;
-	agent->holds = 1;
+	agent->refs = 1;
 	lease_init(&agent->lease);
 	link_init(&agent->runs);
 	link_init(&agent->commands);
@@ -94,16 +190,20 @@ struct agent_session *agent_new(struct agent_sessions *agents)
 
 void agent_ref(struct agent_session *agent)
 {
-	agent->holds++;
+	agent->refs++;
 }
 
 void agent_unref(struct agent_session *agent)
 {
-	if (--agent->holds)
+	if (--agent->refs)
 		return;
 	list_each (at, &agent->runs)
 		runs_unlist(link_of(at, struct run, link));
-	agent_close_logs(agent);
+	if (agent->logs) {
+		tape_budget_on_lack(agent->logs, NULL, NULL);
+		tape_budget_leave(agent->logs);
+		tape_budget_drop(agent->logs);
+	}
 	for (size_t i = 0; i < agent->alias_count; i++)
 		free(agent->aliases[i]);
 	for (char **arg = agent->argv; arg && *arg; arg++)
@@ -168,7 +268,7 @@ static struct agent_share *agent_table_share_of(struct agent_sessions *agents, c
 	return share;
 }
 
-bool agent_list(struct agent_session *agent)
+bool agent_list(struct agent_session *agent, enum agent_change change)
 {
 	struct agent_sessions *agents = agent->agents;
 
@@ -181,7 +281,7 @@ bool agent_list(struct agent_session *agent)
 		map_put(agents->by_alias, buf_view(&key), agent);
 	}
 	agent->share = agent_table_share_of(agents, agent->tenant);
-	agent->listed = true;
+	agent_move(agent, change);
 	link_add(&agents->all, &agent->link);
 	agents->count++;
 	return true;
@@ -191,9 +291,8 @@ void agent_unlist(struct agent_session *agent)
 {
 	struct agent_sessions *agents = agent->agents;
 
-	if (!agent->listed)
+	if (!agent_move(agent, AGENT_UNLISTED))
 		return;
-	agent->listed = false;
 	agent_unreserve(agent);
 	map_take(agents->by_key, str_of(agent->key));
 	for (size_t i = 0; i < agent->alias_count; i++) {
@@ -225,8 +324,8 @@ fallible agents_find(struct agent_sessions *agents, const struct who *who, struc
 
 	TRY(access_ask(who, ACCESS_READ));
 	agent = agents_named(agents, who, id);
-	if (!agent || !agent->durable || agent->lone || !access_sees(who, agent->tenant, "") ||
-	    (agent->deleting && !even))
+	if (!agent || !agent_is_durable(agent) || agent->lone ||
+	    !access_sees(who, agent->tenant, "") || (agent->deletion && !even))
 		return agent_absent(id);
 	agent_ref(agent);
 	*out = agent;
@@ -250,7 +349,7 @@ const char *agent_directory(const struct agent_session *agent)
 
 bool agent_is_deleting(const struct agent_session *agent)
 {
-	return agent->deleting;
+	return agent->deletion != DELETION_NONE;
 }
 
 const struct lease *agent_lease(const struct agent_session *agent)

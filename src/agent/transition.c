@@ -16,165 +16,60 @@
 #include "types/event.h"
 #include "types/timers.h"
 
-static struct loop *transition_loop(const struct agent_session *agent)
-{
-	return agent->agents->loop;
-}
-
 // ------------------------------------------------------------------------------- actions
 
-void transition_drop_talk(struct agent_session *agent)
-{
-	link_drop_to(take_ptr(agent->talk));
-	agent->sent_on = 0;
-	agent->pinged_at = 0;
-	agent->port = 0;
-}
-
-// True if a part of cove is not ready, which is not the runner's fault: the launch is retried.
-static bool is_away(const struct err *err)
-{
-	static const char *const reasons[] = {"no_warden", "starting", "box_starting"};
-
-	for (size_t i = 0; i < sizeof(reasons) / sizeof(*reasons); i++)
-		if (err_kind(err) == ERR_UNAVAILABLE && !strcmp(err_reason(err), reasons[i]))
-			return true;
-	return false;
-}
-
-// Whether a retry may help, and one is left.
-static bool may_try_again(const struct run *run, const struct err *err)
-{
-	enum err_kind kind = err_kind(err);
-
-	if (is_away(err))
-		return true;
-	return run->tries < RUN_TRIES_MAX && kind != ERR_INVALID && kind != ERR_NOT_FOUND &&
-	       kind != ERR_FORBIDDEN && kind != ERR_NO_SPACE;
-}
-
 // A failed launch counts against the run that needed it, unless cove itself was not ready.
-static fallible launch_failed(struct agent_session *agent, enum lease_event_kind kind,
-			      struct err *failure)
+static fallible transition_launch_failed(struct agent_session *agent, enum lease_event_kind kind,
+					 struct err *failure)
 {
 	auto_err err = failure;
 	struct run *run = agent_first(agent);
-	bool again = run && may_try_again(run, err);
-	struct hearing hearing = {.event = {.kind = kind, .error = err_message(err)}, .run = run};
+	bool again = run && launch_may_retry(run, err);
+	struct transition transition = {.event = {.kind = kind, .error = err_message(err)},
+					.run = run};
 	static const int64_t pauses_ms[] = {1000, 2000, 4000};
 	int64_t wait_ms = pauses_ms[0];
 
 	log_event(LOG_WARN, "runner.unready", "session", agent->id, "sandbox", agent->box, "trail",
 		  err_trail(err), NULL);
 	if (run) {
-		hearing.before = runs_mark(run);
+		transition.before = runs_mark(run);
 		wait_ms = pauses_ms[run->tries < 2 ? run->tries : 2];
-		run->tries += !is_away(err);
+		run->tries += !launch_is_early(err);
 		if (!again)
 			runs_set_end(run, &(struct run_end){RUN_FAILED, err_reason(err),
 							    err_message(err)});
 	}
-	agent->launch_at = loop_now(transition_loop(agent)) + wait_ms / timers_scale_now();
-	return transition_hear(agent, &hearing);
-}
-
-fallible transition_talk(struct agent_session *agent, int fd)
-{
-	transition_drop_talk(agent);
-	agent_note_alive(agent);
-	return link_open(agent, fd, &agent->talk);
-}
-
-static void transition_log_step(struct run *run, const char *step)
-{
-	if (run)
-		runs_log_step(run, step);
-}
-
-// Loop time at which a start fails: the lease's deadline while it is starting.
-static int64_t startup_ends(const struct agent_session *agent)
-{
-	int64_t now = loop_now(transition_loop(agent));
-
-	if (agent->lease.state != LEASE_STARTING)
-		return now + timer_ms(TIMER_STARTUP);
-	return now + lease_deadline(&agent->lease) - agents_now(agent->agents);
-}
-
-fallible transition_settle(struct agent_session *agent, struct run *run)
-{
-	const struct backend *backend = agent->agents->backend;
-	struct backend_site local = agent_local(agent);
-	bool cold = false;
-
-	transition_log_step(run, "sandbox_provision");
-	TRY(faults_meet_until(FAULT_LAUNCH, agent->id, startup_ends(agent)), "start in time");
-	TRY(backend->provision(backend->arg, &local, &cold), "provide a sandbox");
-	transition_log_step(run, "disk_check");
-	if (!agent->prepared)
-		TRY(admission_ask(agent));
-	transition_log_step(run, "workspace_setup");
-	TRY(admission_prepared(agent, backend->prepare(backend->arg, &local)),
-	    "prepare the workspace");
-	agent->prepared = true;
-	return OK;
-}
-
-static fallible start_runner(struct agent_session *agent)
-{
-	const struct backend *backend = agent->agents->backend;
-	struct backend_site local = agent_local(agent);
-	struct backend_launch what = {
-		.argv = (const char *const *)agent->argv,
-		.env = &agent->env,
-		.instance = agent->lease.instance,
-		.generation = agent->lease.generation,
-	};
-	struct run *run = agent_first(agent);
-	int fd = -1;
-
-	TRY(transition_settle(agent, run));
-	transition_log_step(run, "runner_start");
-	TRY(backend->launch(backend->arg, &local, &what, &agent->lease.place, &fd),
-	    "start the runner");
-	return transition_talk(agent, fd);
+	agent->launch_at = loop_now(agent->agents->loop) + wait_ms / timers_scale_now();
+	return transition_apply(agent, &transition);
 }
 
 // The place is committed once it is known; without it the runner is found by its marks.
 static fallible transition_launch(struct agent_session *agent)
 {
-	struct err *err = start_runner(agent);
+	struct err *err = launch_run(agent, agent_first(agent), LAUNCH_RUNNER);
 
 	if (err)
-		return launch_failed(agent, LEASE_LAUNCH_FAILED, err);
+		return transition_launch_failed(agent, LEASE_LAUNCH_FAILED, err);
 	return persist_agent_commit(
 		agent, &(struct persist_agent_change){.session = true, .lease = &agent->lease});
 }
 
 static fallible transition_attach(struct agent_session *agent)
 {
-	const struct backend *backend = agent->agents->backend;
-	struct backend_site local = agent_local(agent);
 	struct run *run = agent_first(agent);
 	struct err *err;
-	int fd = -1;
 
-	if (agent->lease.state == LEASE_STARTING && run && run->state == RUN_QUEUED) {
-		runs_log_step(run, "sandbox_provision");
-		runs_log_step(run, "disk_check");
-		runs_log_step(run, "workspace_setup");
-		runs_log_step(run, "runner_start");
-	}
-	if (agent->talk && !agent->talk->closed) {
-		link_greet(agent->talk);
+	if (agent->lease.state == LEASE_STARTING && run && run->state == RUN_QUEUED)
+		launch_log_steps(run);
+	if (agent->runner && !agent->runner->closed) {
+		link_greet(agent->runner);
 		agent_note_alive(agent);
 		return OK;
 	}
-	err = backend->attach(backend->arg, &local, &agent->lease, &fd);
-	if (!err)
-		err = transition_talk(agent, fd);
+	err = launch_attach(agent);
 	if (err && agent->lease.state == LEASE_STARTING)
-		return launch_failed(agent, LEASE_UNREADY, err);
+		return transition_launch_failed(agent, LEASE_UNREADY, err);
 	err_free(err); // an active runner has its grace period; others are checked when they are
 		       // needed
 	return OK;
@@ -182,39 +77,43 @@ static fallible transition_attach(struct agent_session *agent)
 
 static fallible transition_recheck(struct agent_session *agent)
 {
-	struct hearing hearing = {.event = {.kind = LEASE_RECHECKED}};
-	auto_free struct backend_view *view = mem_new_of(struct backend_view);
+	struct transition transition = {.event = {.kind = LEASE_RECHECKED}};
+	char why[LEASE_ERROR_MAX];
 
-	attempt_look(agent, view);
-	hearing.event.seen = backend_judge(view, &agent->lease);
-	if (hearing.event.seen == LEASE_SEES_MATCH)
-		hearing.event.seen = LEASE_SEES_OTHER;
-	return transition_hear(agent, &hearing);
+	attempt_observe(agent, &transition.event, why);
+	transition.event.error = NULL;
+	if (transition.event.seen == LEASE_SEES_MATCH)
+		transition.event.seen = LEASE_SEES_OTHER;
+	return transition_apply(agent, &transition);
 }
 
-static fallible transition_act(struct agent_session *agent, unsigned todo)
+static fallible transition_alert(struct agent_session *agent)
 {
-	if (todo & LEASE_DO_ALERT) {
-		agent->agents->alerts++;
-		log_event(LOG_ERROR, "alert", "alert", "lease_quarantined", "severity", "critical",
-			  "session", agent->id, "sandbox", agent->box, "reason",
-			  lease_reason_word(agent->lease.reason), "error", agent->lease.error,
-			  NULL);
-		event_publish(EVENT_ALERT, "alert", "lease_quarantined", "severity", "critical",
-			      "session", agent->id, "sandbox", agent->box, "reason",
-			      lease_reason_word(agent->lease.reason), "error", agent->lease.error,
-			      NULL);
-	}
-	if (todo & LEASE_DO_STOP)
-		attempt_start(agent);
-	if (todo & LEASE_DO_LAUNCH)
-		return transition_launch(agent);
-	if (todo & LEASE_DO_ATTACH)
-		return transition_attach(agent);
-	if (todo & LEASE_DO_LOOK)
-		return transition_recheck(agent);
+	agent->agents->alerts++;
+	log_event(LOG_ERROR, "alert", "alert", "lease_quarantined", "severity", "critical",
+		  "session", agent->id, "sandbox", agent->box, "reason",
+		  lease_reason_word(agent->lease.reason), "error", agent->lease.error, NULL);
+	event_publish(EVENT_ALERT, "alert", "lease_quarantined", "severity", "critical", "session",
+		      agent->id, "sandbox", agent->box, "reason",
+		      lease_reason_word(agent->lease.reason), "error", agent->lease.error, NULL);
 	return OK;
 }
+
+static fallible transition_stop(struct agent_session *agent)
+{
+	attempt_start(agent);
+	return OK;
+}
+
+// The actions of a transition, in this order; the last three exclude each other.
+static const struct {
+	enum lease_todo todo;
+	fallible (*run)(struct agent_session *agent);
+} transition_actions[] = {
+	{LEASE_DO_ALERT, transition_alert},   {LEASE_DO_STOP, transition_stop},
+	{LEASE_DO_LAUNCH, transition_launch}, {LEASE_DO_ATTACH, transition_attach},
+	{LEASE_DO_LOOK, transition_recheck},
+};
 
 // ------------------------------------------------------------------------------- events
 
@@ -244,7 +143,7 @@ static void transition_log(const struct agent_session *agent, const struct lease
 }
 
 // If the end of the run is committed: writes the last line of its log, and frees it.
-void transition_end_run(struct run *run)
+static void transition_end_run(struct run *run)
 {
 	if (!runs_is_over(run))
 		return;
@@ -253,7 +152,7 @@ void transition_end_run(struct run *run)
 	runs_unlist(run);
 }
 
-static fallible transition_commit(struct agent_session *agent, struct hearing *hearing,
+static fallible transition_commit(struct agent_session *agent, struct transition *transition,
 				  const struct lease *next, unsigned todo, struct run **out_lost)
 {
 	struct run *lost = todo & LEASE_DO_FAIL_RUNS ? agent_running(agent) : NULL;
@@ -261,49 +160,65 @@ static fallible transition_commit(struct agent_session *agent, struct hearing *h
 	struct persist_agent_change change = {.lease = next};
 	struct err *err;
 
-	if (lost == hearing->run)
+	if (lost == transition->run)
 		lost = NULL;
-	if (hearing->run)
-		change.runs[change.run_count++] = hearing->run;
+	if (transition->run)
+		change.runs[change.run_count++] = transition->run;
 	if (lost) {
 		before = runs_mark(lost);
-		runs_set_end(lost, &hearing->lost);
+		runs_set_end(lost, &transition->lost);
 		change.runs[change.run_count++] = lost;
 	}
 	err = persist_agent_commit(agent, &change);
 	if (err && lost)
 		runs_undo(lost, &before);
-	if (err && hearing->run)
-		runs_undo(hearing->run, &hearing->before);
+	if (err && transition->run)
+		runs_undo(transition->run, &transition->before);
 	if (!err)
 		*out_lost = lost;
 	return err;
 }
 
-// A runner that did not start in time is an orphan until it is verified gone; one whose run took
-// too long is stuck.
-static void note_orphan(struct agent_session *agent, const struct lease *was, int64_t now_ms)
+fallible transition_fail_run(struct run *run, const struct run_end *end)
 {
+	struct agent_session *agent = run->agent;
+	struct run_before before = runs_mark(run);
+	struct err *err;
+
+	runs_set_end(run, end);
+	err = persist_agent_run(run);
+	if (err) {
+		runs_undo(run, &before);
+		return err;
+	}
+	transition_end_run(run);
+	condition_signal(&agent->changed);
+	return OK;
+}
+
+// A runner that did not start in time is an orphan until it is verified gone; one whose run took
+// too long is stuck. Both are counted for the janitor.
+static void transition_count_loss(struct agent_session *agent, const struct lease *was,
+				  int64_t now_ms)
+{
+	struct agent_sessions *agents = agent->agents;
 	int64_t due = lease_deadline(was);
 
 	if (was->state == LEASE_STARTING && lease_is_fenced(&agent->lease) && due &&
-	    now_ms >= due) {
-		agent->agents->orphans += !agent->orphaned;
-		agent->orphaned = true;
+	    now_ms >= due && agent->loss != LOSS_LATE) {
+		agents->orphans++;
+		agent->loss = LOSS_LATE;
 	}
-	if (agent->lease.state == LEASE_NONE && agent->orphaned) {
-		agent->agents->orphans_ended++;
-		agent->orphaned = false;
-	}
-	if (agent->lease.state == LEASE_NONE && agent->stuck) {
-		agent->agents->stuck_ended++;
-		agent->stuck = false;
+	if (agent->lease.state == LEASE_NONE) {
+		agents->orphans_ended += agent->loss == LOSS_LATE;
+		agents->stuck_ended += agent->loss == LOSS_STUCK;
+		agent->loss = LOSS_NONE;
 	}
 }
 
-fallible transition_hear(struct agent_session *agent, struct hearing *hearing)
+fallible transition_apply(struct agent_session *agent, struct transition *transition)
 {
-	struct lease_event event = hearing->event;
+	struct lease_event event = transition->event;
 	struct run *first = agent_first(agent), *lost = NULL;
 	char instance[LEASE_INSTANCE_LEN + 1], attempt[LEASE_ATTEMPT_LEN + 1];
 	auto_free struct lease *was = mem_new_of(struct lease);
@@ -317,23 +232,25 @@ fallible transition_hear(struct agent_session *agent, struct hearing *hearing)
 	if (event.kind != LEASE_STOPPED)
 		event.attempt = attempt;
 	event.has_accepted = agent_running(agent) != NULL;
-	event.has_queued = first && first->state == RUN_QUEUED && !agent->deleting;
+	event.has_queued = first && first->state == RUN_QUEUED && !agent->deletion;
 	if (event.has_accepted && !event.run)
 		event.run = agent_running(agent)->id;
-	if (!hearing->lost.state)
-		hearing->lost = (struct run_end){RUN_FAILED, "runner_lost", "its runner was lost"};
+	if (!transition->lost.state)
+		transition->lost = (struct run_end){RUN_FAILED, "runner_lost",
+						    "its runner was lost"};
 	*was = agent->lease;
 	step = lease_hear(&agent->lease, &event, next);
-	if (step.changed || hearing->run)
-		TRY(transition_commit(agent, hearing, next, step.todo, &lost),
+	if (step.changed || transition->run)
+		TRY(transition_commit(agent, transition, next, step.todo, &lost),
 		    "keep the lease of %s", agent->id);
 	if (step.changed) {
 		transition_log(agent, was, &step);
-		note_orphan(agent, was, event.now_ms);
+		transition_count_loss(agent, was, event.now_ms);
 		agent->agents->attempts += step.row == 18;
-		agent->swept |= agent->deleting && (step.row == 20 || step.row == 25);
+		if (step.row == 20 || step.row == 25)
+			agent_move(agent, AGENT_VERIFIED);
 		if (!lease_is_owned(&agent->lease) || agent->lease.generation != was->generation)
-			transition_drop_talk(agent);
+			launch_disconnect(agent);
 	} else if (step.row == 19 || step.row == 24) {
 		log_event(LOG_INFO, "lease.unchanged", "session", agent->id, "row",
 			  step.row == 19 ? "19" : "24", "state",
@@ -341,15 +258,16 @@ fallible transition_hear(struct agent_session *agent, struct hearing *hearing)
 	}
 	if (lost)
 		transition_end_run(lost);
-	if (hearing->run)
-		transition_end_run(hearing->run);
+	if (transition->run)
+		transition_end_run(transition->run);
 	condition_signal(&agent->changed);
-	return transition_act(agent, step.todo);
+	for (size_t i = 0; i < sizeof(transition_actions) / sizeof(*transition_actions); i++)
+		if (step.todo & transition_actions[i].todo)
+			TRY(transition_actions[i].run(agent));
+	return OK;
 }
 
-fallible transition_tell(struct agent_session *agent, enum lease_event_kind kind, const char *error)
+fallible transition_event(struct agent_session *agent, enum lease_event_kind kind)
 {
-	struct hearing hearing = {.event = {.kind = kind, .error = error}};
-
-	return transition_hear(agent, &hearing);
+	return transition_apply(agent, &(struct transition){.event = {.kind = kind}});
 }

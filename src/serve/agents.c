@@ -33,6 +33,40 @@ static fallible open_runs(int daemon_dir, int *out)
 	return *out < 0 ? err_sys(errno, "open the directory of runs") : OK;
 }
 
+// "cpus=4 memory=12G disk=20G max=100": the limits of a class; absent ones keep their value.
+static fallible class_read(struct str text, struct limits *limits, uint64_t *max)
+{
+	struct str word;
+
+	while (text.len && str_cut(&text, ' ', &word)) {
+		struct str name;
+		uint64_t number = 0;
+		bool good;
+
+		if (!word.len)
+			continue;
+		good = str_cut(&word, '=', &name) && word.at;
+		if (good && str_is(name, "memory"))
+			good = str_to_bytes(word, &limits->memory);
+		else if (good && str_is(name, "disk"))
+			good = str_to_bytes(word, &limits->disk);
+		else if (good && str_is(name, "pids")) {
+			good = str_to_u64(word, 1, UINT32_MAX, &number);
+			limits->pids = (uint32_t)number;
+		} else if (good && str_is(name, "cpus")) {
+			good = str_to_u64(word, 1, 4096, &number);
+			limits->cpu_milli = (uint32_t)number * 1000;
+		} else if (good && str_is(name, "max"))
+			good = str_to_u64(word, 0, UINT32_MAX, max);
+		else
+			good = false;
+		if (!good)
+			return err_hint(err_new(INVALID, "bad_config", "a size class is malformed"),
+					"like 'cpus=4 memory=12G disk=20G pids=1024 max=100'");
+	}
+	return OK;
+}
+
 // A size class may ask for more than this host has: it is capped to the host.
 static void fit(const struct manager *manager, struct limits *limits)
 {
@@ -72,7 +106,7 @@ static fallible read_classes(const struct config *config, struct manager *manage
 		limits->memory = defaults[i].memory;
 		limits->disk = defaults[i].disk;
 		max[i] = 0;
-		TRY(local_read_class(str_of(words[i]), limits, &max[i]));
+		TRY(class_read(str_of(words[i]), limits, &max[i]));
 		if (manager)
 			fit(manager, limits);
 	}

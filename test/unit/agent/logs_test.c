@@ -75,7 +75,7 @@ TASK_TEST(counted, "what an earlier daemon left is counted, and a session's end 
 	CHECK(tape_budget_used(agent->logs) > 0);
 	restart();
 	agent = find("s2");
-	for (int i = 0; i < 1000 && !agents->started; i++)
+	for (int i = 0; i < 1000 && !agent->actor; i++)
 		inside_sleep(5);
 	CHECK(tape_budget_used(agent->logs) == BLOCK);
 	tape_budget_set(agent->logs, 1 << 20, 0, &stage_quota);

@@ -36,10 +36,10 @@ TASK_TEST(deletion_resumes, "a deletion that could not end goes on after a resta
 	machine.immortal = true;
 	CHECK(start_run(agent, "hang"));
 	CHECK(await_state("s1", LEASE_ACTIVE, 3000));
-	CHECK_OK(agent_command_ask(agent, &command));
+	CHECK_OK(actor_ask(agent, &command));
 	CHECK_ERR(agents_find(agents, &me, STR("s1"), false, &found), NOT_FOUND);
 	restart();
-	CHECK(find("s1") && find("s1")->deleting);
+	CHECK(find("s1") && find("s1")->deletion);
 	machine.immortal = false;
 	for (int i = 0; i < 1000 && find("s1"); i++)
 		inside_sleep(5);
@@ -60,11 +60,11 @@ TASK_TEST(no_actor,
 	CHECK(await_state("s1", LEASE_ACTIVE, 3000));
 	actor = agent->actor;
 	agent->actor = NULL;
-	CHECK_ERR(agent_command_ask(agent, &interrupt), UNAVAILABLE);
-	CHECK_ERR(agent_command_ask(agent, &end), UNAVAILABLE);
-	CHECK(find("s1") && !agent->deleting);
+	CHECK_ERR(actor_ask(agent, &interrupt), UNAVAILABLE);
+	CHECK_ERR(actor_ask(agent, &end), UNAVAILABLE);
+	CHECK(find("s1") && !agent->deletion);
 	agent->actor = actor;
-	CHECK_OK(agent_command_ask(agent, &interrupt));
+	CHECK_OK(actor_ask(agent, &interrupt));
 	teardown();
 }
 
@@ -366,6 +366,88 @@ TASK_TEST(aliases, "aliases are unique per owner, and asking for one again resum
 	CHECK_OK(agents_create(agents, &me, &spec, &two, &made));
 	CHECK(!made);
 	teardown();
+}
+
+struct rival {
+	struct agent_session *agent;
+	bool made, is_over;
+	struct err *err;
+};
+
+static void rival_create(void *arg)
+{
+	static const char *argv[] = {"/runner", NULL};
+	struct rival *rival = arg;
+	struct agent_spec spec = {
+		.owner = {.user = STR("u")},
+		.aliases = {STR("thread-1")},
+		.alias_count = 1,
+		.argv = argv,
+	};
+
+	rival->err = agents_create(agents, &me, &spec, &rival->agent, &rival->made);
+	rival->is_over = true;
+}
+
+TASK_TEST(rival_failed, "a create that waits for another of its alias, which fails, fails alone")
+{
+	struct rival first = {0}, second = {0};
+	auto_json fault = NULL;
+
+	setup();
+	machine.host_free = 1 << 20;
+	CHECK_OK(json_read(STR("{\"point\":\"capacity\",\"mode\":\"hang\"}"), &fault));
+	CHECK_OK(faults_set(fault));
+	task_start(inside_loop, "first", rival_create, &first);
+	while (!agents->count)
+		inside_sleep(1);
+	task_start(inside_loop, "second", rival_create, &second);
+	inside_sleep(5);
+	CHECK(!second.is_over);
+	faults_clear(); // the first create fails, and its session is freed
+	for (int i = 0; i < 1000 && !second.is_over; i++)
+		inside_sleep(1);
+	CHECK(first.is_over && second.is_over);
+	CHECK_ERR(first.err, NO_SPACE);
+	CHECK_ERR(second.err, NO_SPACE);
+	CHECK(!agents->count);
+	teardown();
+}
+
+TEST(phases, "a session changes its phase and deletion only by the tables")
+{
+	static const struct {
+		enum agent_change change;
+		enum agent_phase phase;
+		enum agent_deletion deletion;
+	} life[] = {
+		{AGENT_LISTED, AGENT_CREATING, DELETION_NONE},
+		{AGENT_COMMITTED, AGENT_LIVE, DELETION_NONE},
+		{AGENT_DELETE, AGENT_LIVE, DELETION_REQUESTED},
+		{AGENT_DELETE_UNDONE, AGENT_LIVE, DELETION_NONE},
+		{AGENT_DELETE, AGENT_LIVE, DELETION_REQUESTED},
+		{AGENT_FORCE, AGENT_LIVE, DELETION_FORCED},
+		{AGENT_FORCE_UNDONE, AGENT_LIVE, DELETION_REQUESTED},
+		{AGENT_VERIFIED, AGENT_LIVE, DELETION_VERIFIED},
+		{AGENT_UNLISTED, AGENT_GONE, DELETION_VERIFIED},
+	};
+	struct agent_session agent = {0};
+	int rows = 0;
+
+	for (size_t i = 0; i < sizeof(life) / sizeof(*life); i++) {
+		CHECK(agent_move(&agent, life[i].change));
+		CHECK(agent.phase == life[i].phase && agent.deletion == life[i].deletion);
+	}
+	for (int change = 0; change < AGENT_CHANGE_COUNT; change++)
+		CHECK(!agent_move(&agent, (enum agent_change)change)); // gone for good
+	for (int phase = 0; phase < AGENT_PHASE_COUNT; phase++) {
+		for (int change = 0; change < AGENT_CHANGE_COUNT; change++) {
+			agent.phase = (enum agent_phase)phase;
+			rows += agent_move(&agent, (enum agent_change)change);
+			CHECK(agent.deletion == DELETION_VERIFIED);
+		}
+	}
+	CHECK(rows == 7); // of the phases; a verified deletion is the last
 }
 
 TASK_TEST(full, "too little space is refused after one cleanup, and promises count")

@@ -8,10 +8,10 @@
 
 TEST(reads, "a message is read with its fence")
 {
-	struct runner *message = NULL;
+	struct runner_message *message = NULL;
 
 	CHECK_OK(runner_read(STR(GOOD), &message));
-	CHECK(message->kind == WORDS_OUTPUT && str_is(message->run, "run_1"));
+	CHECK(message->kind == RUNNER_OUTPUT && str_is(message->run, "run_1"));
 	CHECK(message->run_generation == 2 && message->connection == 3 && message->seq == 4);
 	runner_free(message);
 }
@@ -38,7 +38,7 @@ TEST(refuses, "a malformed message is refused, whatever it lacks")
 	};
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
-		struct runner *message = NULL;
+		struct runner_message *message = NULL;
 
 		CHECK_ERR(runner_read(str_of(bad[i]), &message), INVALID);
 		CHECK(!message);
