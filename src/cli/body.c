@@ -43,7 +43,7 @@ static fallible bad_value(const struct call *call, enum opt opt, const char *exa
 }
 
 // Rounded up to whole MiB, the unit of the API.
-static fallible get_mib(const struct call *call, enum opt opt, const char *example, uint64_t *out)
+static fallible body_mib(const struct call *call, enum opt opt, const char *example, uint64_t *out)
 {
 	const char *text = call_value(call, opt);
 	uint64_t bytes;
@@ -59,22 +59,29 @@ static fallible get_mib(const struct call *call, enum opt opt, const char *examp
 	return OK;
 }
 
-static fallible get_ms(const struct call *call, enum opt opt, const char *example, int64_t *out)
+static bool parse_ms(const char *text, uint64_t *out)
+{
+	if (!str_to_u64(str_of(text), 1, UINT32_MAX, out))
+		return str_to_ms(str_of(text), out);
+	*out *= 1000; // bare numbers are seconds, as elsewhere
+	return true;
+}
+
+fallible body_ms(const struct call *call, enum opt opt, const char *example, int64_t *out)
 {
 	const char *text = call_value(call, opt);
 	uint64_t ms;
 
 	if (!text)
 		return OK;
-	if (str_to_u64(str_of(text), 1, UINT32_MAX, &ms)) // bare numbers are seconds, as elsewhere
-		ms *= 1000;
-	else if (!str_to_ms(str_of(text), &ms) || ms == 0)
+	if (!parse_ms(text, &ms) || ms == 0)
 		return bad_value(call, opt, example);
 	*out = (int64_t)ms;
 	return OK;
 }
 
-static fallible get_count(const struct call *call, enum opt opt, const char *example, uint64_t *out)
+static fallible body_count(const struct call *call, enum opt opt, const char *example,
+			   uint64_t *out)
 {
 	const char *text = call_value(call, opt);
 
@@ -83,18 +90,83 @@ static fallible get_count(const struct call *call, enum opt opt, const char *exa
 	return OK;
 }
 
-static fallible get_cpus(const struct call *call, enum opt opt, const char *example, double *out)
+static bool parse_cpus(const char *text, double *out)
+{
+	char *end;
+	double cpus = strtod(text, &end);
+
+	if (text[strspn(text, "0123456789.")] || *end || end == text || !(cpus > 0 && cpus < 1e6))
+		return false;
+	*out = cpus;
+	return true;
+}
+
+static fallible body_cpus(const struct call *call, enum opt opt, const char *example, double *out)
 {
 	const char *text = call_value(call, opt);
-	char *end;
-	double cpus;
 
-	if (!text)
-		return OK;
-	cpus = strtod(text, &end);
-	if (text[strspn(text, "0123456789.")] || *end || end == text || !(cpus > 0 && cpus < 1e6))
-		return bad_value(call, opt, example);
-	*out = cpus;
+	return !text || parse_cpus(text, out) ? OK : bad_value(call, opt, example);
+}
+
+static bool parse_number(enum body_type type, const char *text, double *out)
+{
+	uint64_t number = 0;
+	bool ok;
+
+	switch (type) {
+	case BODY_TIME:
+		ok = parse_ms(text, &number);
+		*out = (double)number / 1000;
+		return ok;
+	case BODY_MIB:
+		ok = str_to_bytes(str_of(text), &number) && number >= MIB;
+		number = (number + MIB - 1) / MIB;
+		break;
+	case BODY_CPUS:
+		return parse_cpus(text, out);
+	default:
+		ok = str_to_u64(str_of(text), 1, UINT32_MAX, &number);
+		break;
+	}
+	*out = (double)number;
+	return ok;
+}
+
+fallible body_put(struct json_out *out, const struct call *call, const struct body_row *rows)
+{
+	static const struct {
+		const char *what, *example;
+	} numbers[] = {
+		[BODY_TIME] = {"the time", "720h"},
+		[BODY_COUNT] = {"the number", "10"},
+		[BODY_MIB] = {"the size", "2g"},
+		[BODY_CPUS] = {"the share of CPUs", "2.5"},
+	};
+
+	for (; rows->key; rows++) {
+		const char *text = call_value(call, rows->opt);
+		double number = 0;
+
+		if (!call_has(call, rows->opt))
+			continue;
+		json_key(out, rows->key);
+		if (rows->type == BODY_TEXT) {
+			json_add_text(out, text);
+		} else if (rows->type == BODY_FLAG) {
+			json_add_bool(out, true);
+		} else if (rows->type == BODY_LIST) {
+			json_begin(out, '[');
+			for (size_t at = 0; call_next(call, rows->opt, &at, &text);)
+				json_add_text(out, text);
+			json_end(out, ']');
+		} else if (parse_number(rows->type, text, &number)) {
+			json_add_double(out, number);
+		} else {
+			return err_hint(err_new(INVALID, "bad_value", "%s '%s' is malformed",
+						numbers[rows->type].what, text),
+					"for example %s", numbers[rows->type].example);
+		}
+	}
 	return OK;
 }
 
@@ -104,14 +176,14 @@ static fallible cli_body_get_limits(const struct call *call, struct cove_box_spe
 
 #define F(field, key, unit, least, most, stored, client, option, reads, example)                   \
 	if (of_every_exec || (OPT_##option != OPT_CPU_TIME && OPT_##option != OPT_TIMEOUT))        \
-		TRY(get_##reads(call, OPT_##option, example, &box->client));
+		TRY(body_##reads(call, OPT_##option, example, &box->client));
 	LIMITS_FIELDS(F)
 #undef F
 	if (of_every_exec) {
 		box->user = call_value(call, OPT_USER);
 		box->workdir = call_value(call, OPT_WORKDIR);
-		TRY(get_ms(call, OPT_SLEEP_AFTER, "30s", &box->sleep_after_ms));
-		TRY(get_ms(call, OPT_TTL, "30s", &box->ttl_ms));
+		TRY(body_ms(call, OPT_SLEEP_AFTER, "30s", &box->sleep_after_ms));
+		TRY(body_ms(call, OPT_TTL, "30s", &box->ttl_ms));
 		box->keep_alive = call_has(call, OPT_KEEP_ALIVE);
 	}
 	return OK;
@@ -226,7 +298,7 @@ fallible body_env(const struct call *call, struct body *out)
 fallible body_cell(const struct call *call, struct body *out)
 {
 	out->command.cwd = call_value(call, OPT_WORKDIR);
-	TRY(get_ms(call, OPT_TIMEOUT, "30s", &out->command.timeout_ms));
+	TRY(body_ms(call, OPT_TIMEOUT, "30s", &out->command.timeout_ms));
 	return body_env(call, out);
 }
 
@@ -246,7 +318,7 @@ fallible body_command(const struct call *call, char *const *argv, bool with_env,
 		command->argv = (const char *const *)argv;
 	command->cwd = call_value(call, OPT_WORKDIR);
 	command->user = call_value(call, OPT_USER);
-	TRY(get_ms(call, OPT_TIMEOUT, "30s", &command->timeout_ms));
-	TRY(get_ms(call, OPT_CPU_TIME, "30s", &command->cpu_time_ms));
+	TRY(body_ms(call, OPT_TIMEOUT, "30s", &command->timeout_ms));
+	TRY(body_ms(call, OPT_CPU_TIME, "30s", &command->cpu_time_ms));
 	return with_env ? body_env(call, out) : OK;
 }

@@ -1,30 +1,16 @@
-// The verbs create, ps, inspect and rm, and the listing shared by all collections: pages of the API
-// as a table, as ids or as JSON. A failure of one word does not stop the others.
-#include "cli/boxes.h"
-
+// Sandboxes: create, ps, inspect, rm, pause, resume, stop, start, rotate-token, cleanup. A failure
+// of one sandbox does not stop the others.
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/mem.h"
 #include "cli/body.h"
+#include "cli/collection.h"
 #include "cli/jobs.h"
 #include "cli/print.h"
 #include "cli/stdio.h"
-#include "cli/verbs.h"
 #include "codec/text.h"
-
-// json-c keeps its strings NUL-terminated, so a slice of the tree serves as text.
-const char *boxes_text(const struct json *object, const char *key)
-{
-	struct json *value = json_get(object, key);
-	struct str text = STR("");
-
-	if (value && json_type(value) == JSON_STRING) {
-		err_free(json_str(value, key, &text)); // it is a string
-	}
-	return text.at;
-}
+#include "lib/fields.h"
 
 fallible boxes_create(struct call *call)
 {
@@ -45,116 +31,22 @@ fallible boxes_create(struct call *call)
 	return OK;
 }
 
-// Appends the content of the page's "items" to `raw`.
-static void add_raw(struct buf *raw, struct str page)
+static void put_size(const struct json *box, const char *key, struct buf *out)
 {
-	struct str items = print_member(page, "items");
+	int64_t bytes = fields_number(json_get(box, "usage"), key, -1);
 
-	if (items.len <= 2)
-		return;
-	if (raw->len)
-		buf_char(raw, ',');
-	buf_add(raw, items.at + 1, items.len - 2);
+	if (bytes >= 0)
+		print_size((uint64_t)bytes, out);
 }
 
-fallible boxes_each(struct remote *remote, const char *collection, const char *query,
-		    boxes_fn *each, void *arg, struct buf *raw)
+static void put_cpu(const struct json *box, const char *key, struct buf *out)
 {
-	auto_free char *cursor = NULL;
+	int64_t ms = fields_number(json_get(box, "usage"), key, -1);
 
-	do {
-		auto_buf path = BUF_INIT(1 << 20), text = BUF_INIT(REMOTE_REPLY_MAX);
-		auto_json page = NULL;
-		struct json *items;
-
-		buf_fmt(&path, "%s%s%s", collection, *query || cursor ? "?" : "", query);
-		if (cursor) {
-			buf_text(&path, *query ? "&cursor=" : "cursor=");
-			text_percent(&path, str_of(cursor));
-		}
-		TRY(remote_ask(remote, "GET", path.at, NULL, &text, &page), "list %s", collection);
-		items = page ? json_get(page, "items") : NULL;
-		for (size_t i = 0; each && items && i < json_count(items); i++)
-			TRY(each(json_at(items, i), arg));
-		if (raw)
-			add_raw(raw, buf_view(&text));
-		free(cursor);
-		cursor = page && *boxes_text(page, "cursor") ? mem_str(boxes_text(page, "cursor"))
-							     : NULL;
-	} while (cursor);
-	return OK;
-}
-
-fallible boxes_dump(struct remote *remote, const char *collection, const char *query)
-{
-	auto_buf raw = BUF_INIT(REMOTE_REPLY_MAX), all = BUF_INIT(REMOTE_REPLY_MAX);
-
-	TRY(boxes_each(remote, collection, query, NULL, NULL, &raw));
-	buf_char(&all, '[');
-	buf_str(&all, buf_view(&raw));
-	buf_char(&all, ']');
-	print_json(buf_view(&all));
-	return OK;
-}
-
-static bool usage_of(const struct json *box, const char *key, uint64_t *out)
-{
-	struct json *usage = json_get(box, "usage"), *value = usage ? json_get(usage, key) : NULL;
-	auto_err err = NULL;
-
-	if (!value || json_type(value) != JSON_NUMBER)
-		return false;
-	err = json_u64(value, key, 0, INT64_MAX, out);
-	return !err;
-}
-
-static void cli_boxes_add_size(struct grid *grid, const struct json *box, const char *key)
-{
-	auto_buf text = BUF_INIT(32);
-	uint64_t bytes;
-
-	if (usage_of(box, key, &bytes))
-		print_size(bytes, &text);
-	grid_add(grid, text.len ? text.at : "-");
-}
-
-static void add_cpu(struct grid *grid, const struct json *box)
-{
-	auto_buf text = BUF_INIT(32);
-	uint64_t ms;
-
-	if (usage_of(box, "cpuMs", &ms) && ms < 120000)
-		buf_fmt(&text, "%.2f s", (double)ms / 1000);
-	else if (usage_of(box, "cpuMs", &ms))
-		print_age((int64_t)ms, &text);
-	grid_add(grid, text.len ? text.at : "-");
-}
-
-static fallible cli_boxes_add_row(const struct json *box, void *arg)
-{
-	struct grid *grid = arg;
-	const char *name = boxes_text(box, "name");
-	int64_t since = print_when(str_of(boxes_text(box, "createdAt")));
-	auto_buf age = BUF_INIT(32);
-
-	if (since >= 0)
-		print_age(clock_wall_ms() - since, &age);
-	grid_add(grid, boxes_text(box, "shortId"));
-	grid_add(grid, *name ? name : "-");
-	grid_add(grid, boxes_text(box, "template"));
-	grid_add(grid, boxes_text(box, "state"));
-	grid_add(grid, age.len ? age.at : "-");
-	cli_boxes_add_size(grid, box, "memoryBytes");
-	add_cpu(grid, box);
-	cli_boxes_add_size(grid, box, "diskBytes");
-	return OK;
-}
-
-static fallible print_id(const struct json *box, void *arg)
-{
-	(void)arg;
-	print_line("%s", boxes_text(box, "id"));
-	return OK;
+	if (ms >= 120000)
+		print_age(ms, out);
+	else if (ms >= 0)
+		buf_fmt(out, "%.2f s", (double)ms / 1000);
 }
 
 // -l k=v: each one a box must have.
@@ -170,95 +62,35 @@ static void ps_query(const struct call *call, struct buf *out)
 	}
 }
 
-fallible boxes_list(struct call *call, struct remote *remote, const struct boxes_table *table)
-{
-	auto_grid grid = {.columns = table->columns};
-
-	if (call_has(call, OPT_JSON))
-		return boxes_dump(remote, table->collection, table->query);
-	if (call_has(call, OPT_QUIET))
-		return boxes_each(remote, table->collection, table->query, print_id, NULL, NULL);
-	for (size_t i = 0; i < grid.columns; i++)
-		grid_add(&grid, table->heads[i]);
-	TRY(boxes_each(remote, table->collection, table->query, table->add_row, &grid, NULL));
-	grid_print(&grid, stdout);
-	return OK;
-}
-
 fallible boxes_ps(struct call *call)
 {
-	static const char *const heads[] = {"ID",  "NAME",   "TEMPLATE", "STATE",
-					    "AGE", "MEMORY", "CPU",	 "DISK"};
+	static const struct column columns[] = {
+		{"ID", "shortId", NULL},
+		{"NAME", "name", NULL},
+		{"TEMPLATE", "template", NULL},
+		{"STATE", "state", NULL},
+		{"AGE", "createdAt", column_age},
+		{"MEMORY", "memoryBytes", put_size},
+		{"CPU", "cpuMs", put_cpu},
+		{"DISK", "diskBytes", put_size},
+		{.head = NULL},
+	};
 	auto_remote remote = {0};
 	auto_buf query = BUF_INIT(1 << 20);
+	auto_cove_box box = NULL;
 
 	ps_query(call, &query);
 	TRY(remote_open(&remote, call));
-	if (call->word_count) {
-		auto_cove_box box = cove_box_at(remote.cove, call->words[0]);
-
-		return jobs_list(call, &remote, box);
-	}
-	return boxes_list(call, &remote,
-			  &(struct boxes_table){BOXES_PATH, query.at, heads,
-						sizeof(heads) / sizeof(*heads), cli_boxes_add_row});
-}
-
-void boxes_tell(struct call *call, struct err *failure)
-{
-	auto_err err = failure;
-
-	print_error(err, call_has(call, OPT_JSON));
-	if (!call->exit)
-		call->exit = err_exit(err);
-}
-
-fallible boxes_show(struct call *call, const char *collection)
-{
-	auto_free char *at = mem_fmt("%s/", collection);
-	auto_remote remote = {0};
-	auto_buf all = BUF_INIT(REMOTE_REPLY_MAX);
-
-	TRY(remote_open(&remote, call));
-	buf_char(&all, '[');
-	for (int i = 0; i < call->word_count; i++) {
-		auto_free char *path = remote_path(at, call->words[i], "");
-		auto_buf text = BUF_INIT(REMOTE_REPLY_MAX);
-		struct err *err = remote_ask(&remote, "GET", path, NULL, &text, NULL);
-
-		if (err && err_kind(err) != ERR_NOT_FOUND && err_kind(err) != ERR_INVALID)
-			return err;
-		if (err)
-			boxes_tell(call, err);
-		else
-			buf_fmt(&all, "%s%s", all.len > 1 ? "," : "", text.at);
-	}
-	buf_char(&all, ']');
-	print_json(buf_view(&all));
-	return OK;
+	if (!call->word_count)
+		return collection_list(call, &remote,
+				       &(struct collection){BOXES_PATH, query.at, "id", columns});
+	box = cove_box_at(remote.cove, call->words[0]);
+	return jobs_list(call, &remote, box);
 }
 
 fallible boxes_inspect(struct call *call)
 {
-	return boxes_show(call, BOXES_PATH);
-}
-
-static fallible cli_boxes_remove_one(struct call *call, struct remote *remote, const char *box)
-{
-	auto_free char *path = remote_path(BOXES_PATH "/", box, "");
-	struct err *err = remote_ask(remote, "DELETE", path, NULL, NULL, NULL);
-
-	if (err && err_kind(err) == ERR_NOT_FOUND && call_has(call, OPT_FORCE)) {
-		err_free(err);
-		return OK;
-	}
-	if (err && err_kind(err) != ERR_NOT_FOUND && err_kind(err) != ERR_INVALID)
-		return err;
-	if (err)
-		boxes_tell(call, err);
-	else if (!call_has(call, OPT_QUIET))
-		print_line("%s", box);
-	return OK;
+	return collection_show(call, BOXES_PATH);
 }
 
 struct names {
@@ -278,7 +110,7 @@ static fallible note_id(const struct json *box, void *arg)
 	struct names *names = arg;
 
 	names->at = mem_grow(names->at, names->count + 1, sizeof(char *));
-	names->at[names->count++] = mem_str(boxes_text(box, "id"));
+	names->at[names->count++] = mem_str(fields_text(box, "id"));
 	return OK;
 }
 
@@ -309,13 +141,78 @@ fallible boxes_rm(struct call *call)
 				"'cove ps' lists the sandboxes");
 	TRY(remote_open(&remote, call));
 	if (all) {
-		TRY(boxes_each(&remote, BOXES_PATH, "", note_id, &names, NULL));
+		TRY(collection_each(&remote, BOXES_PATH, "", note_id, &names));
 		if (names.count && !call_has(call, OPT_YES))
 			TRY(confirm(names.count));
 	}
 	for (size_t i = 0; i < names.count; i++)
-		TRY(cli_boxes_remove_one(call, &remote, names.at[i]));
+		TRY(collection_remove(call, &remote, BOXES_PATH, names.at[i], true, NULL));
 	for (int i = 0; i < call->word_count; i++)
-		TRY(cli_boxes_remove_one(call, &remote, call->words[i]));
+		TRY(collection_remove(call, &remote, BOXES_PATH, call->words[i], true, NULL));
+	return OK;
+}
+
+// pause, resume, stop, start: the route has the name of the verb.
+fallible boxes_change(struct call *call)
+{
+	auto_free char *rest = mem_fmt("/%s", call->verb->name);
+	auto_remote remote = {0};
+
+	TRY(remote_open(&remote, call));
+	for (int i = 0; i < call->word_count; i++) {
+		auto_free char *path = remote_path(BOXES_PATH, call->words[i], rest);
+		struct err *err = remote_ask(&remote, "POST", path, NULL, NULL, NULL);
+
+		if (err && err_kind(err) == ERR_UNAVAILABLE)
+			return err;
+		if (err)
+			collection_tell(call, err);
+		else if (!call_has(call, OPT_QUIET))
+			print_line("%s", call->words[i]);
+	}
+	return OK;
+}
+
+fallible boxes_rotate(struct call *call)
+{
+	auto_buf body = BUF_INIT(64);
+	auto_remote remote = {0};
+
+	buf_text(&body, "{\"rotateToken\":true}");
+	TRY(remote_open(&remote, call));
+	for (int i = 0; i < call->word_count; i++) {
+		auto_free char *path = remote_path(BOXES_PATH, call->words[i], "");
+		auto_buf text = BUF_INIT(REMOTE_REPLY_MAX);
+		auto_json box = NULL;
+
+		TRY(remote_ask(&remote, "PATCH", path, &body, &text, &box));
+		remote_print(call, &text, fields_text(box, "baseUrl"));
+	}
+	return OK;
+}
+
+fallible boxes_cleanup(struct call *call)
+{
+	static const struct {
+		const char *key, *words;
+	} rows[] = {
+		{"scanned", "looked at"},
+		{"orphansTerminated", "orphans ended"},
+		{"stuckTerminated", "stuck ones ended"},
+		{"oldDeleted", "old ones deleted"},
+		{"failedAttempts", "could not be ended"},
+		{"backlog", "left for the next round"},
+	};
+	auto_buf text = BUF_INIT(REMOTE_REPLY_MAX);
+	auto_remote remote = {0};
+	auto_json round = NULL;
+
+	TRY(remote_open(&remote, call));
+	TRY(remote_ask(&remote, "POST", "/v1/cleanup", NULL, &text, &round));
+	if (call_has(call, OPT_JSON))
+		print_json(buf_view(&text));
+	for (size_t i = 0; !call_has(call, OPT_JSON) && i < sizeof(rows) / sizeof(*rows); i++)
+		print_line("%lld %s", (long long)fields_number(round, rows[i].key, 0),
+			   rows[i].words);
 	return OK;
 }

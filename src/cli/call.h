@@ -9,74 +9,82 @@
 #include "base/err.h"
 #include "base/str.h"
 
+// Every verb with its function, in the order of the help.
+// clang-format off
+#define VERBS(V) \
+	V(RUN, run_run) \
+	V(CREATE, boxes_create) \
+	V(EXEC, run_exec) \
+	V(SHELL, run_shell) \
+	V(ATTACH, run_attach) \
+	V(LOGS, jobs_logs) \
+	V(KILL, jobs_kill) \
+	V(PYTHON, code_python) \
+	V(JS, code_js) \
+	V(RUN_CODE, code_run) \
+	V(CP, files_cp) \
+	V(LS, files_ls) \
+	V(CAT, files_cat) \
+	V(PS, boxes_ps) \
+	V(INSPECT, boxes_inspect) \
+	V(RM, boxes_rm) \
+	V(PAUSE, boxes_change) \
+	V(RESUME, boxes_change) \
+	V(ROTATE_TOKEN, boxes_rotate) \
+	V(STOP, boxes_change) \
+	V(START, boxes_change) \
+	V(PORT, ports_list) \
+	V(EXPOSE, ports_expose) \
+	V(UNEXPOSE, ports_unexpose) \
+	V(OPEN, ports_open) \
+	V(FORWARD, forward_run) \
+	V(POLICY, cli_policy) \
+	V(EGRESS, cli_egress) \
+	V(TEMPLATE_LS, cli_template_ls) \
+	V(TEMPLATE_IMPORT, cli_template_import) \
+	V(TEMPLATE_FREEZE, cli_template_freeze) \
+	V(TEMPLATE_RM, cli_template_rm) \
+	V(KEY_CREATE, keys_create) \
+	V(KEY_LS, keys_ls) \
+	V(KEY_RM, keys_rm) \
+	V(TENANT_SET, keys_tenant_set) \
+	V(TENANT_LS, keys_tenant_ls) \
+	V(TENANT_RM, keys_tenant_rm) \
+	V(SESSION_CREATE, cli_session_create) \
+	V(SESSION_LS, cli_session_ls) \
+	V(SESSION_INSPECT, cli_session_inspect) \
+	V(SESSION_RUN, cli_session_run) \
+	V(SESSION_RUNS, cli_session_runs) \
+	V(SESSION_EVENTS, cli_session_events) \
+	V(SESSION_ANSWER, cli_session_answer) \
+	V(SESSION_INTERRUPT, cli_session_interrupt) \
+	V(SESSION_LOGS, cli_session_logs) \
+	V(SESSION_ATTACH, cli_session_attach) \
+	V(SESSION_RM, cli_session_rm) \
+	V(LOGIN, login_run) \
+	V(CONTEXT_LS, context_ls) \
+	V(CONTEXT_USE, context_use) \
+	V(CONTEXT_RM, context_rm) \
+	V(CLEANUP, boxes_cleanup) \
+	V(EVENTS, events_show) \
+	V(AUDIT, events_audit) \
+	V(VERIFY, events_verify) \
+	V(SERVE, cli_serve) \
+	V(DRAIN, host_drain) \
+	V(RELOAD, host_reload) \
+	V(UPGRADE, host_upgrade) \
+	V(DOCTOR, doctor_look) \
+	V(COMPLETION, cli_complete) \
+	V(VERSION, cli_version) \
+	V(HELP, cli_help) \
+	V(WORDS, names_print)
+// clang-format on
+
 enum verb_id {
-	VERB_RUN,
-	VERB_CREATE,
-	VERB_EXEC,
-	VERB_SHELL,
-	VERB_ATTACH,
-	VERB_LOGS,
-	VERB_KILL,
-	VERB_PYTHON,
-	VERB_JS,
-	VERB_RUN_CODE,
-	VERB_CP,
-	VERB_LS,
-	VERB_CAT,
-	VERB_PS,
-	VERB_INSPECT,
-	VERB_RM,
-	VERB_PAUSE,
-	VERB_ROTATE_TOKEN,
-	VERB_RESUME,
-	VERB_STOP,
-	VERB_START,
-	VERB_PORT,
-	VERB_EXPOSE,
-	VERB_UNEXPOSE,
-	VERB_OPEN,
-	VERB_FORWARD,
-	VERB_POLICY,
-	VERB_EGRESS,
-	VERB_TEMPLATE_LS,
-	VERB_TEMPLATE_IMPORT,
-	VERB_TEMPLATE_FREEZE,
-	VERB_TEMPLATE_RM,
-	VERB_KEY_CREATE,
-	VERB_KEY_LS,
-	VERB_KEY_RM,
-	VERB_TENANT_SET,
-	VERB_TENANT_LS,
-	VERB_TENANT_RM,
-	VERB_SESSION_CREATE,
-	VERB_SESSION_LS,
-	VERB_SESSION_INSPECT,
-	VERB_SESSION_RUN,
-	VERB_SESSION_RUNS,
-	VERB_SESSION_EVENTS,
-	VERB_SESSION_ANSWER,
-	VERB_SESSION_INTERRUPT,
-	VERB_SESSION_LOGS,
-	VERB_SESSION_ATTACH,
-	VERB_SESSION_RM,
-	VERB_LOGIN,
-	VERB_CONTEXT_LS,
-	VERB_CONTEXT_USE,
-	VERB_CONTEXT_RM,
-	VERB_CLEANUP,
-	VERB_EVENTS,
-	VERB_AUDIT,
-	VERB_VERIFY,
-	VERB_SERVE,
-	VERB_DRAIN,
-	VERB_RELOAD,
-	VERB_UPGRADE,
-	VERB_DOCTOR,
-	VERB_COMPLETION,
-	VERB_VERSION,
-	VERB_HELP,
-	VERB_WORDS,
-	VERB_COUNT
+#define V(id, run) VERB_##id,
+	VERBS(V)
+#undef V
+		VERB_COUNT
 };
 
 enum opt {
@@ -160,9 +168,6 @@ enum verb_flags {
 	VERB_RUNNER = 8, // the exit status is the command's; failures of cove are 125
 };
 
-struct call;
-typedef fallible verb_fn(struct call *call);
-
 struct verb {
 	enum verb_id id;
 	unsigned flags;
@@ -171,7 +176,6 @@ struct verb {
 	const char *brief; // one line
 	const char *story; // paragraphs, each ended by a newline; NULL: none
 	int min, max;	   // how many words; max -1: any number
-	verb_fn *run;	   // NULL: handled by main
 };
 
 #define ON_ID(id) ((unsigned __int128)1 << (id))
@@ -232,6 +236,11 @@ struct call {
 	int word_count;
 	int exit; // of a verb that passes on the command's status
 };
+
+typedef fallible verb_fn(struct call *call);
+#define V(id, run) verb_fn run;
+VERBS(V)
+#undef V
 
 // `argv` without the program's name. INVALID unknown_verb, unknown_option, no_value, bad_words,
 // each with a hint. On failure too call->verb is set once it is known. call_done() in every case.

@@ -7,14 +7,14 @@
 
 #include "base/mem.h"
 #include "cli/body.h"
-#include "cli/boxes.h"
+#include "cli/collection.h"
 #include "cli/interrupt.h"
 #include "cli/print.h"
 #include "cli/repl.h"
 #include "cli/status.h"
 #include "cli/stdio.h"
 #include "cli/temporary_box.h"
-#include "cli/verbs.h"
+#include "lib/fields.h"
 #include "os/fd.h"
 
 #define CODE_MAX ((size_t)1 << 20)
@@ -22,23 +22,6 @@
 #define PIECE 65536
 
 // ----------------------------------------------------------------------------------- a context
-
-static void put_env(struct json_out *out, const char *const *env)
-{
-	if (!env)
-		return;
-	json_key(out, "env_vars");
-	json_begin(out, '{');
-	for (; *env; env++) {
-		struct str rest = str_of(*env), name;
-		auto_free char *key = NULL;
-
-		str_cut(&rest, '=', &name);
-		key = mem_dup(name.at, name.len);
-		json_put_str(out, key, rest);
-	}
-	json_end(out, '}');
-}
 
 static fallible make_context(const struct snippet *snippet, const struct cove_command *command,
 			     char **out)
@@ -54,10 +37,10 @@ static fallible make_context(const struct snippet *snippet, const struct cove_co
 		json_put_text(&json, "cwd", command->cwd);
 	if (command->timeout_ms)
 		json_put_int(&json, "timeout_ms", command->timeout_ms);
-	put_env(&json, command->env);
+	TRY(fields_pairs(&json, "env_vars", command->env));
 	json_end(&json, '}');
 	TRY(remote_ask(snippet->remote, "POST", path, &body, NULL, &made));
-	*out = mem_str(boxes_text(made, "contextId"));
+	*out = mem_str(fields_text(made, "contextId"));
 	return OK;
 }
 
@@ -78,31 +61,18 @@ static void drop_context(const struct snippet *snippet)
 
 // ------------------------------------------------------------------------------------ run-code
 
-static fallible code_read_all(int fd, const char *name, struct buf *out)
-{
-	size_t n = 1;
-
-	while (n > 0) {
-		char *room = buf_space(out, PIECE);
-
-		if (!room || out->len > CODE_MAX)
-			return err_new(TOO_LARGE, "code_too_large", "'%s' exceeds 1 MiB", name);
-		TRY(stdio_read(fd, room, PIECE, &n), "read %s", name);
-		buf_grew(out, n);
-	}
-	return OK;
-}
-
 static fallible read_code(const char *name, struct buf *out)
 {
-	auto_fd fd = -1;
+	bool is_stdin = strcmp(name, "-") == 0, fits = true;
+	const char *shown = is_stdin ? "standard input" : name;
+	auto_fd fd = is_stdin ? -1 : open(name, O_RDONLY | O_CLOEXEC);
 
-	if (strcmp(name, "-") == 0)
-		return code_read_all(STDIN_FILENO, "standard input", out);
-	fd = open(name, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
+	if (!is_stdin && fd < 0)
 		return err_new(NOT_FOUND, "no_file", "cannot read '%s': %s", name, strerror(errno));
-	return code_read_all(fd, name, out);
+	TRY(stdio_read_all(is_stdin ? STDIN_FILENO : fd, out, &fits), "read %s", shown);
+	if (!fits || out->len > CODE_MAX)
+		return err_new(TOO_LARGE, "code_too_large", "'%s' exceeds 1 MiB", shown);
+	return OK;
 }
 
 // The option, else the file's extension; NULL: the named context has one.

@@ -11,10 +11,9 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "cli/boxes.h"
+#include "cli/collection.h"
 #include "cli/interrupt.h"
 #include "cli/print.h"
-#include "cli/verbs.h"
 #include "http/wspipe.h"
 #include "lib/private.h"
 #include "loop/dial.h"
@@ -79,7 +78,7 @@ static fallible connect_line(struct line *line)
 	struct forward *forward = line->listener->forward;
 	struct wsock_options options = WSPIPE_OPTIONS;
 	auto_free char *rest = mem_fmt("/ports/%u/tcp", line->listener->spec.port);
-	auto_free char *path = remote_path(BOXES_PATH "/", forward->box, rest);
+	auto_free char *path = remote_path(BOXES_PATH, forward->box, rest);
 	auto_http_client client = NULL;
 	struct wsock *ws = NULL;
 	int status = 0;
@@ -199,7 +198,7 @@ static fallible open_listener(struct forward *forward, const char *word)
 // Checks that the sandbox exists before any client connects.
 static fallible check_box(struct remote *remote, const char *box)
 {
-	auto_free char *path = remote_path(BOXES_PATH "/", box, "");
+	auto_free char *path = remote_path(BOXES_PATH, box, "");
 
 	return remote_ask(remote, "GET", path, NULL, NULL, NULL);
 }

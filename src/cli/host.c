@@ -22,7 +22,6 @@
 #include "base/weak.h"
 #include "cli/print.h"
 #include "cli/remote.h"
-#include "cli/verbs.h"
 #include "os/fd.h"
 
 #define STEP_MS 20

@@ -7,17 +7,17 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "cli/collection.h"
 #include "cli/interrupt.h"
 #include "cli/print.h"
-#include "cli/stamps.h"
 #include "cli/status.h"
 #include "cli/stdio.h"
-#include "cli/tail.h"
-#include "cli/verbs.h"
+#include "codec/text.h"
 
 #define PIECE (64 * 1024)
 
@@ -371,6 +371,238 @@ static fallible jobs_follow(struct remote *remote, struct cove_process *process)
 		TRY(jobs_show(remote, process, -1, &ended));
 	TRY(remote_did(remote, cove_process_wait(process, -1, &result, &remote->error)));
 	return status_whole(&result);
+}
+
+struct tail_piece {
+	bool is_stderr;
+	char *bytes;
+	size_t len, newlines;
+};
+
+// The last lines of the output, with the stream that each piece came from.
+struct tail {
+	size_t wanted; // lines
+	struct tail_piece *pieces;
+	size_t first, count; // pieces before the first are freed
+	size_t newlines;     // in the pieces that are kept
+};
+
+static void tail_done(struct tail *tail)
+{
+	for (size_t i = tail->first; i < tail->count; i++)
+		free(tail->pieces[i].bytes);
+	free(tail->pieces);
+	*tail = (struct tail){0};
+}
+
+static size_t count_newlines(const char *bytes, size_t len)
+{
+	size_t count = 0;
+
+	for (const char *at = bytes, *end = bytes + len;
+	     (at = memchr(at, '\n', (size_t)(end - at))); at++)
+		count++;
+	return count;
+}
+
+// The last line of a piece may continue in the next, so one more newline is kept.
+static void drop_old(struct tail *tail)
+{
+	while (tail->first + 1 < tail->count) {
+		struct tail_piece *oldest = &tail->pieces[tail->first];
+
+		if (tail->newlines - oldest->newlines <= tail->wanted)
+			break;
+		tail->newlines -= oldest->newlines;
+		free(oldest->bytes);
+		tail->first++;
+	}
+	if (tail->first > tail->count / 2) {
+		tail->count -= tail->first;
+		memmove(tail->pieces, tail->pieces + tail->first,
+			tail->count * sizeof(*tail->pieces));
+		tail->first = 0;
+	}
+}
+
+// Copies the piece, and frees those before the wanted lines.
+static void tail_add(struct tail *tail, bool is_stderr, const void *bytes, size_t len)
+{
+	size_t newlines = count_newlines(bytes, len);
+
+	if (!len)
+		return;
+	tail->pieces = mem_grow(tail->pieces, tail->count + 1, sizeof(*tail->pieces));
+	tail->pieces[tail->count++] = (struct tail_piece){
+		.is_stderr = is_stderr,
+		.bytes = mem_dup(bytes, len),
+		.len = len,
+		.newlines = newlines,
+	};
+	tail->newlines += newlines;
+	drop_old(tail);
+}
+
+// The start of the wanted lines: the piece, and the byte in it.
+static size_t find_start(const struct tail *tail, size_t *out_at)
+{
+	size_t left = tail->wanted + 1; // including the one before the first wanted line
+	bool is_last = true;
+
+	*out_at = 0;
+	for (size_t i = tail->count; i-- > tail->first;) {
+		const struct tail_piece *piece = &tail->pieces[i];
+
+		for (size_t at = piece->len; at-- > 0; is_last = false) {
+			if (is_last && piece->bytes[at] != '\n')
+				left--; // an unterminated line
+			if (piece->bytes[at] != '\n' || --left)
+				continue;
+			*out_at = at + 1;
+			return i;
+		}
+	}
+	return tail->first;
+}
+
+// Prints the wanted lines to stdout and stderr. An unterminated line counts.
+static fallible tail_print(const struct tail *tail)
+{
+	size_t at, i = find_start(tail, &at);
+
+	if (!tail->wanted)
+		return OK;
+	for (; i < tail->count; i++, at = 0)
+		TRY(stdio_write(tail->pieces[i].is_stderr ? STDERR_FILENO : STDOUT_FILENO,
+				tail->pieces[i].bytes + at, tail->pieces[i].len - at));
+	return OK;
+}
+
+// Times of the lines of output: printed before each, or used to omit old ones. Pieces of both
+// streams come in order.
+struct stamp {
+	uint64_t offset;
+	int64_t ms; // wall clock
+};
+
+struct stamps {
+	bool shown;	  // before each line
+	int64_t since_ms; // older lines are omitted; 0: none
+	uint64_t old;	  // bytes written before the times were asked
+	struct stamp *at; // of those
+	size_t count;
+	uint64_t offset;     // of the next byte
+	bool is_inside[2];   // of a line: stdout, stderr
+	bool is_left_out[2]; // that line
+};
+
+static void stamps_done(struct stamps *stamps)
+{
+	free(stamps->at);
+	*stamps = (struct stamps){0};
+}
+
+// "10m" is a span before now, "2026-01-31T08:00:00Z" a time.
+static fallible stamps_read(const struct call *call, struct stamps *out)
+{
+	const char *since = call_value(call, OPT_SINCE);
+	uint64_t span;
+
+	out->shown = call_has(call, OPT_TIMESTAMPS);
+	if (!since)
+		return OK;
+	if (str_to_u64(str_of(since), 0, UINT32_MAX, &span)) // bare numbers are seconds
+		out->since_ms = clock_wall_ms() - (int64_t)span * 1000;
+	else if (str_to_ms(str_of(since), &span))
+		out->since_ms = clock_wall_ms() - (int64_t)span;
+	else
+		out->since_ms = print_when(str_of(since));
+	if (out->since_ms > 0)
+		return OK;
+	return err_hint(err_new(INVALID, "bad_value", "--since '%s' is no TIME", since),
+			"for example --since 10m or --since 2026-01-31T08:00:00Z");
+}
+
+static int64_t milliseconds(struct str iso)
+{
+	const char *dot = memchr(iso.at, '.', iso.len);
+	int64_t ms = print_when(iso);
+
+	return ms < 0 ? 0 : ms + (dot ? strtol(dot + 1, NULL, 10) % 1000 : 0);
+}
+
+static fallible stamps_ask(struct remote *remote, const char *box, const char *process,
+			   struct stamps *stamps)
+{
+	auto_buf rest = BUF_INIT(4096);
+	auto_json answer = NULL;
+	struct json *times;
+
+	buf_text(&rest, "/api/process/");
+	text_percent(&rest, str_of(process));
+	buf_text(&rest, "?times=true");
+
+	auto_free char *path = remote_path(BOXES_PATH, box, rest.at);
+
+	TRY(remote_ask(remote, "GET", path, NULL, NULL, &answer));
+	TRY(json_u64(json_get(answer, "outputBytes"), "outputBytes", 0, INT64_MAX, &stamps->old));
+	times = json_get(answer, "outputTimes");
+	for (size_t i = 0; times && i < json_count(times); i++) {
+		struct stamp stamp = {0};
+		struct str time = STR("");
+
+		TRY(json_str(json_get(json_at(times, i), "time"), "time", &time));
+		stamp.ms = milliseconds(time);
+		TRY(json_u64(json_get(json_at(times, i), "offset"), "offset", 0, INT64_MAX,
+			     &stamp.offset));
+		stamps->at = mem_grow(stamps->at, stamps->count + 1, sizeof(*stamps->at));
+		stamps->at[stamps->count++] = stamp;
+	}
+	return OK;
+}
+
+// The time of the byte at the offset; 0: unknown.
+static int64_t time_of(const struct stamps *stamps, uint64_t offset)
+{
+	int64_t ms = 0;
+
+	if (offset >= stamps->old)
+		return clock_wall_ms();
+	for (size_t i = 0; i < stamps->count && stamps->at[i].offset <= offset; i++)
+		ms = stamps->at[i].ms;
+	return ms;
+}
+
+static void stamps_put_time(int64_t ms, struct buf *out)
+{
+	if (ms)
+		clock_iso(ms, out);
+	else
+		buf_char(out, '-');
+	buf_char(out, ' ');
+}
+
+static void stamps_pass(struct stamps *stamps, bool is_stderr, struct str bytes, struct buf *out)
+{
+	bool *inside = &stamps->is_inside[is_stderr], *left_out = &stamps->is_left_out[is_stderr];
+
+	while (bytes.len) {
+		const char *end = memchr(bytes.at, '\n', bytes.len);
+		size_t len = end ? (size_t)(end - bytes.at) + 1 : bytes.len;
+
+		if (!*inside) {
+			int64_t ms = time_of(stamps, stamps->offset);
+
+			*left_out = ms && ms < stamps->since_ms; // an unknown time is not old
+			if (stamps->shown && !*left_out)
+				stamps_put_time(ms, out);
+		}
+		if (!*left_out)
+			buf_add(out, bytes.at, len);
+		*inside = !end;
+		stamps->offset += len;
+		bytes = str_skip(bytes, len);
+	}
 }
 
 struct lines {

@@ -14,7 +14,6 @@
 #include "cli/print.h"
 #include "cli/remote.h"
 #include "cli/tty.h"
-#include "cli/verbs.h"
 #include "http/client.h"
 #include "lib/context.h"
 

@@ -5,20 +5,18 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "cli/boxes.h"
+#include "cli/collection.h"
 #include "cli/print.h"
 #include "cli/remote.h"
-#include "cli/session.h"
-#include "cli/template.h"
-#include "cli/verbs.h"
+#include "lib/fields.h"
 
 #define NAMES_SECONDS 2
 
 static fallible print_word(const struct json *item, void *arg)
 {
 	for (const char *const *key = arg; *key; key++)
-		if (*boxes_text(item, *key))
-			print_line("%s", boxes_text(item, *key));
+		if (*fields_text(item, *key))
+			print_line("%s", fields_text(item, *key));
 	return OK;
 }
 
@@ -46,10 +44,10 @@ static int print_file(void *arg, const struct cove_entry *entry)
 
 static fallible print_box_colon(const struct json *item, void *arg)
 {
-	const char *name = boxes_text(item, "name");
+	const char *name = fields_text(item, "name");
 
 	(void)arg;
-	print_line("%s:", *name ? name : boxes_text(item, "shortId"));
+	print_line("%s:", *name ? name : fields_text(item, "shortId"));
 	return OK;
 }
 
@@ -59,7 +57,7 @@ static fallible print_files(struct remote *remote, const char *word)
 	struct names_files files;
 
 	if (!colon)
-		return boxes_each(remote, BOXES_PATH, "", print_box_colon, NULL, NULL);
+		return collection_each(remote, BOXES_PATH, "", print_box_colon, NULL);
 	files.box = (struct str){word, (size_t)(colon - word)};
 	files.dir = (struct str){colon + 1, slash > colon ? (size_t)(slash - colon) : 0};
 	files.prefix = str_of(files.dir.at + files.dir.len);
@@ -105,8 +103,8 @@ fallible names_print(struct call *call)
 		return print_files(&remote, call->word_count > 1 ? call->words[1] : "");
 	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
 		if (strcmp(call->words[0], rows[i].word) == 0)
-			return boxes_each(&remote, rows[i].path, "", print_word,
-					  (void *)(uintptr_t)rows[i].keys, NULL);
+			return collection_each(&remote, rows[i].path, "", print_word,
+					       (void *)(uintptr_t)rows[i].keys);
 	auto_cove_box box = cove_box_at(remote.cove, call->word_count > 1 ? call->words[1] : "");
 
 	return remote_did(&remote, cove_process_list(box, print_process, NULL, &remote.error));

@@ -9,11 +9,11 @@
 
 #include "base/mem.h"
 #include "base/secret.h"
-#include "cli/boxes.h"
+#include "cli/collection.h"
 #include "cli/print.h"
 #include "cli/remote.h"
 #include "cli/stdio.h"
-#include "cli/verbs.h"
+#include "lib/fields.h"
 
 #define POLICY_MAX (4 << 20)
 #define VALUE_MAX (64 * 1024)
@@ -126,7 +126,7 @@ static void put_mode(struct json_out *out, const struct call *call, const struct
 		     const char **out_mode)
 {
 	const char *mode = call_value(call, OPT_NETWORK);
-	const char *before = now ? boxes_text(now, "mode") : "";
+	const char *before = now ? fields_text(now, "mode") : "";
 
 	if (!mode)
 		mode = call_has(call, OPT_ALLOW) && (!*before || !strcmp(before, "off")) ? "allow"
@@ -495,7 +495,7 @@ static void cli_policy_show(const struct json *network)
 	const struct json *rules = json_get(network, "rules");
 	const struct json *secrets = json_get(network, "secrets");
 
-	print_line("%-8s %s", "mode", boxes_text(network, "mode"));
+	print_line("%-8s %s", "mode", fields_text(network, "mode"));
 	show_list("allow", json_get(network, "allow"));
 	show_list("inspect", json_get(network, "inspect"));
 	for (size_t i = 0; limits && i < BUDGETS; i++) {
@@ -512,14 +512,14 @@ static void cli_policy_show(const struct json *network)
 
 		cli_policy_put_words(json_get(json_at(rules, i), "methods"), "*", &words);
 		cli_policy_put_words(json_get(json_at(rules, i), "paths"), "*", &words);
-		print_line("%-8s %s%s", "rule", boxes_text(json_at(rules, i), "name"),
+		print_line("%-8s %s%s", "rule", fields_text(json_at(rules, i), "name"),
 			   words.at ? words.at : "");
 	}
 	for (size_t i = 0; secrets && i < json_count(secrets); i++) {
 		auto_buf words = BUF_INIT(REMOTE_REPLY_MAX);
 
 		cli_policy_put_words(json_get(json_at(secrets, i), "hosts"), "nobody", &words);
-		print_line("%-8s %s for%s", "secret", boxes_text(json_at(secrets, i), "name"),
+		print_line("%-8s %s for%s", "secret", fields_text(json_at(secrets, i), "name"),
 			   words.at ? words.at : "");
 	}
 }
@@ -554,7 +554,7 @@ static fallible cli_policy_change(struct call *call, struct remote *remote, cons
 
 fallible cli_policy(struct call *call)
 {
-	auto_free char *path = remote_path(BOXES_PATH "/", call->words[0], "");
+	auto_free char *path = remote_path(BOXES_PATH, call->words[0], "");
 	auto_buf before = BUF_INIT(REMOTE_REPLY_MAX), after = BUF_INIT(REMOTE_REPLY_MAX);
 	bool changes = is_change(call);
 	auto_remote remote = {0};

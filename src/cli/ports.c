@@ -1,23 +1,16 @@
 // The verbs ports, expose, unexpose and open: exposed ports and their preview URLs. open starts a
 // browser with a signed link.
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "cli/boxes.h"
+#include "cli/body.h"
+#include "cli/collection.h"
 #include "cli/print.h"
-#include "cli/verbs.h"
+#include "lib/fields.h"
 
 #define BODY_MAX 4096
-
-static char *ports_path(const char *box, const char *port, const char *rest)
-{
-	auto_free char *tail = port ? mem_fmt("/ports/%s%s", port, rest) : mem_str("/ports");
-
-	return remote_path(BOXES_PATH "/", box, tail);
-}
 
 static fallible check_port(const char *word)
 {
@@ -29,102 +22,77 @@ static fallible check_port(const char *word)
 	return OK;
 }
 
-static bool is_set(const struct json *item, const char *key)
+static void put_port(const struct json *item, const char *key, struct buf *out)
 {
-	bool on = false;
-
-	err_free(json_bool(json_get(item, key), key, &on));
-	return on;
+	buf_fmt(out, "%lld", (long long)fields_number(item, key, 0));
 }
 
-static fallible cli_ports_add_row(const struct json *item, void *arg)
+static void put_listener(const struct json *item, const char *key, struct buf *out)
 {
-	struct grid *grid = arg;
-	const char *name = boxes_text(item, "name"), *url = boxes_text(item, "url");
-	uint64_t port = 0;
-	char number[8];
+	if (fields_flag(item, "listening"))
+		buf_text(out, fields_text(item, key));
+}
 
-	TRY(json_u64(json_get(item, "port"), "port", 1, 65535, &port));
-	snprintf(number, sizeof(number), "%u", (unsigned)port);
-	grid_add(grid, number);
-	grid_add(grid, is_set(item, "listening") ? boxes_text(item, "address") : "-");
-	grid_add(grid, *name ? name : "-");
-	grid_add(grid, is_set(item, "exposed") ? url : "-");
-	return OK;
+static void put_preview(const struct json *item, const char *key, struct buf *out)
+{
+	if (fields_flag(item, "exposed"))
+		buf_text(out, fields_text(item, key));
 }
 
 fallible ports_list(struct call *call)
 {
-	static const char *const heads[] = {"PORT", "LISTENS ON", "NAME", "PREVIEW"};
-	auto_free char *path = ports_path(call->words[0], NULL, NULL);
-	auto_grid grid = {.columns = 4};
-	auto_remote remote = {0};
+	static const struct column columns[] = {
+		{"PORT", "port", put_port},
+		{"LISTENS ON", "address", put_listener},
+		{"NAME", "name", NULL},
+		{"PREVIEW", "url", put_preview},
+		{.head = NULL},
+	};
+	auto_free char *path = remote_path(BOXES_PATH, call->words[0], "/ports");
 
-	TRY(remote_open(&remote, call));
-	if (call_has(call, OPT_JSON))
-		return boxes_dump(&remote, path, "");
-	for (size_t i = 0; i < 4; i++)
-		grid_add(&grid, heads[i]);
-	TRY(boxes_each(&remote, path, "", cli_ports_add_row, &grid, NULL));
-	grid_print(&grid, stdout);
-	return OK;
+	return collection_ls(call, &(struct collection){path, "", "port", columns});
 }
 
-static void put_option(struct json_out *out, const struct call *call, enum opt opt, const char *key)
+// {"port": PORT, the options of the rows}
+static fallible put_port_body(const struct call *call, const struct body_row *rows,
+			      struct buf *body)
 {
-	if (call_value(call, opt))
-		json_put_text(out, key, call_value(call, opt));
-}
-
-static fallible expose(struct call *call, struct remote *remote, bool with_options,
-		       struct buf *text, struct json **out)
-{
-	auto_free char *path = ports_path(call->words[0], NULL, NULL);
-	auto_buf body = BUF_INIT(BODY_MAX);
-	struct json_out json = json_to(&body);
+	struct json_out json = json_to(body);
 
 	TRY(check_port(call->words[1]));
 	json_begin(&json, '{');
 	json_key(&json, "port");
 	json_add_raw(&json, str_of(call->words[1]));
-	if (with_options) {
-		put_option(&json, call, OPT_NAME, "name");
-		put_option(&json, call, OPT_TOKEN, "token");
-		put_option(&json, call, OPT_EXPIRES, "expiresIn");
-	}
+	TRY(body_put(&json, call, rows));
 	json_end(&json, '}');
-	return remote_ask(remote, "POST", path, &body, text, out);
+	return OK;
 }
 
 fallible ports_expose(struct call *call)
 {
-	auto_buf text = BUF_INIT(REMOTE_REPLY_MAX);
-	auto_remote remote = {0};
-	auto_json reply = NULL;
+	static const struct body_row rows[] = {
+		{OPT_NAME, BODY_TEXT, "name"},
+		{OPT_TOKEN, BODY_TEXT, "token"},
+		{OPT_EXPIRES, BODY_TEXT, "expiresIn"},
+		{.key = NULL},
+	};
+	auto_free char *path = remote_path(BOXES_PATH, call->words[0], "/ports");
+	auto_buf body = BUF_INIT(BODY_MAX);
 
-	TRY(remote_open(&remote, call));
-	TRY(expose(call, &remote, true, &text, &reply));
-	if (call_has(call, OPT_JSON))
-		print_json(buf_view(&text));
-	else
-		print_line("%s", boxes_text(reply, "url"));
-	return OK;
+	TRY(put_port_body(call, rows, &body));
+	return remote_act(call, "POST", path, &body, "url");
 }
 
 fallible ports_unexpose(struct call *call)
 {
+	auto_free char *path = remote_path(BOXES_PATH, call->words[0], "/ports");
 	auto_remote remote = {0};
 
 	for (int i = 1; i < call->word_count; i++)
 		TRY(check_port(call->words[i]));
 	TRY(remote_open(&remote, call));
-	for (int i = 1; i < call->word_count; i++) {
-		auto_free char *path = ports_path(call->words[0], call->words[i], "");
-
-		TRY(remote_ask(&remote, "DELETE", path, NULL, NULL, NULL));
-		if (!call_has(call, OPT_QUIET))
-			print_line("%s", call->words[i]);
-	}
+	for (int i = 1; i < call->word_count; i++)
+		TRY(collection_remove(call, &remote, path, call->words[i], false, NULL));
 	return OK;
 }
 
@@ -150,35 +118,33 @@ static fallible browse(const char *url)
 	return OK;
 }
 
-static fallible cli_ports_sign(struct call *call, struct remote *remote, struct buf *text,
-			       struct json **out)
-{
-	auto_free char *path = ports_path(call->words[0], call->words[1], "/links");
-	auto_buf body = BUF_INIT(BODY_MAX);
-	struct json_out json = json_to(&body);
-
-	json_begin(&json, '{');
-	put_option(&json, call, OPT_EXPIRES, "expiresIn");
-	json_end(&json, '}');
-	return remote_ask(remote, "POST", path, &body, text, out);
-}
-
 fallible ports_open(struct call *call)
 {
-	auto_buf text = BUF_INIT(REMOTE_REPLY_MAX), signed_text = BUF_INIT(REMOTE_REPLY_MAX);
+	static const struct body_row none[] = {{.key = NULL}};
+	static const struct body_row expires[] = {
+		{OPT_EXPIRES, BODY_TEXT, "expiresIn"},
+		{.key = NULL},
+	};
+	auto_free char *rest = mem_fmt("/ports/%s/links", call->words[1]);
+	auto_free char *path = remote_path(BOXES_PATH, call->words[0], "/ports");
+	auto_free char *links = remote_path(BOXES_PATH, call->words[0], rest);
+	auto_buf body = BUF_INIT(BODY_MAX), text = BUF_INIT(REMOTE_REPLY_MAX);
+	struct json_out json = json_to(&body);
 	auto_json reply = NULL;
-	auto_json link = NULL;
 	auto_remote remote = {0};
-	const char *url;
 
+	TRY(put_port_body(call, none, &body));
 	TRY(remote_open(&remote, call));
-	TRY(expose(call, &remote, false, &text, &reply));
-	if (call_has(call, OPT_EXPIRES))
-		TRY(cli_ports_sign(call, &remote, &signed_text, &link));
-	url = boxes_text(link ? link : reply, "url");
-	if (call_has(call, OPT_JSON))
-		print_json(buf_view(link ? &signed_text : &text));
-	else
-		print_line("%s", url);
-	return call_has(call, OPT_BROWSE) ? browse(url) : OK;
+	TRY(remote_ask(&remote, "POST", path, &body, &text, &reply));
+	if (call_has(call, OPT_EXPIRES)) { // a signed link instead of the address
+		buf_clear(&body);
+		buf_clear(&text);
+		json_free(take_ptr(reply));
+		json_begin(&json, '{');
+		TRY(body_put(&json, call, expires));
+		json_end(&json, '}');
+		TRY(remote_ask(&remote, "POST", links, &body, &text, &reply));
+	}
+	remote_print(call, &text, fields_text(reply, "url"));
+	return call_has(call, OPT_BROWSE) ? browse(fields_text(reply, "url")) : OK;
 }

@@ -7,7 +7,9 @@
 #include "base/mem.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
+#include "cli/print.h"
 #include "codec/text.h"
+#include "lib/fields.h"
 
 #define TEXT_MAX 65536 // of a message or a hint
 
@@ -180,11 +182,32 @@ fallible remote_ask(struct remote *remote, const char *method, const char *path,
 	return json_read_any((struct str){reply, len}, out);
 }
 
+void remote_print(const struct call *call, const struct buf *reply, const char *line)
+{
+	if (call_has(call, OPT_JSON) && reply->len)
+		print_json(buf_view(reply));
+	else if (!call_has(call, OPT_JSON) && !call_has(call, OPT_QUIET))
+		print_line("%s", line);
+}
+
+fallible remote_act(const struct call *call, const char *method, const char *path,
+		    const struct buf *body, const char *key)
+{
+	auto_buf text = BUF_INIT(REMOTE_REPLY_MAX);
+	auto_remote remote = {0};
+	auto_json reply = NULL;
+
+	TRY(remote_open(&remote, call));
+	TRY(remote_ask(&remote, method, path, body, &text, key ? &reply : NULL));
+	remote_print(call, &text, key ? fields_text(reply, key) : call->words[0]);
+	return OK;
+}
+
 char *remote_path(const char *collection, const char *word, const char *rest)
 {
 	auto_buf path = BUF_INIT(1 << 20);
 
-	buf_text(&path, collection);
+	buf_fmt(&path, "%s/", collection);
 	text_percent(&path, str_of(word));
 	buf_text(&path, rest);
 	return buf_take(&path);

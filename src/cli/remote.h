@@ -34,7 +34,13 @@ fallible remote_did(struct remote *remote, enum cove_kind kind);
 // *text, if given, keeps the raw text.
 fallible remote_ask(struct remote *remote, const char *method, const char *path,
 		    const struct buf *body, struct buf *text, struct json **out);
-// "/v1/sandboxes/", the word percent-escaped, and the rest.
+// The reply with --json, if there is one; else the line, unless --quiet is given.
+void remote_print(const struct call *call, const struct buf *reply, const char *line);
+// A verb of one request: opens the client, asks, and prints the reply, or its member `key`, or the
+// first word if `key` is NULL.
+fallible remote_act(const struct call *call, const char *method, const char *path,
+		    const struct buf *body, const char *key);
+// "/v1/sandboxes", a slash, the word percent-escaped, and the rest. The caller frees it.
 char *remote_path(const char *collection, const char *word, const char *rest);
 
 static inline void auto_cove_box_(struct cove_box **box)

@@ -16,7 +16,6 @@
 #include "cli/status.h"
 #include "cli/stdio.h"
 #include "cli/temporary_box.h"
-#include "cli/verbs.h"
 #include "codec/text.h"
 
 #define PIECE (64 * 1024)
@@ -26,20 +25,15 @@
 // -i with --json: our whole stdin. It is part of one request, so its size is bounded.
 static fallible cli_run_read_input(const struct call *call, struct buf *input, struct body *body)
 {
-	size_t n = 1;
+	bool fits = true;
 
 	if (!call_has(call, OPT_INTERACTIVE) || !call_has(call, OPT_JSON))
 		return OK;
-	while (n > 0) {
-		char *room = buf_space(input, PIECE);
-
-		if (!room || input->len > BODY_INPUT_MAX)
-			return err_hint(err_new(TOO_LARGE, "stdin_too_large",
-						"standard input exceeds 1 MiB"),
-					"without --json there is no limit");
-		TRY(stdio_read(STDIN_FILENO, room, PIECE, &n), "read standard input");
-		buf_grew(input, n);
-	}
+	TRY(stdio_read_all(STDIN_FILENO, input, &fits), "read standard input");
+	if (!fits || input->len > BODY_INPUT_MAX)
+		return err_hint(
+			err_new(TOO_LARGE, "stdin_too_large", "standard input exceeds 1 MiB"),
+			"without --json there is no limit");
 	body->command.input = input->at ? input->at : "";
 	body->command.input_len = input->len;
 	return OK;

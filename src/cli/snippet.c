@@ -11,12 +11,13 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "cli/boxes.h"
+#include "cli/collection.h"
 #include "cli/interrupt.h"
 #include "cli/print.h"
 #include "cli/stdio.h"
 #include "codec/sse.h"
 #include "codec/text.h"
+#include "lib/fields.h"
 
 #define BODY_MAX ((size_t)48 << 20)
 #define EVENT_MAX ((size_t)64 << 20)
@@ -26,7 +27,7 @@ char *snippet_path(const char *box, const char *rest)
 {
 	auto_free char *beneath = mem_fmt("/api%s", rest);
 
-	return remote_path(BOXES_PATH "/", box, beneath);
+	return remote_path(BOXES_PATH, box, beneath);
 }
 
 static void snippet_put_body(const struct snippet *snippet, struct str code, struct buf *body)
@@ -116,8 +117,8 @@ static fallible take_error(struct snippet *snippet, const struct json *event)
 {
 	const struct json *trace = json_get(event, "traceback");
 	size_t lines = trace && json_type(trace) == JSON_ARRAY ? json_count(trace) : 0;
-	auto_free char *last = mem_fmt("%s: %s", boxes_text(event, "ename"),
-				       boxes_text(event, "evalue"));
+	auto_free char *last = mem_fmt("%s: %s", fields_text(event, "ename"),
+				       fields_text(event, "evalue"));
 
 	snippet->failed = true;
 	for (size_t i = 0; i < lines; i++)
@@ -133,7 +134,7 @@ static fallible snippet_take(struct snippet *snippet, const struct sse_event *ev
 
 	if (err || json_type(json) != JSON_OBJECT)
 		return err_new(BAD_PEER, "bad_event", "the daemon sent an event that is none");
-	type = boxes_text(json, "type");
+	type = fields_text(json, "type");
 	if (snippet->raw) {
 		snippet->failed |= strcmp(type, "error") == 0;
 		return put_line(STDOUT_FILENO, event->data);

@@ -9,6 +9,8 @@
 
 #include "cli/interrupt.h"
 
+#define PIECE (64 * 1024)
+
 static fallible interrupted(void)
 {
 	return err_new(CANCELLED, "interrupted", "interrupted");
@@ -65,4 +67,20 @@ fallible stdio_read(int fd, void *room, size_t size, size_t *out)
 		if (errno != EINTR && errno != EAGAIN)
 			return err_new(INVALID, "cannot_read", "cannot read: %s", strerror(errno));
 	}
+}
+
+fallible stdio_read_all(int fd, struct buf *out, bool *fits)
+{
+	size_t n = 1;
+
+	while (n > 0) {
+		char *room = buf_space(out, PIECE);
+
+		*fits = room != NULL;
+		if (!room)
+			return OK;
+		TRY(stdio_read(fd, room, PIECE, &n));
+		buf_grew(out, n);
+	}
+	return OK;
 }

@@ -1,6 +1,8 @@
-// A directory as a tar stream, made on the fly: sorted, with numeric ids and no user names, so that
-// the same tree gives the same bytes.
+// A directory as a tar stream, and back. The stream is made on the fly: sorted, with numeric ids
+// and no user names, so that the same tree gives the same bytes.
 #pragma once
+
+#include <stddef.h>
 
 #include "base/err.h"
 
@@ -12,3 +14,10 @@ fallible tar_start(const char *dir, struct tar **out, int *out_fd);
 // Call it when reading has ended, early or not: waits for the thread and returns its result. Frees
 // it.
 fallible tar_end(struct tar *tar);
+
+// Sets *out_at to at least one byte; *out_len 0 at the end. Valid until the next call.
+typedef fallible untar_read_fn(void *arg, const void **out_at, size_t *out_len);
+
+// Devices, sockets and pipes are omitted, and set-id bits; we own all files. INVALID bad_archive,
+// cannot_unpack; errors of `read`. Changes the working directory meanwhile.
+fallible untar(const char *dir, untar_read_fn *read, void *arg);

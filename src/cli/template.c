@@ -1,7 +1,5 @@
 // The verb template: list, import an archive or a directory, freeze the host, remove. An import is
 // streamed; a directory is packed on the fly by cli/tar.
-#include "cli/template.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -10,72 +8,35 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "cli/boxes.h"
+#include "cli/collection.h"
 #include "cli/print.h"
-#include "cli/remote.h"
 #include "cli/stdio.h"
 #include "cli/tar.h"
-#include "cli/verbs.h"
 #include "codec/text.h"
+#include "lib/fields.h"
+#include "lib/request.h"
 
 #define PIECE (256 * 1024)
 
-static void cli_template_add_size(struct grid *grid, const struct json *template)
+static void put_template_size(const struct json *template, const char *key, struct buf *out)
 {
-	auto_buf text = BUF_INIT(32);
-	uint64_t bytes = 0;
-	auto_err err = json_u64(json_get(template, "bytes"), "bytes", 0, UINT64_MAX, &bytes);
+	int64_t bytes = fields_number(template, key, 0);
 
-	if (!err && bytes)
-		print_size(bytes, &text);
-	grid_add(grid, text.len ? text.at : "-");
-}
-
-static fallible cli_template_add_row(const struct json *template, void *arg)
-{
-	struct grid *grid = arg;
-	const char *created = boxes_text(template, "createdAt");
-
-	grid_add(grid, boxes_text(template, "name"));
-	grid_add(grid, boxes_text(template, "kind"));
-	cli_template_add_size(grid, template);
-	grid_add(grid, *created ? created : "-");
-	return OK;
-}
-
-static fallible print_name(const struct json *template, void *arg)
-{
-	(void)arg;
-	print_line("%s", boxes_text(template, "name"));
-	return OK;
+	if (bytes > 0)
+		print_size((uint64_t)bytes, out);
 }
 
 fallible cli_template_ls(struct call *call)
 {
-	static const char *const heads[] = {"NAME", "KIND", "SIZE", "CREATED"};
-	auto_remote remote = {0};
-	auto_grid grid = {.columns = 4};
+	static const struct column columns[] = {
+		{"NAME", "name", NULL},
+		{"KIND", "kind", NULL},
+		{"SIZE", "bytes", put_template_size},
+		{"CREATED", "createdAt", NULL},
+		{.head = NULL},
+	};
 
-	TRY(remote_open(&remote, call));
-	if (call_has(call, OPT_JSON))
-		return boxes_dump(&remote, TEMPLATES_PATH, "");
-	if (call_has(call, OPT_QUIET))
-		return boxes_each(&remote, TEMPLATES_PATH, "", print_name, NULL, NULL);
-	for (size_t i = 0; i < 4; i++)
-		grid_add(&grid, heads[i]);
-	TRY(boxes_each(&remote, TEMPLATES_PATH, "", cli_template_add_row, &grid, NULL));
-	grid_print(&grid, stdout);
-	return OK;
-}
-
-// Prints the name, or the whole reply.
-static fallible cli_template_show(struct call *call, struct buf *text)
-{
-	if (call_has(call, OPT_JSON))
-		print_json(buf_view(text));
-	else if (!call_has(call, OPT_QUIET))
-		print_line("%s", call->words[0]);
-	return OK;
+	return collection_ls(call, &(struct collection){TEMPLATES_PATH, "", "name", columns});
 }
 
 // Streams a descriptor into the request.
@@ -102,23 +63,6 @@ static fallible cli_template_upload(struct remote *remote, struct cove_request *
 	return err;
 }
 
-static fallible cli_template_read_reply(struct remote *remote, struct cove_request *request,
-					struct buf *out)
-{
-	size_t n = 1;
-
-	while (n > 0) {
-		char *room = buf_space(out, PIECE);
-
-		if (!room)
-			return err_new(TOO_LARGE, "reply_too_large", "the reply is too large");
-		TRY(remote_did(remote,
-			       cove_request_read(request, room, PIECE, &n, &remote->error)));
-		buf_grew(out, n);
-	}
-	return OK;
-}
-
 static void request_drop(struct cove_request **request)
 {
 	cove_request_free(*request);
@@ -136,8 +80,9 @@ static fallible send_archive(struct call *call, struct remote *remote, int fd, u
 	TRY(cli_template_upload(remote, request, fd, size, call_has(call, OPT_QUIET)),
 	    "send the archive");
 	TRY(remote_did(remote, cove_request_finish(request, &remote->error)));
-	TRY(cli_template_read_reply(remote, request, &text));
-	return cli_template_show(call, &text);
+	TRY(request_body(request, &text));
+	remote_print(call, &text, call->words[0]);
+	return OK;
 }
 
 static fallible cli_template_send_dir(struct call *call, struct remote *remote, const char *dir)
@@ -185,35 +130,17 @@ fallible cli_template_import(struct call *call)
 
 fallible cli_template_freeze(struct call *call)
 {
-	auto_remote remote = {0};
-	auto_buf body = BUF_INIT(1 << 20), text = BUF_INIT(REMOTE_REPLY_MAX);
+	auto_buf body = BUF_INIT(1 << 20);
 	struct json_out out = json_to(&body);
 
 	json_begin(&out, '{');
 	json_put_text(&out, "name", call->words[0]);
 	json_put_text(&out, "from", "host");
 	json_end(&out, '}');
-	TRY(remote_open(&remote, call));
-	TRY(remote_ask(&remote, "POST", TEMPLATES_PATH, &body, &text, NULL));
-	return cli_template_show(call, &text);
+	return remote_act(call, "POST", TEMPLATES_PATH, &body, NULL);
 }
 
 fallible cli_template_rm(struct call *call)
 {
-	auto_remote remote = {0};
-
-	TRY(remote_open(&remote, call));
-	for (int i = 0; i < call->word_count; i++) {
-		auto_free char *path = remote_path(TEMPLATES_PATH "/", call->words[i], "");
-		struct err *err = remote_ask(&remote, "DELETE", path, NULL, NULL, NULL);
-
-		if (err && err_kind(err) == ERR_NOT_FOUND && call_has(call, OPT_FORCE)) {
-			err_free(err);
-			continue;
-		}
-		TRY(err, "remove template %s", call->words[i]);
-		if (!call_has(call, OPT_QUIET))
-			print_line("%s", call->words[i]);
-	}
-	return OK;
+	return collection_rm(call, TEMPLATES_PATH);
 }

@@ -12,7 +12,7 @@
 
 // The API counts in `unit`s of the field; `least` and `most` are in these units. An absent limit
 // has its default, and 0 means none. The client's struct cove_box_spec has `client`, the command
-// line OPT_`option`, which it reads by get_`reads`() of cli/body.c.
+// line OPT_`option`, which it reads by body_`reads`() of cli/body.c.
 // clang-format off
 //	  field         key             unit        least  most         stored       client          option       reads  example
 #define LIMITS_FIELDS(F) \

@@ -6,8 +6,8 @@
 
 #include "tap.h"
 
-static const struct verb run = {VERB_RUN, 0, "run", "COMMAND", "", NULL, 0, -1, NULL};
-static const struct verb create = {VERB_CREATE, 0, "create", "", "", NULL, 0, 0, NULL};
+static const struct verb run = {VERB_RUN, 0, "run", "COMMAND", "", NULL, 0, -1};
+static const struct verb create = {VERB_CREATE, 0, "create", "", "", NULL, 0, 0};
 static const struct option options[] = {
 	{OPT_MEMORY, 'm', "memory", "SIZE", "limit", ~0u},
 	{OPT_CPUS, 0, "cpus", "NUMBER", "share", ~0u},

@@ -4,12 +4,12 @@
 #include "tap.h"
 
 static const struct verb verbs[] = {
-	{VERB_RUN, VERB_STOPS, "run", "COMMAND", "run it", NULL, 0, -1, NULL},
-	{VERB_PS, 0, "ps", "", "list", NULL, 0, 0, NULL},
-	{VERB_RM, 0, "rm", "BOX...", "remove", NULL, 1, -1, NULL},
-	{VERB_TEMPLATE_LS, 0, "template ls", "", "list", NULL, 0, 0, NULL},
-	{VERB_TEMPLATE_RM, 0, "template rm", "NAME", "remove", NULL, 1, 1, NULL},
-	{VERB_WORDS, VERB_HIDDEN, "pss", "", "hidden", NULL, 0, 0, NULL},
+	{VERB_RUN, VERB_STOPS, "run", "COMMAND", "run it", NULL, 0, -1},
+	{VERB_PS, 0, "ps", "", "list", NULL, 0, 0},
+	{VERB_RM, 0, "rm", "BOX...", "remove", NULL, 1, -1},
+	{VERB_TEMPLATE_LS, 0, "template ls", "", "list", NULL, 0, 0},
+	{VERB_TEMPLATE_RM, 0, "template rm", "NAME", "remove", NULL, 1, 1},
+	{VERB_WORDS, VERB_HIDDEN, "pss", "", "hidden", NULL, 0, 0},
 	{.name = NULL},
 };
 static const struct option options[] = {

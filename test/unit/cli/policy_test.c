@@ -4,7 +4,7 @@
 
 #include "tap.h"
 
-static const struct verb verb = {VERB_POLICY, 0, "policy", "BOX", "", NULL, 1, 1, NULL};
+static const struct verb verb = {VERB_POLICY, 0, "policy", "BOX", "", NULL, 1, 1};
 static char web[] = "web", *words[] = {web, NULL};
 static struct given given[8];
 static struct call call;

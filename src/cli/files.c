@@ -1,6 +1,7 @@
-// cp. A file is a raw body, a tree a tar stream made and unpacked on the fly. The destination
-// follows docker's rule: into an existing directory under its own name, else under the given name.
-// A source that ends in "/." means its content.
+// cp, ls and cat. A file is a raw body, a tree a tar stream made and unpacked on the fly. The
+// destination of cp follows docker's rule: into an existing directory under its own name, else
+// under the given name. A source that ends in "/." means its content. Names are escaped; the bytes
+// of cat are not.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -16,8 +17,6 @@
 #include "cli/stdio.h"
 #include "cli/tar.h"
 #include "cli/target.h"
-#include "cli/untar.h"
-#include "cli/verbs.h"
 #include "os/fd.h"
 
 #define PIECE (256 * 1024)
@@ -51,7 +50,7 @@ struct look {
 	unsigned mode;
 };
 
-static unsigned cli_copy_mode_of(const char *text)
+static unsigned copy_mode_of(const char *text)
 {
 	unsigned mode = 0;
 
@@ -65,11 +64,11 @@ static int on_entry(void *arg, const struct cove_entry *entry)
 	struct look *look = arg;
 
 	look->what = strcmp(entry->type, "directory") == 0 ? THERE_DIR : THERE_FILE;
-	look->mode = cli_copy_mode_of(entry->mode);
+	look->mode = copy_mode_of(entry->mode);
 	return 0;
 }
 
-static fallible cli_copy_look_at(struct copy *copy, const char *path, struct look *out)
+static fallible copy_look_at(struct copy *copy, const char *path, struct look *out)
 {
 	struct cove_error *error = &copy->remote->error;
 	enum cove_kind kind = cove_stat(copy->box, path, on_entry, out, error);
@@ -115,7 +114,7 @@ static void step(struct copy *copy, size_t len)
 }
 
 // Copies a descriptor into the file to the end.
-static fallible cli_copy_send(struct copy *copy, int fd)
+static fallible copy_send(struct copy *copy, int fd)
 {
 	size_t n = 1;
 
@@ -147,8 +146,8 @@ static fallible no_source(const char *path)
 	return err_new(INVALID, "no_source", "cannot read '%s': %s", path, strerror(errno));
 }
 
-static fallible cli_copy_send_file(struct copy *copy, const char *from, const struct stat *st,
-				   const char *to)
+static fallible copy_send_file(struct copy *copy, const char *from, const struct stat *st,
+			       const char *to)
 {
 	struct look look = {0};
 	auto_free char *path = NULL;
@@ -156,7 +155,7 @@ static fallible cli_copy_send_file(struct copy *copy, const char *from, const st
 
 	if (fd < 0)
 		return no_source(from);
-	TRY(cli_copy_look_at(copy, to, &look));
+	TRY(copy_look_at(copy, to, &look));
 	if (look.what == THERE_NOTHING && str_ends(str_of(to), "/"))
 		return err_hint(
 			err_new(NOT_FOUND, "no_directory", "there is no directory '%s'", to),
@@ -165,7 +164,7 @@ static fallible cli_copy_send_file(struct copy *copy, const char *from, const st
 	copy->total = (uint64_t)st->st_size;
 	TRY(did(copy, cove_file_create(copy->box, path, st->st_mode & 0777, &copy->file,
 				       &copy->remote->error)));
-	return cli_copy_send(copy, fd);
+	return copy_send(copy, fd);
 }
 
 static fallible not_over(const char *path)
@@ -173,7 +172,7 @@ static fallible not_over(const char *path)
 	return err_new(CONFLICT, "not_directory", "'%s' exists and is not a directory", path);
 }
 
-static fallible cli_copy_send_dir(struct copy *copy, const char *from, const char *to)
+static fallible copy_send_dir(struct copy *copy, const char *from, const char *to)
 {
 	struct look look = {0};
 	struct tar *tar = NULL;
@@ -181,7 +180,7 @@ static fallible cli_copy_send_dir(struct copy *copy, const char *from, const cha
 	auto_fd fd = -1;
 	struct err *err, *packed;
 
-	TRY(cli_copy_look_at(copy, to, &look));
+	TRY(copy_look_at(copy, to, &look));
 	if (look.what == THERE_FILE)
 		return not_over(to);
 	path = look.what == THERE_DIR && !means_inside(from) && name_of(from).len
@@ -189,7 +188,7 @@ static fallible cli_copy_send_dir(struct copy *copy, const char *from, const cha
 		       : mem_str(to);
 	TRY(did(copy, cove_tree_put(copy->box, path, &copy->file, &copy->remote->error)));
 	TRY(tar_start(from, &tar, &fd));
-	err = cli_copy_send(copy, fd);
+	err = copy_send(copy, fd);
 	close(take_fd(&fd)); // ends a tar thread that is not read any more
 	packed = tar_end(tar);
 	if (packed && err_kind(packed) != ERR_CANCELLED) { // the cause is on our side
@@ -200,7 +199,7 @@ static fallible cli_copy_send_dir(struct copy *copy, const char *from, const cha
 	return err;
 }
 
-static fallible cli_copy_upload(struct copy *copy, const char *from, const char *to)
+static fallible copy_upload(struct copy *copy, const char *from, const char *to)
 {
 	struct stat st;
 
@@ -210,12 +209,12 @@ static fallible cli_copy_upload(struct copy *copy, const char *from, const char 
 				err_new(INVALID, "no_archive", "standard input is a terminal"),
 				"tar c DIR | cove cp - BOX:PATH");
 		TRY(did(copy, cove_tree_put(copy->box, to, &copy->file, &copy->remote->error)));
-		return cli_copy_send(copy, STDIN_FILENO);
+		return copy_send(copy, STDIN_FILENO);
 	}
 	if (stat(from, &st))
 		return no_source(from);
-	return S_ISDIR(st.st_mode) ? cli_copy_send_dir(copy, from, to)
-				   : cli_copy_send_file(copy, from, &st, to);
+	return S_ISDIR(st.st_mode) ? copy_send_dir(copy, from, to)
+				   : copy_send_file(copy, from, &st, to);
 }
 
 // Written under a temporary name, and renamed when complete.
@@ -290,14 +289,14 @@ static fallible download(struct copy *copy, const char *from, const char *to)
 		TRY(did(copy, cove_tree_get(copy->box, from, &copy->file, &copy->remote->error)));
 		return fetch(copy, STDOUT_FILENO);
 	}
-	TRY(cli_copy_look_at(copy, from, &look));
+	TRY(copy_look_at(copy, from, &look));
 	if (look.what == THERE_NOTHING)
 		return err_new(NOT_FOUND, "no_file", "there is no file '%s' in the sandbox", from);
 	return look.what == THERE_DIR ? fetch_dir(copy, from, to)
 				      : fetch_file(copy, from, look.mode, to);
 }
 
-fallible copy_cp(struct call *call)
+fallible files_cp(struct call *call)
 {
 	auto_target from = {0}, to = {0};
 	auto_remote remote = {0};
@@ -319,5 +318,180 @@ fallible copy_cp(struct call *call)
 	progress_start(&copy.progress, from.box ? "received" : "sent",
 		       call_has(call, OPT_QUIET) || strcmp(to.path, "-") == 0);
 	return status_end(call, from.box ? download(&copy, from.path, to.path)
-					 : cli_copy_upload(&copy, from.path, to.path));
+					 : copy_upload(&copy, from.path, to.path));
+}
+
+struct entry {
+	char *name, *type, *mode, *modified, *target;
+	uint64_t size;
+};
+
+struct listing {
+	struct entry *at;
+	size_t count;
+	bool relative; // names with their directories
+};
+
+static void listing_done(struct listing *list)
+{
+	for (size_t i = 0; i < list->count; i++) {
+		free(list->at[i].name);
+		free(list->at[i].type);
+		free(list->at[i].mode);
+		free(list->at[i].modified);
+		free(list->at[i].target);
+	}
+	free(list->at);
+}
+
+static int listing_add(void *arg, const struct cove_entry *entry)
+{
+	struct listing *list = arg;
+	const char *name = list->relative && *entry->relative ? entry->relative : entry->name;
+
+	list->at = mem_grow(list->at, list->count + 1, sizeof(*list->at));
+	list->at[list->count++] = (struct entry){
+		.name = mem_str(name),
+		.type = mem_str(entry->type),
+		.mode = mem_str(entry->mode),
+		.modified = mem_str(entry->modified_at),
+		.target = mem_str(entry->target),
+		.size = entry->size,
+	};
+	return 0;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(((const struct entry *)a)->name, ((const struct entry *)b)->name);
+}
+
+static char letter_of(const char *type)
+{
+	static const struct {
+		const char *type;
+		char letter;
+	} letters[] = {{"directory", 'd'}, {"symlink", 'l'}, {"file", '-'}};
+
+	for (size_t i = 0; i < sizeof(letters) / sizeof(*letters); i++)
+		if (strcmp(type, letters[i].type) == 0)
+			return letters[i].letter;
+	return '?';
+}
+
+static void print_long(const struct listing *list)
+{
+	int width = 1;
+
+	for (size_t i = 0; i < list->count; i++) {
+		int len = snprintf(NULL, 0, "%llu", (unsigned long long)list->at[i].size);
+
+		width = len > width ? len : width;
+	}
+	for (size_t i = 0; i < list->count; i++) {
+		const struct entry *e = &list->at[i];
+
+		print_line("%c%s %*llu %.16s %s%s%s", letter_of(e->type), e->mode, width,
+			   (unsigned long long)e->size, e->modified, e->name,
+			   *e->target ? " -> " : "", e->target);
+	}
+}
+
+static void print_entries(const struct listing *list)
+{
+	auto_buf text = BUF_INIT(REMOTE_REPLY_MAX);
+	struct json_out out = json_to(&text);
+
+	json_begin(&out, '[');
+	for (size_t i = 0; i < list->count; i++) {
+		const struct entry *e = &list->at[i];
+
+		json_begin(&out, '{');
+		json_put_text(&out, "name", e->name);
+		json_put_text(&out, "type", e->type);
+		json_put_text(&out, "mode", e->mode);
+		json_put_int(&out, "size", (int64_t)e->size);
+		json_put_text(&out, "modifiedAt", e->modified);
+		if (*e->target)
+			json_put_text(&out, "target", e->target);
+		json_end(&out, '}');
+	}
+	json_end(&out, ']');
+	print_json(buf_view(&text));
+}
+
+// The entries of a directory; of any other file itself.
+static fallible listing_read(struct call *call, struct remote *remote, struct cove_box *box,
+			     const char *path, struct listing *list)
+{
+	enum cove_kind kind;
+
+	list->relative = call_has(call, OPT_RECURSIVE);
+	kind = cove_list(box, path, call_has(call, OPT_RECURSIVE), call_has(call, OPT_ALL),
+			 listing_add, list, &remote->error);
+	if (kind == COVE_INVALID && strcmp(remote->error.code, "NOT_DIRECTORY") == 0)
+		kind = cove_stat(box, path, listing_add, list, &remote->error);
+	TRY(remote_did(remote, kind));
+	qsort(list->at, list->count, sizeof(*list->at), by_name);
+	return OK;
+}
+
+fallible files_ls(struct call *call)
+{
+	auto_target target = {0};
+	auto_remote remote = {0};
+	auto_cove_box box = NULL;
+	on_exit_call(listing_done) struct listing list = {0};
+
+	TRY(target_of_box("ls", call->words[0], &target));
+	TRY(remote_open(&remote, call));
+	interrupt_arm(remote.cove);
+	box = cove_box_at(remote.cove, target.box);
+	TRY(listing_read(call, &remote, box, target.path, &list));
+	if (call_has(call, OPT_JSON)) {
+		print_entries(&list);
+		return OK;
+	}
+	if (call_has(call, OPT_LONG)) {
+		print_long(&list);
+		return OK;
+	}
+	for (size_t i = 0; i < list.count; i++)
+		print_line("%s", list.at[i].name);
+	return OK;
+}
+
+static void file_drop(struct cove_file **file)
+{
+	cove_file_free(*file);
+}
+
+static fallible cat_file(struct remote *remote, const struct target *target)
+{
+	auto_cove_box box = cove_box_at(remote->cove, target->box);
+	on_exit_call(file_drop) struct cove_file *file = NULL;
+	auto_free char *room = mem_new(PIECE);
+	size_t n = 1;
+
+	TRY(remote_did(remote, cove_file_open(box, target->path, 0, &file, &remote->error)));
+	while (n > 0) {
+		TRY(remote_did(remote, cove_file_read(file, room, PIECE, &n, &remote->error)));
+		TRY(stdio_write(STDOUT_FILENO, room, n));
+	}
+	return OK;
+}
+
+fallible files_cat(struct call *call)
+{
+	auto_remote remote = {0};
+
+	TRY(remote_open(&remote, call));
+	interrupt_arm(remote.cove);
+	for (int i = 0; i < call->word_count; i++) {
+		auto_target target = {0};
+
+		TRY(target_of_box("cat", call->words[i], &target));
+		TRY(status_end(call, cat_file(&remote, &target)));
+	}
+	return OK;
 }
