@@ -2,7 +2,6 @@
 // the path in sysfs, which is relative to another mount namespace.
 #include "os/loopdev.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -16,6 +15,7 @@
 
 #include "base/auto.h"
 #include "base/str.h"
+#include "os/path.h"
 
 #define TRIES 64 // another process may take the free device between query and bind
 
@@ -92,13 +92,12 @@ static int next_bound(DIR *block)
 
 fallible loopdev_find(int file, int *out_fd, char out_path[LOOPDEV_PATH])
 {
-	struct stat st;
-	DIR *block;
+	auto_dir block = opendir("/sys/block");
 	int found = -1, number;
+	struct stat st;
 
 	if (fstat(file, &st))
 		return err_sys(errno, "look at the file of a loop device");
-	block = opendir("/sys/block");
 	while (found < 0 && (number = next_bound(block)) >= 0) {
 		char path[LOOPDEV_PATH];
 
@@ -110,8 +109,6 @@ fallible loopdev_find(int file, int *out_fd, char out_path[LOOPDEV_PATH])
 			found = take_fd(&fd);
 		}
 	}
-	if (block)
-		closedir(block);
 	*out_fd = found;
 	return OK;
 }
@@ -119,32 +116,25 @@ fallible loopdev_find(int file, int *out_fd, char out_path[LOOPDEV_PATH])
 // The file in the directory that a device is bound to. False: none.
 static bool name_in(int fd, int dir, char out[NAME_MAX + 1])
 {
-	auto_fd again = -1;
+	auto_dir list = NULL;
 	struct loop_info64 info;
 	struct dirent *entry;
 	struct stat st;
-	DIR *entries;
-	bool found = false;
 
 	if (ioctl(fd, LOOP_GET_STATUS64, &info) || fstat(dir, &st) || info.lo_device != st.st_dev)
 		return false;
-	again = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	entries = again < 0 ? NULL : fdopendir(again);
-	if (!entries)
-		return false;
-	take_fd(&again);
-	while (!found && (entry = readdir(entries))) {
-		found = entry->d_ino == info.lo_inode;
-		if (found)
+	list = path_list(dir, ".");
+	while (list && (entry = path_next(list)))
+		if (entry->d_ino == info.lo_inode) {
 			snprintf(out, NAME_MAX + 1, "%s", entry->d_name);
-	}
-	closedir(entries);
-	return found;
+			return true;
+		}
+	return false;
 }
 
-void loopdev_each(int dir, void (*each)(void *arg, const char *name), void *arg)
+void loopdev_each(int dir, void (*each)(void *arg, int fd, const char *name), void *arg)
 {
-	DIR *block = opendir("/sys/block");
+	auto_dir block = opendir("/sys/block");
 	int number;
 
 	while ((number = next_bound(block)) >= 0) {
@@ -154,29 +144,25 @@ void loopdev_each(int dir, void (*each)(void *arg, const char *name), void *arg)
 		auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
 
 		if (fd >= 0 && name_in(fd, dir, name))
-			each(arg, name);
+			each(arg, fd, name);
 	}
-	if (block)
-		closedir(block);
+}
+
+// The kernel syncs the mounted file system too, not only the device's buffers.
+static void sync_one(void *arg, int fd, const char *name)
+{
+	int *failed = arg;
+
+	(void)name;
+	if (ioctl(fd, BLKFLSBUF, 0) && !*failed)
+		*failed = errno;
 }
 
 int loopdev_sync_all(int dir)
 {
-	DIR *block = opendir("/sys/block");
-	int number, failed = 0;
+	int failed = 0;
 
-	while ((number = next_bound(block)) >= 0) {
-		char path[LOOPDEV_PATH], name[NAME_MAX + 1];
-
-		snprintf(path, sizeof(path), "/dev/loop%d", number);
-		auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
-
-		// The kernel syncs the mounted file system too, not only the device's buffers.
-		if (fd >= 0 && name_in(fd, dir, name) && ioctl(fd, BLKFLSBUF, 0) && !failed)
-			failed = errno;
-	}
-	if (block)
-		closedir(block);
+	loopdev_each(dir, sync_one, &failed);
 	return failed;
 }
 
@@ -185,10 +171,11 @@ struct counting {
 	unsigned count;
 };
 
-static void count_one(void *arg, const char *name)
+static void count_one(void *arg, int fd, const char *name)
 {
 	struct counting *counting = arg;
 
+	(void)fd;
 	counting->count += !counting->name || !strcmp(counting->name, name);
 }
 

@@ -13,8 +13,8 @@ fallible loopdev_attach(int file, int *out_fd, char out_path[LOOPDEV_PATH]);
 fallible loopdev_find(int file, int *out_fd, char out_path[LOOPDEV_PATH]);
 // How many devices are bound to the file `name` in `dir`; NULL: to any file in it.
 unsigned loopdev_count(int dir, const char *name);
-// Calls `each` with the file name in `dir` of every bound device.
-void loopdev_each(int dir, void (*each)(void *arg, const char *name), void *arg);
+// Calls `each` for every device that is bound to a file in `dir`, open for reading, with its name.
+void loopdev_each(int dir, void (*each)(void *arg, int fd, const char *name), void *arg);
 // Syncs the file system on every device that is bound to a file in `dir`, wherever it is mounted.
 // 0, or the first error number.
 int loopdev_sync_all(int dir);

@@ -1,30 +1,30 @@
 // Paths beneath directory fds. Removal must survive hostile trees: a hundred thousand names in one
 // directory, or directories nested as deep as the disk allows. So it never recurses: a directory in
 // the tree is moved to its top and emptied there. Each is moved at most once, and two fds suffice.
+// Copies are for templates: their source is trusted (the host's own /usr, /etc and /var/lib/dpkg),
+// so it is walked by recursion; depth is bounded all the same.
 #include "os/path.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/fs.h>
 #include <linux/openat2.h>
 #include <stdio.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/auto.h"
 #include "base/fault.h"
+#include "base/map.h"
+#include "base/mem.h"
 #include "os/fd.h"
 
 #define RACES_BORNE 32
-
-static void close_dir(DIR **dir)
-{
-	if (*dir)
-		closedir(*dir);
-}
-#define auto_dir on_exit_call(close_dir) DIR *
+#define DEPTH_MAX 256 // of a tree that is copied
 
 static fallible os_path_explain(int errnum, const char *path)
 {
@@ -145,9 +145,32 @@ fallible path_write_sync(int dir, const char *name, mode_t mode, struct str byte
 	return OK;
 }
 
-static bool is_dots(const char *name)
+DIR *path_list(int dir, const char *name)
 {
-	return name[0] == '.' && (!name[1] || (name[1] == '.' && !name[2]));
+	auto_fd fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	DIR *list = fd < 0 ? NULL : fdopendir(fd);
+
+	if (list)
+		take_fd(&fd);
+	return list;
+}
+
+void path_list_close(DIR **list)
+{
+	if (*list)
+		closedir(*list);
+}
+
+struct dirent *path_next(DIR *list)
+{
+	struct dirent *entry;
+
+	do {
+		errno = 0;
+		entry = readdir(list);
+	} while (entry && entry->d_name[0] == '.' &&
+		 (!entry->d_name[1] || (entry->d_name[1] == '.' && !entry->d_name[2])));
+	return entry;
 }
 
 // Where directories that are not empty are moved: the top of the tree, under generated names.
@@ -185,17 +208,6 @@ static fallible drop_entry(int dir, const char *name, bool *out_full)
 	return OK;
 }
 
-// NULL with errno.
-static DIR *os_path_open_dir(int dir, const char *name)
-{
-	auto_fd fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	DIR *out = fd < 0 ? NULL : fdopendir(fd);
-
-	if (out)
-		take_fd(&fd);
-	return out;
-}
-
 // One pass over `dir`. Removal during readdir may hide entries, so the caller repeats until a pass
 // finds none.
 static fallible os_path_sweep(struct removal *removal, DIR *dir, bool *out_found)
@@ -205,9 +217,7 @@ static fallible os_path_sweep(struct removal *removal, DIR *dir, bool *out_found
 
 	*out_found = false;
 	rewinddir(dir);
-	while (errno = 0, (entry = readdir(dir))) {
-		if (is_dots(entry->d_name))
-			continue;
+	while ((entry = path_next(dir))) {
 		*out_found = true;
 		TRY(drop_entry(dirfd(dir), entry->d_name, &full));
 		if (!full)
@@ -216,7 +226,7 @@ static fallible os_path_sweep(struct removal *removal, DIR *dir, bool *out_found
 			TRY(lift(removal, dirfd(dir), entry->d_name));
 			continue;
 		}
-		auto_dir below = os_path_open_dir(dirfd(dir), entry->d_name);
+		auto_dir below = path_list(dirfd(dir), entry->d_name);
 		bool found = true;
 
 		if (!below)
@@ -236,7 +246,7 @@ fallible path_remove(int dir, const char *name)
 	TRY(drop_entry(dir, name, &full));
 	if (!full)
 		return OK;
-	auto_dir top = os_path_open_dir(dir, name);
+	auto_dir top = path_list(dir, name);
 
 	if (!top)
 		return err_sys(errno, "open the directory '%s'", name);
@@ -244,4 +254,248 @@ fallible path_remove(int dir, const char *name)
 	while (found)
 		TRY(os_path_sweep(&removal, top, &found), "empty '%s'", name);
 	return drop_entry(dir, name, &full);
+}
+
+struct copy {
+	int root;	  // the top of the copy
+	struct map *seen; // "dev:ino" of files with several names, to the first path made
+	struct path_copied *sum;
+	struct buf path; // of the current directory, beneath root, ends with '/'
+};
+
+static fallible path_copy_explain(int errnum, const char *what, const char *name)
+{
+	if (errnum == ENOSPC || errnum == EDQUOT)
+		return err_new(NO_SPACE, "disk_full", "the disk of the host is full");
+	return err_sys(errnum, "%s '%s'", what, name);
+}
+
+// For kernels or file systems without copy_file_range between these two.
+static int copy_by_hand(int from, int to, off_t at, off_t end)
+{
+	char piece[3584];
+
+	while (at < end) {
+		size_t want = end - at < (off_t)sizeof(piece) ? (size_t)(end - at) : sizeof(piece);
+		ssize_t got = pread(from, piece, want, at);
+
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got <= 0)
+			return (int)got; // 0: the file shrank
+		if (pwrite(to, piece, (size_t)got, at) != got)
+			return -1;
+		at += got;
+	}
+	return 0;
+}
+
+static int copy_range(int from, int to, off_t at, off_t end)
+{
+	while (at < end) {
+		off_t in = at, out = at;
+		ssize_t got = copy_file_range(from, &in, to, &out, (size_t)(end - at), 0);
+
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0 && (errno == EXDEV || errno == EINVAL || errno == EOPNOTSUPP ||
+				errno == ENOSYS || errno == EPERM))
+			return copy_by_hand(from, to, at, end);
+		if (got <= 0)
+			return (int)got;
+		at += got;
+	}
+	return 0;
+}
+
+fallible path_copy_data(int from, int to, uint64_t *out_bytes)
+{
+	struct stat st;
+	off_t at = 0;
+
+	if (fstat(from, &st))
+		return err_sys(errno, "look at a file to copy");
+	if (ioctl(to, FICLONE, from) == 0) {
+		*out_bytes = (uint64_t)st.st_size;
+		return OK;
+	}
+	if (ftruncate(to, st.st_size))
+		return path_copy_explain(errno, "size", "a copy");
+	while (at < st.st_size) {
+		off_t data = lseek(from, at, SEEK_DATA);
+		off_t hole;
+
+		if (data < 0 && errno == ENXIO)
+			break; // only a hole is left
+		if (data < 0)
+			return err_sys(errno, "find data to copy");
+		hole = lseek(from, data, SEEK_HOLE);
+		if (hole < 0)
+			return err_sys(errno, "find a hole to skip");
+		if (copy_range(from, to, data, hole))
+			return path_copy_explain(errno, "copy", "a file");
+		at = hole;
+	}
+	*out_bytes = (uint64_t)st.st_size;
+	return OK;
+}
+
+static fallible path_copy_attributes(int fd, const char *name, const struct stat *st)
+{
+	const struct timespec times[2] = {st->st_atim, st->st_mtim};
+
+	if (fchown(fd, st->st_uid, st->st_gid) || fchmod(fd, st->st_mode & 07777) ||
+	    futimens(fd, times))
+		return path_copy_explain(errno, "dress", name);
+	return OK;
+}
+
+static fallible path_copy_file(struct copy *copy, int from, int to, const char *name)
+{
+	auto_fd in = openat(from, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	uint64_t bytes = 0;
+	struct stat st;
+
+	if (in < 0)
+		return err_sys(errno, "open '%s' to copy it", name);
+	auto_fd out = openat(to, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+
+	if (out < 0)
+		return path_copy_explain(errno, "make", name);
+	if (fstat(in, &st))
+		return err_sys(errno, "look at '%s'", name);
+	TRY(path_copy_data(in, out, &bytes), "copy '%s'", name);
+	copy->sum->files++;
+	copy->sum->bytes += bytes;
+	return path_copy_attributes(out, name, &st);
+}
+
+static fallible path_copy_link(struct copy *copy, int from, int to, const char *name,
+			       const struct stat *st)
+{
+	const struct timespec times[2] = {st->st_atim, st->st_mtim};
+	auto_free char *target = mem_new(PATH_MAX);
+
+	if (readlinkat(from, name, target, PATH_MAX - 1) < 0)
+		return err_sys(errno, "read the link '%s'", name);
+	if (symlinkat(target, to, name) ||
+	    fchownat(to, name, st->st_uid, st->st_gid, AT_SYMLINK_NOFOLLOW) ||
+	    utimensat(to, name, times, AT_SYMLINK_NOFOLLOW))
+		return path_copy_explain(errno, "make the link", name);
+	copy->sum->files++;
+	return OK;
+}
+
+// A second name of a file that was copied becomes a hard link to the copy.
+static fallible copy_named(struct copy *copy, int from, int to, const char *name,
+			   const struct stat *st)
+{
+	char key[64];
+	int len = snprintf(key, sizeof(key), "%llx:%llx", (unsigned long long)st->st_dev,
+			   (unsigned long long)st->st_ino);
+	const char *first = map_get(copy->seen, (struct str){key, (size_t)len});
+
+	if (first) {
+		if (linkat(copy->root, first, to, name, 0))
+			return path_copy_explain(errno, "link", name);
+		copy->sum->files++;
+		return OK;
+	}
+	TRY(path_copy_file(copy, from, to, name));
+	map_put(copy->seen, (struct str){key, (size_t)len},
+		mem_fmt("%s%s", copy->path.len ? copy->path.at : "", name));
+	return OK;
+}
+
+static fallible copy_tree(struct copy *copy, int from, int to, int depth);
+
+static fallible copy_dir(struct copy *copy, int from, int to, const char *name,
+			 const struct stat *st, int depth)
+{
+	auto_fd in = openat(from, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	auto_fd out = -1;
+	size_t len = copy->path.len;
+
+	if (in < 0)
+		return err_sys(errno, "open the directory '%s'", name);
+	if (depth >= DEPTH_MAX)
+		return err_sys(ELOOP, "copy '%s': too deep", name);
+	if (mkdirat(to, name, 0700))
+		return path_copy_explain(errno, "make the directory", name);
+	out = openat(to, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (out < 0)
+		return err_sys(errno, "open the new directory '%s'", name);
+	buf_fmt(&copy->path, "%s/", name);
+	if (!buf_ok(&copy->path))
+		return err_sys(ENAMETOOLONG, "copy '%s'", name);
+	TRY(copy_tree(copy, in, out, depth + 1));
+	copy->path.len = len;
+	if (copy->path.at)
+		copy->path.at[len] = 0;
+	return path_copy_attributes(out, name, st);
+}
+
+static fallible copy_any(struct copy *copy, int from, int to, const char *name, int depth)
+{
+	struct stat st;
+
+	if (fstatat(from, name, &st, AT_SYMLINK_NOFOLLOW))
+		return errno == ENOENT ? OK : err_sys(errno, "look at '%s'", name);
+	if (S_ISDIR(st.st_mode))
+		return copy_dir(copy, from, to, name, &st, depth);
+	if (S_ISLNK(st.st_mode))
+		return path_copy_link(copy, from, to, name, &st);
+	if (!S_ISREG(st.st_mode))
+		return OK;
+	return st.st_nlink > 1 ? copy_named(copy, from, to, name, &st)
+			       : path_copy_file(copy, from, to, name);
+}
+
+static fallible copy_tree(struct copy *copy, int from, int to, int depth)
+{
+	auto_dir list = path_list(from, ".");
+	struct dirent *entry;
+
+	if (!list)
+		return err_sys(errno, "list a directory to copy");
+	while ((entry = path_next(list)))
+		TRY(copy_any(copy, from, to, entry->d_name, depth), "copy '%s'", entry->d_name);
+	return errno ? err_sys(errno, "read a directory to copy") : OK;
+}
+
+fallible path_copy(int from, int to, struct path_copied *sum)
+{
+	struct copy copy = {.root = to, .seen = map_new(), .sum = sum, .path = BUF_INIT(65536)};
+	struct err *err = copy_tree(&copy, from, to, 0);
+	struct str key;
+	size_t at = 0;
+	void *first;
+
+	while (map_next(copy.seen, &at, &key, &first))
+		free(first);
+	map_free(copy.seen);
+	buf_done(&copy.path);
+	return err;
+}
+
+fallible path_copy_one(int from, int to, const char *name, struct path_copied *sum)
+{
+	struct copy copy = {.root = to, .sum = sum};
+	struct stat st;
+
+	if (fstatat(from, name, &st, AT_SYMLINK_NOFOLLOW))
+		return err_sys(errno, "look at '%s'", name);
+	if (S_ISLNK(st.st_mode))
+		return path_copy_link(&copy, from, to, name, &st);
+	return path_copy_file(&copy, from, to, name);
+}
+
+void path_spread(int dir)
+{
+	int flags = 0;
+
+	if (ioctl(dir, FS_IOC_GETFLAGS, &flags) == 0) {
+		flags |= FS_TOPDIR_FL;
+		(void)ioctl(dir, FS_IOC_SETFLAGS, &flags);
+	}
 }

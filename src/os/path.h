@@ -2,10 +2,12 @@
 // Everything here blocks: for the warden and its children.
 #pragma once
 
+#include <dirent.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/auto.h"
 #include "base/buf.h"
 #include "base/err.h"
 
@@ -27,6 +29,13 @@ fallible path_write(int dir, const char *name, mode_t mode, const char *text);
 fallible path_write_sync(int dir, const char *name, mode_t mode, struct str bytes);
 // Syncs a directory. `dir` is open for reading, not O_PATH.
 fallible path_sync(int dir);
+
+// The entries of the directory `name` in `dir`; NULL with errno. A symlink is not followed.
+DIR *path_list(int dir, const char *name);
+void path_list_close(DIR **list);
+#define auto_dir on_exit_call(path_list_close) DIR *
+// The next entry that is not "." or ".."; NULL at the end, with errno 0, or on failure.
+struct dirent *path_next(DIR *list);
 
 // Removes `name` from `dir`, with its whole tree. Symlinks are removed, never followed. At any
 // depth only two directories are open. OK if absent.

@@ -27,19 +27,22 @@
 #include "os/fd.h"
 #include "os/mount.h"
 #include "os/net.h"
-#include "os/nft.h"
 #include "os/ns.h"
 #include "os/path.h"
 #include "os/seccomp.h"
 #include "os/set_ids.h"
-#include "os/sklookup.h"
+#include "os/steer.h"
 
 #define PROBE_BASE (1u << 20)
 #define AGAIN_MAX 3 // how often a killed probe is repeated
 #define SCRATCH ".probe"
 
-// 0, or an errno. Words for the table are written to `say`.
-typedef int probe_fn(int data, int say);
+// A probe under way: the state directory, a pipe for words of the table, and what the row says.
+struct probe_at {
+	int data, say, which;
+};
+// 0, or an errno.
+typedef int probe_fn(const struct probe_at *at);
 
 static int userns(int *out)
 {
@@ -48,7 +51,7 @@ static int userns(int *out)
 	return err ? EPERM : 0;
 }
 
-static int try_namespaces(int data, int say)
+static int try_namespaces(const struct probe_at *at)
 {
 	struct clone_args args = {
 		.flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS,
@@ -57,8 +60,7 @@ static int try_namespaces(int data, int say)
 	long pid = syscall(SYS_clone3, &args, sizeof(args));
 	int status;
 
-	(void)data;
-	(void)say;
+	(void)at;
 	if (pid < 0)
 		return errno;
 	if (pid == 0)
@@ -67,21 +69,19 @@ static int try_namespaces(int data, int say)
 	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : EPERM;
 }
 
-static int try_userns(int data, int say)
+static int try_userns(const struct probe_at *at)
 {
 	auto_fd fd = -1;
 
-	(void)data;
-	(void)say;
+	(void)at;
 	return userns(&fd);
 }
 
-static int try_idmap(int data, int say)
+static int try_idmap(const struct probe_at *at)
 {
 	auto_fd ns = -1;
-	auto_fd tree = mount_copy(data, "");
+	auto_fd tree = mount_copy(at->data, "");
 
-	(void)say;
 	if (tree < 0)
 		return errno;
 	if (userns(&ns))
@@ -133,19 +133,18 @@ static void clear_scratch(int data)
 	err_free(path_remove(data, SCRATCH)); // leftovers are reported by the next use
 }
 
-static int try_overlay(int data, int say)
+static int try_overlay(const struct probe_at *at)
 {
 	auto_fd scratch = -1;
 
-	(void)say;
-	clear_scratch(data);
-	if (mkdirat(data, SCRATCH, 0700))
+	clear_scratch(at->data);
+	if (mkdirat(at->data, SCRATCH, 0700))
 		return errno;
-	scratch = openat(data, SCRATCH, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	scratch = openat(at->data, SCRATCH, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	return scratch < 0 ? errno : over_dirs(scratch);
 }
 
-static int try_seccomp(int data, int say)
+static int try_seccomp(const struct probe_at *at)
 {
 	static const char *const calls[] = {
 		"exit_group",	  "exit",	 "write", "close",   "munmap",
@@ -154,55 +153,34 @@ static int try_seccomp(int data, int say)
 	auto_err nnp = caps_no_new_privs();
 	auto_err err = seccomp_confine(SECCOMP_THREADS, calls);
 
-	(void)data;
-	(void)say;
+	(void)at;
 	return nnp || err ? EPERM : 0;
 }
 
-static int try_listener(int data, int say)
+static int try_listener(const struct probe_at *at)
 {
-	(void)data;
-	(void)say;
+	(void)at;
 	return seccomp_can_listen() ? 0 : EBUSY;
 }
 
-static int try_controller(enum cgroup_controller controller, int say)
+static int try_controller(const struct probe_at *at)
 {
 	auto_free struct cgroup_host *host = mem_new_of(struct cgroup_host);
 	auto_err err = cgroup_discover(host);
 
-	if (err || host->where[controller] < 0)
+	if (err || host->where[at->which] < 0)
 		return ENOENT;
-	dprintf(say, "cgroup v%d, host is %s", host->mounts[host->where[controller]].version,
+	dprintf(at->say, "cgroup v%d, host is %s", host->mounts[host->where[at->which]].version,
 		cgroup_word(host));
 	return 0;
 }
 
-static int try_memory(int data, int say)
-{
-	(void)data;
-	return try_controller(CGROUP_MEMORY, say);
-}
-
-static int try_pids(int data, int say)
-{
-	(void)data;
-	return try_controller(CGROUP_PIDS, say);
-}
-
-static int try_cpu(int data, int say)
-{
-	(void)data;
-	return try_controller(CGROUP_CPU, say);
-}
-
-static int try_memfd(int data, int say)
+static int try_memfd(const struct probe_at *at)
 {
 	char *const argv[] = {(char *)"probe", NULL};
 	auto_fd fd = memfd_create("probe", MFD_CLOEXEC | 0x10u);
 
-	(void)data;
-	(void)say;
+	(void)at;
 	if (fd < 0 && errno == EINVAL)
 		fd = memfd_create("probe", MFD_CLOEXEC);
 	if (fd < 0)
@@ -214,21 +192,19 @@ static int try_memfd(int data, int say)
 	return errno == ENOEXEC ? 0 : errno;
 }
 
-static int try_pidfd(int data, int say)
+static int try_pidfd(const struct probe_at *at)
 {
 	auto_fd fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
 
-	(void)data;
-	(void)say;
+	(void)at;
 	return fd < 0 ? errno : 0;
 }
 
-static int try_loop(int data, int say)
+static int try_loop(const struct probe_at *at)
 {
 	auto_fd fd = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
 
-	(void)data;
-	(void)say;
+	(void)at;
 	if (fd < 0)
 		return errno;
 	return ioctl(fd, LOOP_CTL_GET_FREE) < 0 ? errno : 0;
@@ -236,55 +212,40 @@ static int try_loop(int data, int say)
 
 // With 1, a process that changed its ids stays dumpable to others with the new ids: between setns
 // and PR_SET_DUMPABLE, pid 1's memory would be readable by the box.
-static int try_undumpable(int data, int say)
+static int try_undumpable(const struct probe_at *at)
 {
 	char value[8];
 
-	(void)data;
 	if (fd_get(AT_FDCWD, "/proc/sys/fs/suid_dumpable", value, sizeof(value)) < 0)
 		return errno;
-	dprintf(say, "fs.suid_dumpable is %c", value[0]);
+	dprintf(at->say, "fs.suid_dumpable is %c", value[0]);
 	return value[0] == '0' || value[0] == '2' ? 0 : EPERM;
 }
 
-static int try_landlock(int data, int say)
+static int try_landlock(const struct probe_at *at)
 {
 	int version = caps_landlock_version();
 
-	(void)data;
 	if (version)
-		dprintf(say, "version %d", version);
+		dprintf(at->say, "version %d", version);
 	return version ? 0 : ENOSYS;
 }
 
 // A complete egress network, in a network namespace of its own.
-static int try_steering(bool by_nft)
+enum { BY_SK_LOOKUP, BY_NFT };
+static int try_steering(const struct probe_at *at)
 {
 	auto_fd proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	auto_fd own = -1;
 	int listener, udp;
 
 	if (unshare(CLONE_NEWNET) || net_loopback(proc) || net_anyip() ||
-	    net_listen(by_nft, &listener, &udp))
+	    net_listen(at->which == BY_NFT, &listener, &udp))
 		return errno;
-	if (by_nft)
-		return nft_steer(net_port(listener)) ? errno : 0;
+	if (at->which == BY_NFT)
+		return steer_nft(net_port(listener)) ? errno : 0;
 	own = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
-	return own < 0 || sklookup_steer(own, listener) < 0 ? errno : 0;
-}
-
-static int try_sk_lookup(int data, int say)
-{
-	(void)data;
-	(void)say;
-	return try_steering(false);
-}
-
-static int try_nft(int data, int say)
-{
-	(void)data;
-	(void)say;
-	return try_steering(true);
+	return own < 0 || steer_sk_lookup(own, listener) < 0 ? errno : 0;
 }
 
 #define KERNEL "run Linux 6.1 or newer, as root, outside of other containers"
@@ -294,36 +255,38 @@ static const struct {
 	enum { MAKES, ASKS } how;
 	probe_fn *run;
 	const char *without, *fix;
+	int which;
 } probes[] = {
 	{"user namespaces", true, MAKES, try_userns, "cove does not start",
-	 "set sysctl user.max_user_namespaces above 0, and run as root"},
+	 "set sysctl user.max_user_namespaces above 0, and run as root", 0},
 	{"pid, mount, net, ipc and uts namespaces", true, MAKES, try_namespaces,
-	 "cove does not start", KERNEL},
-	{"seccomp filters", true, MAKES, try_seccomp, "cove does not start", KERNEL},
+	 "cove does not start", KERNEL, 0},
+	{"seccomp filters", true, MAKES, try_seccomp, "cove does not start", KERNEL, 0},
 	{"listeners of filters", false, MAKES, try_listener,
-	 "sync and syncfs of sandboxes are not paced", "run cove outside of containers"},
+	 "sync and syncfs of sandboxes are not paced", "run cove outside of containers", 0},
 	{"idmapped mounts of the data directory", true, MAKES, try_idmap, "cove does not start",
-	 "put the data directory on ext4, xfs or btrfs: --data DIR"},
+	 "put the data directory on ext4, xfs or btrfs: --data DIR", 0},
 	{"overlay on idmapped layers", true, MAKES, try_overlay, "cove does not start",
-	 "load the module overlay, and put the data directory on ext4, xfs or btrfs"},
-	{"memory controller", true, ASKS, try_memory, "cove does not start",
-	 "boot with cgroup_enable=memory, and mount the cgroup file system"},
-	{"pids controller", true, ASKS, try_pids, "cove does not start",
-	 "mount the cgroup file system with the pids controller"},
-	{"cpu controller", true, ASKS, try_cpu, "cove does not start",
-	 "mount the cgroup file system with the cpu controller"},
+	 "load the module overlay, and put the data directory on ext4, xfs or btrfs", 0},
+	{"memory controller", true, ASKS, try_controller, "cove does not start",
+	 "boot with cgroup_enable=memory, and mount the cgroup file system", CGROUP_MEMORY},
+	{"pids controller", true, ASKS, try_controller, "cove does not start",
+	 "mount the cgroup file system with the pids controller", CGROUP_PIDS},
+	{"cpu controller", true, ASKS, try_controller, "cove does not start",
+	 "mount the cgroup file system with the cpu controller", CGROUP_CPU},
 	{"programs from memory", true, MAKES, try_memfd, "cove does not start",
-	 "set sysctl vm.memfd_noexec to 0 or 1"},
-	{"pidfds", true, ASKS, try_pidfd, "cove does not start", KERNEL},
+	 "set sysctl vm.memfd_noexec to 0 or 1", 0},
+	{"pidfds", true, ASKS, try_pidfd, "cove does not start", KERNEL, 0},
 	{"closed memory after a change of ids", true, ASKS, try_undumpable, "cove does not start",
-	 "sysctl fs.suid_dumpable=0, or =2 to keep cores that only root can read"},
-	{"loop devices", false, ASKS, try_loop, "disk limits are refused", "load the module loop"},
+	 "sysctl fs.suid_dumpable=0, or =2 to keep cores that only root can read", 0},
+	{"loop devices", false, ASKS, try_loop, "disk limits are refused", "load the module loop",
+	 0},
 	{"Landlock", false, ASKS, try_landlock, "the daemon runs without this second fence",
-	 "boot with lsm=landlock,..."},
-	{PROBE_SK_LOOKUP, false, MAKES, try_sk_lookup, "sandboxes get their network by nft",
-	 "run a kernel with CONFIG_BPF_SYSCALL and CONFIG_INET"},
-	{PROBE_NFT, false, MAKES, try_nft, "sandboxes get their network by sk_lookup alone",
-	 "load the modules nf_tables and nft_tproxy"},
+	 "boot with lsm=landlock,...", 0},
+	{PROBE_SK_LOOKUP, false, MAKES, try_steering, "sandboxes get their network by nft",
+	 "run a kernel with CONFIG_BPF_SYSCALL and CONFIG_INET", BY_SK_LOOKUP},
+	{PROBE_NFT, false, MAKES, try_steering, "sandboxes get their network by sk_lookup alone",
+	 "load the modules nf_tables and nft_tproxy", BY_NFT},
 };
 
 #define PROBES (sizeof(probes) / sizeof(*probes))
@@ -334,16 +297,16 @@ struct trial {
 	int said, errnum;
 };
 
-static pid_t in_child(probe_fn *run, int data, int say)
+static pid_t in_child(probe_fn *run, struct probe_at at)
 {
 	pid_t pid = fork();
 
 	if (pid == 0) {
 		// A directory can be copied only in the mount namespace where it was opened.
-		if (fchdir(data) || unshare(CLONE_NEWNS) || mount_private())
+		if (fchdir(at.data) || unshare(CLONE_NEWNS) || mount_private())
 			_exit(errno);
-		data = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		_exit(data < 0 ? errno : run(data, say));
+		at.data = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		_exit(at.data < 0 ? errno : run(&at));
 	}
 	return pid;
 }
@@ -352,17 +315,19 @@ static pid_t in_child(probe_fn *run, int data, int say)
 static struct trial probe_begin(size_t which, int data)
 {
 	struct trial trial = {.said = -1};
+	struct probe_at at;
 	int pipe_fds[2];
 
 	if (pipe2(pipe_fds, O_CLOEXEC)) {
 		trial.errnum = errno;
 		return trial;
 	}
+	at = (struct probe_at){data, pipe_fds[1], probes[which].which};
 	trial.said = pipe_fds[0];
 	if (probes[which].how == ASKS)
-		trial.errnum = probes[which].run(data, pipe_fds[1]);
+		trial.errnum = probes[which].run(&at);
 	else
-		trial.pid = in_child(probes[which].run, data, pipe_fds[1]);
+		trial.pid = in_child(probes[which].run, at);
 	close(pipe_fds[1]);
 	return trial;
 }

@@ -2,7 +2,9 @@
 // verdict wins. The first judges by number, the second by argument, and reads only the low half of
 // an argument, as the kernel does with an int: TIOCSTI | 1<<32 is TIOCSTI. libseccomp gives the
 // numbers on every architecture; the programs are ours, because its rules cannot express "anything
-// but these, on 32 bits", and ours load in half the time.
+// but these, on 32 bits", and ours load in half the time. A table from numbers to verdicts is
+// compiled: runs of equal verdicts become the leaves of a binary search tree, so that a filter of
+// 300 calls has some 150 instructions.
 #include "os/seccomp.h"
 
 #include <errno.h>
@@ -25,8 +27,174 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "os/bpf.h"
 #include "os/calls.h"
+
+#define BPF_CALLS 512 // numbers at or above this get the table's `otherwise`
+#define BPF_CODE_MAX 2048
+
+// Loads the low half of argument `n`: the kernel reads an int from it, whatever the high half is.
+#define BPF_ARG(n) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 16 + 8 * (n))
+#define BPF_ARG_HIGH(n) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 20 + 8 * (n))
+#define BPF_IF(k, yes, no) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, k, yes, no)
+#define BPF_IF_ANY(k, yes, no) BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, k, yes, no)
+#define BPF_IF_OVER(k, yes, no) BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, k, yes, no)
+#define BPF_MASK(k) BPF_STMT(BPF_ALU | BPF_AND | BPF_K, k)
+#define BPF_SAY(action) BPF_STMT(BPF_RET | BPF_K, action)
+
+#define X32_BIT 0x40000000u
+#define JUMP_MAX 255 // the longest conditional jump
+
+struct bpf_table {
+	uint32_t arch;	    // AUDIT_ARCH_ word
+	uint32_t bad_arch;  // the verdict for every other, x32 included
+	uint32_t otherwise; // for numbers that were not set
+	struct {
+		uint32_t action;
+		const struct sock_filter *block; // instead of the action; ends with BPF_SAY
+		uint16_t block_len;
+	} calls[BPF_CALLS];
+};
+
+struct run {
+	uint32_t start; // up to the start of the next
+	uint32_t action;
+	const struct sock_filter *block;
+	uint16_t block_len;
+};
+
+struct code {
+	struct sock_filter *at;
+	size_t len, room;
+	bool failed;
+};
+
+static void bpf_begin(struct bpf_table *table, uint32_t arch, uint32_t bad_arch, uint32_t otherwise)
+{
+	memset(table, 0, sizeof(*table));
+	table->arch = arch;
+	table->bad_arch = bad_arch;
+	table->otherwise = otherwise;
+	for (int i = 0; i < BPF_CALLS; i++)
+		table->calls[i].action = otherwise;
+}
+
+static int seccomp_number_of(uint32_t arch, const char *name)
+{
+	int number = seccomp_syscall_resolve_name_arch(arch, name);
+
+	for (const struct calls_new *call = calls_new; number < 0 && call->name; call++)
+		if (strcmp(call->name, name) == 0)
+			number = call->number;
+	return number;
+}
+
+// A call that the architecture lacks is left out: it gets `otherwise`.
+static void bpf_set(struct bpf_table *table, const char *name, uint32_t action)
+{
+	int number = seccomp_number_of(table->arch, name);
+
+	if (number >= 0 && number < BPF_CALLS)
+		table->calls[number].action = action;
+}
+
+static void bpf_set_block(struct bpf_table *table, const char *name, const struct sock_filter *code,
+			  size_t len)
+{
+	int number = seccomp_number_of(table->arch, name);
+
+	if (number < 0 || number >= BPF_CALLS)
+		return;
+	table->calls[number].block = code;
+	table->calls[number].block_len = (uint16_t)len;
+}
+
+static void bpf_add(struct code *code, struct sock_filter one)
+{
+	if (code->len == code->room)
+		code->failed = true;
+	else
+		code->at[code->len++] = one;
+}
+
+static size_t find_runs(const struct bpf_table *table, struct run *runs)
+{
+	size_t count = 0;
+
+	for (uint32_t i = 0; i <= BPF_CALLS; i++) {
+		struct run next = {.start = i, .action = table->otherwise};
+
+		if (i < BPF_CALLS) {
+			next.action = table->calls[i].action;
+			next.block = table->calls[i].block;
+			next.block_len = table->calls[i].block_len;
+		}
+		if (count && runs[count - 1].action == next.action && !next.block &&
+		    !runs[count - 1].block)
+			continue;
+		runs[count++] = next;
+	}
+	return count;
+}
+
+static void bpf_leaf(struct code *code, const struct run *run)
+{
+	if (!run->block) {
+		bpf_add(code, (struct sock_filter)BPF_SAY(run->action));
+		return;
+	}
+	for (uint16_t i = 0; i < run->block_len; i++)
+		bpf_add(code, run->block[i]);
+}
+
+// At or above the middle run: to the right; else on to the left, which comes first. A left half
+// that is too long for a conditional jump is skipped by an unconditional one, which has 32 bits.
+static void tree(struct code *code, const struct run *runs, size_t count)
+{
+	size_t middle = count / 2;
+	size_t here = code->len, left;
+
+	if (count == 1) {
+		bpf_leaf(code, runs);
+		return;
+	}
+	bpf_add(code,
+		(struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, runs[middle].start, 0, 0));
+	tree(code, runs, middle);
+	if (code->failed)
+		return;
+	left = code->len - here - 1;
+	if (left <= JUMP_MAX) {
+		code->at[here].jt = (uint8_t)left;
+	} else {
+		bpf_add(code, (struct sock_filter){0});
+		if (code->failed)
+			return;
+		memmove(&code->at[here + 2], &code->at[here + 1], left * sizeof(*code->at));
+		code->at[here].jf = 1;
+		code->at[here + 1] = (struct sock_filter)BPF_STMT(BPF_JMP | BPF_JA, (uint32_t)left);
+	}
+	tree(code, runs + middle, count - middle);
+}
+
+// Writes the program to `room`; returns its length, 0 if it does not fit as a whole.
+static size_t bpf_compile(const struct bpf_table *table, struct sock_filter *room, size_t size)
+{
+	struct code code = {.at = room, .room = size};
+	static struct run runs[BPF_CALLS + 1];
+	size_t count = find_runs(table, runs);
+
+	bpf_add(&code, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 4));
+	bpf_add(&code, (struct sock_filter)BPF_IF(table->arch, 1, 0));
+	bpf_add(&code, (struct sock_filter)BPF_SAY(table->bad_arch));
+	bpf_add(&code, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0));
+	if (table->arch == AUDIT_ARCH_X86_64) {
+		bpf_add(&code,
+			(struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, X32_BIT, 0, 1));
+		bpf_add(&code, (struct sock_filter)BPF_SAY(table->bad_arch));
+	}
+	tree(&code, runs, count);
+	return code.failed ? 0 : code.len;
+}
 
 #define ANSWER(errnum) (SECCOMP_RET_ERRNO | (errnum))
 #define LENGTH(array) (sizeof(array) / sizeof(*(array)))
@@ -139,27 +307,16 @@ static const struct sock_filter prlimit64_block[] = {
 	BPF_SAY(ANSWER(0)),
 };
 
-static int seccomp_number_of(uint32_t arch, const char *name)
-{
-	int number = seccomp_syscall_resolve_name_arch(arch, name);
-
-	for (const struct calls_new *call = calls_new; number < 0 && call->name; call++)
-		if (strcmp(call->name, name) == 0)
-			number = call->number;
-	return number;
-}
-
-#define block(table, name, code)                                                                   \
-	bpf_set_block(table, seccomp_number_of((table)->arch, name), code, LENGTH(code))
+#define block(table, name, code) bpf_set_block(table, name, code, LENGTH(code))
 
 static void fill_allow(struct bpf_table *table)
 {
 	for (const char *const *name = calls_allowed; *name; name++)
-		bpf_set(table, seccomp_number_of(table->arch, *name), SECCOMP_RET_ALLOW);
+		bpf_set(table, *name, SECCOMP_RET_ALLOW);
 	for (const char *const *name = calls_denied; *name; name++)
-		bpf_set(table, seccomp_number_of(table->arch, *name), ANSWER(EPERM));
-	bpf_set(table, seccomp_number_of(table->arch, "sync"), SECCOMP_RET_USER_NOTIF);
-	bpf_set(table, seccomp_number_of(table->arch, "syncfs"), SECCOMP_RET_USER_NOTIF);
+		bpf_set(table, *name, ANSWER(EPERM));
+	bpf_set(table, "sync", SECCOMP_RET_USER_NOTIF);
+	bpf_set(table, "syncfs", SECCOMP_RET_USER_NOTIF);
 	block(table, "clone", clone_block);
 	block(table, "personality", personality_block);
 }
@@ -178,7 +335,7 @@ static void fill_arguments(struct bpf_table *table)
 
 static void fill_children(struct bpf_table *table)
 {
-	bpf_set(table, seccomp_number_of(table->arch, "clone3"), ANSWER(ENOSYS));
+	bpf_set(table, "clone3", ANSWER(ENOSYS));
 }
 
 static fallible seccomp_compile(const struct bpf_table *table, struct seccomp_program *out)
@@ -239,11 +396,6 @@ void seccomp_free(struct seccomp_program *program)
 {
 	free(program->code);
 	*program = (struct seccomp_program){0};
-}
-
-static void done(struct seccomp_program *program)
-{
-	seccomp_free(program);
 }
 
 // Filters of the host's processes. A process that only has threads neither forks nor enters a
@@ -377,23 +529,22 @@ fallible seccomp_build_own(enum seccomp_process process, const char *const *name
 	bpf_begin(table, arch ? arch : seccomp_arch_native(), SECCOMP_RET_KILL_PROCESS,
 		  ANSWER(EPERM));
 	for (const char *const *name = names; *name; name++) {
-		bpf_set(table, seccomp_number_of(table->arch, *name), SECCOMP_RET_ALLOW);
+		bpf_set(table, *name, SECCOMP_RET_ALLOW);
 		for (size_t i = 0; i < LENGTH(own_blocks) && !SANITIZED; i++)
 			if (own_blocks[i].process == process &&
 			    strcmp(own_blocks[i].call, *name) == 0)
-				bpf_set_block(table, seccomp_number_of(table->arch, *name),
-					      own_blocks[i].code, own_blocks[i].len);
+				bpf_set_block(table, *name, own_blocks[i].code, own_blocks[i].len);
 	}
 	if (process == SECCOMP_THREADS)
-		bpf_set(table, seccomp_number_of(table->arch, "clone3"), ANSWER(ENOSYS));
+		bpf_set(table, "clone3", ANSWER(ENOSYS));
 	for (const char *const *name = sanitizer_calls; SANITIZED && *name; name++)
-		bpf_set(table, seccomp_number_of(table->arch, *name), SECCOMP_RET_ALLOW);
+		bpf_set(table, *name, SECCOMP_RET_ALLOW);
 	return seccomp_compile(table, out);
 }
 
 fallible seccomp_confine(enum seccomp_process process, const char *const *names)
 {
-	on_exit_call(done) struct seccomp_program program = {0};
+	on_exit_call(seccomp_free) struct seccomp_program program = {0};
 	struct sock_fprog prog;
 
 	TRY(seccomp_build_own(process, names, 0, &program));

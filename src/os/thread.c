@@ -1,10 +1,11 @@
-// Parses /proc/.../stat of a thread: state and flags. Any format error counts as "no such thread".
-// The name may contain brackets, so fields are counted from the last one.
+// Parses /proc/.../stat of a thread: state, flags, start time. Any format error counts as "no such
+// thread". The name may contain brackets, so fields are counted from the last one.
 //
 // syscalls: openat read close
 #include "os/thread.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,10 +14,13 @@
 #define PF_EXITING 4	 // of the kernel; stable
 #define PF_FORKNOEXEC 64 // likewise
 
-// "42 (cove) D …", and five numbers later the flags.
+// "42 (cove) D …": fields are counted from the name.
+#define FLAGS 7
+#define STARTED 20
+
 bool thread_look(const char *path, struct thread_look *out)
 {
-	char text[512];
+	char text[1024];
 	unsigned long flags;
 	const char *at;
 
@@ -26,10 +30,21 @@ bool thread_look(const char *path, struct thread_look *out)
 	if (!at || strlen(at) < 3)
 		return false;
 	out->state = at[2];
-	for (int i = 0; i < 7 && at; i++)
+	for (int i = 0; i < FLAGS && at; i++)
 		at = strchr(at + 1, ' ');
 	flags = at ? strtoul(at, NULL, 10) : 0;
+	for (int i = FLAGS; i < STARTED && at; i++)
+		at = strchr(at + 1, ' ');
 	out->exits = flags & PF_EXITING;
 	out->unexecuted = flags & PF_FORKNOEXEC;
+	out->started = at ? strtoull(at, NULL, 10) : 0;
 	return at != NULL;
+}
+
+bool thread_look_process(int pid, struct thread_look *out)
+{
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	return thread_look(path, out);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #define THREAD_UNWAKEABLE 'D'
 #define THREAD_DEAD 'Z'
@@ -9,9 +10,11 @@
 
 struct thread_look {
 	char state;
-	bool exits;	 // exiting: its files are being closed
-	bool unexecuted; // has not executed a program since fork
+	bool exits;	  // exiting: its files are being closed
+	bool unexecuted;  // has not executed a program since fork
+	uint64_t started; // in clock ticks since boot
 };
 
 // False: there is no such thread. `path` names the file.
 bool thread_look(const char *path, struct thread_look *out);
+bool thread_look_process(int pid, struct thread_look *out);

@@ -7,7 +7,6 @@
 #include "warden/blocked.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -50,22 +49,15 @@ static void warden_blocked_end(struct warden *warden, struct warden_box *box)
 	teardown_begin(warden, box, BOX_EVENT_REMOVE);
 }
 
-static bool sleeps_on(int32_t thread)
-{
-	struct thread_look look;
-	char path[32];
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", thread);
-	return thread > 0 && thread_look(path, &look) && look.state == THREAD_UNWAKEABLE;
-}
-
 static void end_calls(struct warden *warden)
 {
 	for (int i = 0; i < HOLDS; i++) {
 		const struct blocked_call *call = &warden->blocked_calls->calls[i];
 		struct warden_box *box = warden_blocked_find(warden, &call->at);
+		struct thread_look look;
 
-		if (box && box->state == WARDEN_BOX_ALIVE && sleeps_on(call->thread) &&
+		if (box && box->state == WARDEN_BOX_ALIVE && call->thread > 0 &&
+		    thread_look_process(call->thread, &look) && look.state == THREAD_UNWAKEABLE &&
 		    clock_us() >= call->late_us)
 			warden_blocked_end(warden, box);
 	}

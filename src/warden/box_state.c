@@ -21,7 +21,6 @@
 #define BOX_STATE_WORD "cove-cell"
 #define BOX_STATE_VERSION 1
 #define KILLED_WORDS (TALK_CGROUPS_MAX / 64)
-#define STAT_STARTED 20 // field of /proc/PID/stat, counted from the one after the name
 
 fallible box_state_open_dir(int run, int *out_dir)
 {
@@ -163,24 +162,4 @@ fallible box_state_boot(char out[BOX_STATE_BOOT])
 		return err_sys(errno, "read the boot id");
 	out[strcspn(out, "\n")] = 0;
 	return OK;
-}
-
-uint64_t box_state_started(int pid)
-{
-	char path[32], text[1024];
-	const char *at;
-	struct str rest, word;
-	uint64_t ticks = 0;
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	if (fd_get(AT_FDCWD, path, text, sizeof(text)) <= 0)
-		return 0;
-	at = strrchr(text, ')'); // the name may contain any byte
-	if (!at)
-		return 0;
-	rest = str_of(at + 1);
-	for (int i = 0; i <= STAT_STARTED; i++)
-		if (!str_cut(&rest, ' ', &word))
-			return 0;
-	return str_to_u64(word, 0, UINT64_MAX, &ticks) ? ticks : 0;
 }

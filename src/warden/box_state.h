@@ -44,5 +44,3 @@ void box_state_drop(int dir, const char *box);
 
 // The boot id. INTERNAL if the kernel does not tell.
 fallible box_state_boot(char out[BOX_STATE_BOOT]);
-// Start time of a process in clock ticks; 0 with errno: unknown.
-uint64_t box_state_started(int pid);

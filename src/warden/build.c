@@ -24,6 +24,7 @@
 #include "base/mem.h"
 #include "base/weak.h"
 #include "os/fd.h"
+#include "os/thread.h"
 #include "warden/box_network.h"
 #include "warden/build_inputs.h"
 #include "warden/disk_driver.h"
@@ -208,6 +209,7 @@ static fallible build_receive(struct warden *warden, struct warden_box *box,
 			      const struct zygote_answer *answer)
 {
 	bool ahead = box == warden->prebuilt;
+	struct thread_look look;
 	auto_fd net = answer->net;
 
 	box->pid = answer->pid;
@@ -215,7 +217,7 @@ static fallible build_receive(struct warden *warden, struct warden_box *box,
 	if (answer->errnum)
 		return err_sys(answer->errnum, "clone a builder");
 	TRY(build_watch(warden, box));
-	box->state_file.started = box_state_started(box->pid);
+	box->state_file.started = thread_look_process(box->pid, &look) ? look.started : 0;
 	box->state_file.netns = box_network_inode(net);
 	if (box->state == WARDEN_BOX_DOOMED || weak(NETNS) ||
 	    !(box->net || (ahead && warden->netout.by != NETOUT_NONE)))

@@ -97,12 +97,13 @@ struct loops {
 };
 
 // Names with a dot are the drivers' own: templates, images that are ready.
-static void see_loop(void *arg, const char *name)
+static void see_loop(void *arg, int fd, const char *name)
 {
 	struct loops *loops = arg;
 	struct str box_id = str_of(name);
 	const struct warden_box *box;
 
+	(void)fd;
 	if (name[0] == '.')
 		return;
 	if (str_ends(box_id, IMAGE))

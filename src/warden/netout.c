@@ -20,8 +20,7 @@
 #include "base/log.h"
 #include "os/fd.h"
 #include "os/net.h"
-#include "os/nft.h"
-#include "os/sklookup.h"
+#include "os/steer.h"
 
 const char *netout_word(enum netout_by by)
 {
@@ -118,10 +117,10 @@ static fallible open_inside(enum netout_by by, int netns, struct netout_fds *out
 	if (net_listen(by == NETOUT_NFT, &listener, &udp))
 		return err_sys(errno, "listen in a box");
 	if (by == NETOUT_SK_LOOKUP) {
-		link = sklookup_steer(netns, listener);
+		link = steer_sk_lookup(netns, listener);
 		if (link < 0)
 			return err_sys(errno, "steer a box's connections by sk_lookup");
-	} else if (nft_steer(net_port(listener))) {
+	} else if (steer_nft(net_port(listener))) {
 		return err_sys(errno, "steer a box's connections by nft");
 	}
 	*out = (struct netout_fds){take_fd(&listener), take_fd(&udp), link};

@@ -25,6 +25,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "os/fd.h"
+#include "os/thread.h"
 #include "warden/listener.h"
 #include "warden/teardown.h"
 
@@ -55,12 +56,13 @@ static bool has_ended(int pidfd)
 static fallible open_process(const char *box_id, int pid, uint64_t *out_started, int *out)
 {
 	auto_fd fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	struct thread_look look;
 
 	if (fd < 0)
 		return errno == ESRCH || errno == EINVAL ? OK : recover_unseen(box_id);
-	*out_started = box_state_started(pid);
-	if (!*out_started)
+	if (!thread_look_process(pid, &look))
 		return has_ended(fd) ? OK : recover_unseen(box_id);
+	*out_started = look.started;
 	*out = take_fd(&fd);
 	return OK;
 }

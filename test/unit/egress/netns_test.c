@@ -8,7 +8,7 @@
 #include <sys/ioctl.h>
 
 #include "os/net.h"
-#include "os/sklookup.h"
+#include "os/steer.h"
 #include "unit/egress/house.h"
 
 static int home = -1, away = -1, link_fd = -1;
@@ -27,7 +27,7 @@ static const char *enter_net(int *out_listener, int *out_udp)
 	sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (ioctl(sock, SIOCSIFFLAGS, &lo) || net_anyip() || net_listen(0, out_listener, out_udp))
 		why = "its loopback cannot be made";
-	else if ((link_fd = sklookup_steer(away, *out_listener)) < 0)
+	else if ((link_fd = steer_sk_lookup(away, *out_listener)) < 0)
 		why = "this kernel does not steer by sk_lookup";
 	if (setns(home, CLONE_NEWNET))
 		abort();

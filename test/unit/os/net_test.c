@@ -15,8 +15,7 @@
 
 #include "base/auto.h"
 #include "os/fd.h"
-#include "os/nft.h"
-#include "os/sklookup.h"
+#include "os/steer.h"
 #include "tap.h"
 
 #define SOON_MS 2000 // far more than anything here takes
@@ -130,8 +129,8 @@ static int steer(enum way way, struct way_out *out)
 	if (net_anyip() || net_listen(way == NFT, &out->listener, &out->udp))
 		return -1;
 	if (way == NFT)
-		return nft_steer(net_port(out->listener));
-	out->link = sklookup_steer(here, out->listener);
+		return steer_nft(net_port(out->listener));
+	out->link = steer_sk_lookup(here, out->listener);
 	return out->link < 0 ? -1 : 0;
 }
 
