@@ -224,7 +224,7 @@ static void await_tapes(struct box *box)
 		exec_ref(exec);
 		if (exec->tape)
 			tape_await_idle(exec->tape);
-		at = exec->listed ? at->next : &box->execs;
+		at = exec->state != EXEC_FORGOTTEN ? at->next : &box->execs;
 		exec_let_go(exec);
 	}
 }

@@ -371,7 +371,7 @@ static fallible bash_attach(struct exec *exec, struct tape *aside, struct bash *
 	tape_ref(aside);
 	shell->aside = aside;
 	err = open_ends(shell);
-	if (!err && exec->phase != EXEC_RUNNING)
+	if (!err && !exec_runs(exec))
 		err = err_new(UNAVAILABLE, "box_lost", "the shell ended at once");
 	if (err) {
 		exec_kill(exec);

@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "box/exec_message.h"
 #include "os/fd.h"
 
 #define ORDER_MS 20000
@@ -308,12 +309,6 @@ static fallible take_new(struct box *box, const char *mark, struct box_cgroup **
 	return OK;
 }
 
-static fallible too_many(void)
-{
-	return err_hint(err_new(EXHAUSTED, "too_many_execs", "the sandbox runs too many commands"),
-			"wait for some of them to end");
-}
-
 fallible box_exec_cgroup_take(struct box *box, int *tries, struct box_cgroup **out)
 {
 	struct link *from = &box->clean;
@@ -324,7 +319,7 @@ fallible box_exec_cgroup_take(struct box *box, int *tries, struct box_cgroup **o
 		from = &box->doubt;
 		if (link_empty(from) || *tries >= (full ? BOX_CGROUPS_MAX : DOUBTS_TRIED)) {
 			if (full)
-				return too_many();
+				return exec_message_too_many();
 			exec_cgroup = NULL;
 			TRY(take_left(box, &exec_cgroup));
 			if (!exec_cgroup)
@@ -347,7 +342,7 @@ fallible box_exec_cgroup_mark(struct box *box, const char *mark, struct box_cgro
 {
 	if (box->cgroup_count >= BOX_CGROUPS_MAX) {
 		if (link_empty(&box->clean))
-			return too_many();
+			return exec_message_too_many();
 		struct box_cgroup *rests = link_of(box->clean.prev, struct box_cgroup, idle);
 
 		box_exec_cgroup_kill(rests);

@@ -136,7 +136,7 @@ static fallible explain_exec(int errnum, const char *name)
 	}
 }
 
-static fallible too_many(void)
+fallible exec_message_too_many(void)
 {
 	return err_hint(err_new(EXHAUSTED, "too_many_execs", "the sandbox runs too many commands"),
 			"wait for some of them to end");
@@ -151,7 +151,7 @@ fallible exec_message_explain(const struct talk *failed, const struct exec_spec 
 		return exec_message_box_lost();
 	case TALK_STEP_BUSY:
 	case TALK_STEP_PIPE:
-		return too_many();
+		return exec_message_too_many();
 	case TALK_STEP_USER:
 		return err_hint(err_new(INVALID, "no_user",
 					"there is no user '%.*s' in the sandbox", SHOWN,
@@ -175,7 +175,7 @@ fallible exec_message_explain(const struct talk *failed, const struct exec_spec 
 		return err_sys(errnum, "pid 1: set a command up");
 	case TALK_STEP_JOIN:
 		if (errnum == EBUSY)
-			return too_many();
+			return exec_message_too_many();
 		return err_sys(errnum, "pid 1: join a cgroup");
 	default:
 		return err_sys(errnum, "pid 1: step '%s'", talk_step_word(failed->failed.step));

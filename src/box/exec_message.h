@@ -14,3 +14,4 @@ fallible exec_message_encode(const struct exec_spec *spec, uint32_t flags, uint3
 // FAILED as an error; step NONE: the box was lost.
 fallible exec_message_explain(const struct talk *failed, const struct exec_spec *spec);
 fallible exec_message_box_lost(void);
+fallible exec_message_too_many(void);

@@ -11,14 +11,15 @@
 
 #include "base/clock.h"
 #include "box/exec_cgroup.h"
+#include "box/exec_message.h"
 #include "box/exec_private.h"
 #include "box/files.h"
 
 #define SWEEP_MS 2000 // a box may be too full to fork a file worker
-#define STEP_MIN_MS 4
+#define STEP_MIN_MS 4 // between looks for processes that are left
 #define STEP_MAX_MS 100
 
-static uint64_t exec_stop_boot_ms(void)
+static uint64_t exec_boot_ms(void)
 {
 	struct timespec now;
 
@@ -26,8 +27,8 @@ static uint64_t exec_stop_boot_ms(void)
 	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-static fallible exec_stop_sweep(struct box *box, uint32_t exec_cgroup, int spared,
-				uint64_t since_ms, int signal, uint32_t *out_count)
+static fallible exec_sweep(struct box *box, uint32_t exec_cgroup, int spared, uint64_t since_ms,
+			   int signal, uint32_t *out_count)
 {
 	struct files files = {
 		.box = box,
@@ -36,7 +37,7 @@ static fallible exec_stop_sweep(struct box *box, uint32_t exec_cgroup, int spare
 	};
 
 	if (!box_is_alive(box))
-		return err_new(UNAVAILABLE, "box_lost", "the sandbox is gone");
+		return exec_message_box_lost();
 	return files_sweep_cgroup(&files, exec_cgroup, spared, since_ms, signal, out_count);
 }
 
@@ -45,9 +46,9 @@ fallible exec_signal_tree(struct exec *exec, int signal)
 	uint32_t count = 0;
 	struct err *err;
 
-	if (exec->phase != EXEC_RUNNING || !exec->exec_cgroup)
+	if (!exec_runs(exec) || !exec->exec_cgroup)
 		return OK;
-	err = exec_stop_sweep(exec->box, exec->exec_cgroup->number, exec->pid, 0, signal, &count);
+	err = exec_sweep(exec->box, exec->exec_cgroup->number, exec->pid, 0, signal, &count);
 	if (err && err_kind(err) == ERR_CANCELLED)
 		return err;
 	if (err)
@@ -67,11 +68,10 @@ static void exec_stop_rest(struct exec *exec, uint64_t asked_ms, int64_t deadlin
 	uint32_t left = 1;
 
 	if (loop_now(loop) < deadline)
-		err_free(exec_stop_sweep(exec->box, exec_cgroup->number, 0, asked_ms, SIGTERM,
-					 &left));
+		err_free(exec_sweep(exec->box, exec_cgroup->number, 0, asked_ms, SIGTERM, &left));
 	left = 1;
 	while (left && loop_now(loop) < deadline) {
-		auto_err err = exec_stop_sweep(exec->box, exec_cgroup->number, 0, 0, 0, &left);
+		auto_err err = exec_sweep(exec->box, exec_cgroup->number, 0, 0, 0, &left);
 
 		if (err)
 			break;
@@ -90,7 +90,7 @@ static void exec_stop_rest(struct exec *exec, uint64_t asked_ms, int64_t deadlin
 fallible exec_stop(struct exec *exec, int64_t grace_ms, bool *out_forced)
 {
 	int64_t deadline = loop_now(exec->box->loop) + grace_ms;
-	uint64_t asked_ms = exec_stop_boot_ms();
+	uint64_t asked_ms = exec_boot_ms();
 	struct exec_result result;
 	auto_err err = OK;
 

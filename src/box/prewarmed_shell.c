@@ -51,11 +51,8 @@ void prewarmed_drop(struct prewarmed *prewarmed)
 		prewarmed->all->ready = NULL;
 	exec_on_end(exec, NULL, NULL);
 	exec_filed(exec); // nothing to record
-	if (exec->phase == EXEC_RUNNING) {
-		exec_close_stdin(exec);
-		exec->stage = STAGE_TERMED; // for one that was stopped by a signal
-		loop_set_timer(exec->box->loop, &exec->timer, loop_now(exec->box->loop) + LEAVE_MS);
-	}
+	exec_close_stdin(exec);
+	exec_kill_after(exec, LEAVE_MS); // one that was stopped by a signal
 	exec_unref(exec);
 	buf_done(&prewarmed->state);
 	free(prewarmed);
@@ -228,8 +225,7 @@ struct str prewarmed_state(const struct prewarmed *prewarmed)
 
 bool prewarmed_waits(const struct prewarmed *prewarmed)
 {
-	return prewarmed->exec->phase == EXEC_RUNNING && prewarmed->exec->stage == STAGE_LIMIT &&
-	       box_is_alive(prewarmed->exec->box);
+	return prewarmed->exec->state == EXEC_RUNNING && box_is_alive(prewarmed->exec->box);
 }
 
 // Makes the exec that command.

@@ -520,7 +520,10 @@ BOX_TEST(destroyed, "destroying a box ends its execs as killed, and reports no l
 
 BOX_TEST(evil, "a pid 1 that breaks the protocol loses its box, and nothing else")
 {
-	for (int rule = 0; rule <= 8; rule++) {
+	static const int rules[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 13, 14};
+
+	for (size_t i = 0; i < sizeof(rules) / sizeof(*rules); i++) {
+		int rule = rules[i];
 		struct exec_spec spec = spec_of("true");
 		struct exec *exec = NULL;
 		char name[32];

@@ -210,6 +210,20 @@ static void fake_warden_be_evil(int control, int rule)
 		len = talk_encode(&say, room, sizeof(room));
 		fd_send(control, room, len, NULL, 0, 0);
 		break;
+	case 12: // a file worker instead of the command
+		say = (struct talk){.kind = TALK_WORKER_IS, .conn = heard.conn};
+		len = talk_encode(&say, room, sizeof(room));
+		fd_send(control, room, len, &control, 1, 0);
+		break;
+	case 13: // starts it twice
+		fd_send(control, room, len, (int[]){pipes[0], pipes[2]}, 2, 0);
+		fd_send(control, room, len, (int[]){pipes[0], pipes[2]}, 2, 0);
+		break;
+	case 14: // reports an exit before the start
+		say = (struct talk){.kind = TALK_EXITED, .conn = heard.conn};
+		len = talk_encode(&say, room, sizeof(room));
+		fd_send(control, room, len, NULL, 0, 0);
+		break;
 	default: // closes the socket
 		_exit(0);
 	}

@@ -117,11 +117,11 @@ static void first_owed(int said)
 		return;
 	sender = exec->sender;
 	CHECK(kill(pid, SIGSTOP) == 0);
-	for (uint32_t i = 1; i < 100000 && !exec->owes_label; i++)
+	for (uint32_t i = 1; i < 100000 && !exec->owes.label; i++)
 		exec_label_sender(exec, sender + i);
-	CHECK(exec->owes_label);
+	CHECK(exec->owes.label);
 	exec_label_sender(exec, sender);
-	CHECK(exec->owes_label);
+	CHECK(exec->owes.label);
 	CHECK(kill(pid, SIGCONT) == 0);
 	CHECK_OK(exec_await_label(exec, in(5000)));
 }
