@@ -19,9 +19,10 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "box/adopt_private.h"
+#include "box/box_file.h"
 #include "box/exec_cgroup.h"
 #include "box/exec_message.h"
+#include "box/unit.h"
 #include "loop/closer.h"
 #include "loop/dial.h"
 #include "loop/offload.h"
@@ -183,8 +184,8 @@ static fallible box_adopt_take_all(struct adoption *adoption)
 {
 	TRY(ask_unanswered(find_cgroups(adoption)), "find the exec cgroups");
 	TRY(list_folder(adoption));
-	TRY(procs_adopt(adoption), "adopt the processes");
-	TRY(terms_adopt(adoption), "adopt the terminals");
+	TRY(units_adopt(adoption, &proc_kind), "adopt the processes");
+	TRY(units_adopt(adoption, &term_kind), "adopt the terminals");
 	TRY(sessions_adopt(adoption), "adopt the sessions");
 	TRY(contexts_adopt(adoption), "adopt the contexts");
 	return take_rest(adoption);
@@ -237,8 +238,12 @@ void box_abandon(struct box *box)
 	box->abandoned = true;
 	if (box->phase < BOX_BROKEN)
 		box->phase = BOX_LOST;
-	procs_abandon(box);
-	terms_abandon(box);
+	for (int i = 0; i < UNIT_TYPES; i++)
+		list_each (at, &box->units[i].all) {
+			struct unit *unit = link_of(at, struct unit, link);
+
+			unit->kind->abandon(unit);
+		}
 	await_tapes(box);
 	exec_end_all(box);
 	box_tell_kinds(box, BOX_END_LEFT);
@@ -265,22 +270,21 @@ fallible box_adopt(struct loop *loop, struct ask *ask, const struct box_return *
 	return err_while(err, "adopt %s", from->id);
 }
 
-// Removes the files of sessions and terminals, which ended with the box.
-static void remove_rest(struct adoption *adoption)
+// Removes the files of a kind that ended with the box.
+static void remove_files(struct adoption *adoption, const struct unit_kind *kind)
 {
-	static const char letters[] = "sot";
-	struct box *box = adoption->box;
-	uint32_t number;
+	struct units *units = &adoption->box->units[kind->type];
 
-	for (size_t i = 0; i < adoption->name_count; i++)
-		for (const char *letter = letters; *letter; letter++) {
-			uint32_t *last = *letter == 't' ? &box->term_tapes : &box->state_files;
+	const char letters[] = {kind->letter, kind->tape_letter, 0};
 
-			if (!adoption_number(adoption->names[i], *letter, &number))
-				continue;
-			box_remove_file(box, *letter, number);
-			*last = number > *last ? number : *last;
-		}
+	for (const char *letter = letters; *letter; letter++) {
+		auto_free uint32_t *numbers = adoption_numbers(adoption, *letter);
+
+		for (const uint32_t *at = numbers; *at; at++)
+			box_file_remove_later(adoption->box, *letter, *at);
+		if (numbers[0] > units->files)
+			units->files = numbers[0];
+	}
 }
 
 fallible box_recover(struct box *box)
@@ -290,8 +294,9 @@ fallible box_recover(struct box *box)
 
 	err = list_folder(adoption);
 	if (!err) {
-		remove_rest(adoption);
-		err = procs_adopt(adoption);
+		remove_files(adoption, &term_kind);
+		remove_files(adoption, &session_kind);
+		err = units_adopt(adoption, &proc_kind);
 	}
 	if (!err)
 		err = contexts_adopt(adoption);

@@ -1,15 +1,12 @@
 // Collects the HELD messages of pid 1 while a box is adopted (adopt.c), until each entry is taken
 // by the kind that its exec label names. Input is hostile: too many entries, an entry twice, or one
 // that was not asked for breaks the box.
-//
-// syscalls: unlinkat
+#include "box/adoption.h"
+
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/mem.h"
-#include "box/adopt_private.h"
 #include "loop/closer.h"
-#include "loop/offload.h"
 #include "os/fd.h"
 
 static void drop_fds(int *fds, int *count)
@@ -116,27 +113,33 @@ fallible adoptee_take(struct adoptee *adoptee, struct box *box, struct tape *tap
 
 bool adoption_number(const char *name, char letter, uint32_t *out)
 {
-	struct str rest = str_of(name);
 	uint64_t number;
 
 	if (letter && *name != letter)
 		return false;
-	if (letter)
-		rest = str_skip(rest, 1);
-	if (!str_to_u64(rest, 1, UINT32_MAX, &number))
+	if (!str_to_u64(str_of(name + (letter != 0)), 1, UINT32_MAX, &number))
 		return false;
 	*out = (uint32_t)number;
 	return true;
 }
 
-uint32_t adoption_highest(const struct adoption *adoption, char letter)
+static int adoption_compare(const void *one, const void *other)
 {
-	uint32_t highest = 0, number;
+	uint32_t a = *(const uint32_t *)one, b = *(const uint32_t *)other;
+
+	return a < b ? 1 : a > b ? -1 : 0;
+}
+
+uint32_t *adoption_numbers(const struct adoption *adoption, char letter)
+{
+	uint32_t *numbers = mem_new((adoption->name_count + 1) * sizeof(*numbers));
+	size_t count = 0;
 
 	for (size_t i = 0; i < adoption->name_count; i++)
-		if (adoption_number(adoption->names[i], letter, &number) && number > highest)
-			highest = number;
-	return highest;
+		count += adoption_number(adoption->names[i], letter, &numbers[count]);
+	qsort(numbers, count, sizeof(*numbers), adoption_compare);
+	numbers[count] = 0;
+	return numbers;
 }
 
 struct adoption *adoption_new(struct box *box)
@@ -154,34 +157,4 @@ void box_adoption_lost(struct box *box)
 {
 	if (box->adoption)
 		condition_signal(&box->adoption->condition);
-}
-
-struct removal {
-	int dir;
-	char *name;
-};
-
-static void remove_run(void *arg)
-{
-	struct removal *removal = arg;
-
-	unlinkat(removal->dir, removal->name, 0);
-}
-
-static void remove_task(void *arg)
-{
-	struct removal *removal = arg;
-
-	offload_run(remove_run, removal);
-	free(removal->name);
-	free(removal);
-}
-
-void box_remove_file(struct box *box, char letter, uint32_t number)
-{
-	struct removal *removal = mem_new_of(struct removal);
-
-	removal->dir = box->tapes_dir;
-	removal->name = mem_fmt("%s/%.*s%u", box->id, letter != 0, &letter, number);
-	task_start(box->loop, "box.file", remove_task, removal);
 }

@@ -7,7 +7,8 @@
 // take the no-op for the other half, and is killed.
 #include "base/clock.h"
 #include "base/mem.h"
-#include "box/adopt_private.h"
+#include "box/adoption.h"
+#include "box/box_file.h"
 #include "box/context_private.h"
 
 // The next file number of that letter above `over`; 0: none.
@@ -47,7 +48,7 @@ static fallible adopt_state_files(struct adoption *adoption)
 		if (context)
 			context->state_file = at; // the file keeps its number
 		else
-			box_remove_file(box, CONTEXT_STATE_FILE, at);
+			box_file_remove_later(box, CONTEXT_STATE_FILE, at);
 		table->state_files = at;
 	}
 	return OK;
@@ -107,7 +108,7 @@ static fallible adopt_tape(struct adoption *adoption, uint32_t number)
 		return err;
 	if (err) { // a file that was prepared for the next cell
 		err_free(err);
-		box_remove_file(box, CONTEXT_TAPE, number);
+		box_file_remove_later(box, CONTEXT_TAPE, number);
 		return OK;
 	}
 	context = context_find(box, label.id);
@@ -190,6 +191,7 @@ static void end_rest(struct adoption *adoption)
 fallible contexts_adopt(struct adoption *adoption)
 {
 	struct box *box = adoption->box;
+	auto_free uint32_t *tapes = adoption_numbers(adoption, CONTEXT_TAPE);
 	uint32_t number;
 
 	if (!next_above(adoption, CONTEXT_STATE_FILE, 0) &&
@@ -198,7 +200,7 @@ fallible contexts_adopt(struct adoption *adoption)
 		return OK;
 	}
 	TRY(adopt_state_files(adoption), "read the state_files");
-	box->contexts->tapes.files = adoption_highest(adoption, CONTEXT_TAPE);
+	box->contexts->tapes.files = tapes[0];
 	for (size_t i = 0; i < adoption->name_count; i++) {
 		if (!adoption_number(adoption->names[i], CONTEXT_TAPE, &number))
 			continue;

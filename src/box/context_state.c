@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "box/box_file.h"
 #include "box/context_private.h"
-#include "box/state_file.h"
 #include "codec/pack.h"
 
 #define MAGIC "COVECELL"
@@ -52,7 +52,7 @@ void context_state_write(struct context *context)
 		return;
 	bytes = context_state_encode(context, &len);
 	task_shield(true);
-	state_file_write_file(context->box, CONTEXT_STATE_FILE, context->state_file, bytes, len);
+	box_file_write(context->box, CONTEXT_STATE_FILE, context->state_file, bytes, len);
 	if (!context->listed && !context->left) // deleted during the write
 		context_state_erase(context);
 	task_shield(false);
@@ -61,7 +61,7 @@ void context_state_write(struct context *context)
 void context_state_erase(struct context *context)
 {
 	if (context->state_file)
-		state_file_erase_file(context->box, CONTEXT_STATE_FILE, context->state_file);
+		box_file_remove(context->box, CONTEXT_STATE_FILE, context->state_file);
 }
 
 static const char **context_state_read_env(struct unpack *in)
@@ -88,7 +88,7 @@ fallible context_state_read(struct box *box, uint32_t number, struct context **o
 	uint8_t language;
 
 	*out = NULL;
-	TRY(state_file_read_file(box, CONTEXT_STATE_FILE, number, &bytes, &len));
+	TRY(box_file_read(box, CONTEXT_STATE_FILE, number, &bytes, &len));
 	unpack_init(&in, bytes, len);
 	if (!len || !str_is(unpack_text(&in, sizeof(MAGIC)), MAGIC) || unpack_u32(&in) != VERSION)
 		return OK;

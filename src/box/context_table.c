@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "base/secret.h"
+#include "box/box_file.h"
 #include "box/context_private.h"
 
 static const struct {
@@ -162,7 +163,7 @@ fallible contexts_make_room(struct contexts *table)
 					"a sandbox has at most %d contexts", CONTEXT_MAX),
 				"delete one with DELETE /api/contexts/{id}");
 	if (dead->state_file)
-		box_remove_file(dead->box, CONTEXT_STATE_FILE, dead->state_file);
+		box_file_remove_later(dead->box, CONTEXT_STATE_FILE, dead->state_file);
 	context_unlist(dead);
 	return OK;
 }

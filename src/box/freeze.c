@@ -11,14 +11,14 @@
 #include "box/private.h"
 #include "box/procs.h"
 #include "box/session_private.h"
-#include "box/term_private.h"
+#include "box/unit.h"
 #include "os/fd.h"
 
 #define CGROUP_STEP_MS 5
 
 bool box_is_busy(const struct box *box)
 {
-	uint32_t calm = context_warm_count(box) + prewarmed_count(box);
+	uint32_t calm = context_warm_count(box) + prewarmed_count(box), idle;
 
 	if (box->sessions)
 		list_each (at, &box->sessions->all) {
@@ -36,13 +36,7 @@ bool box_is_busy(const struct box *box)
 				return true;
 			calm += context->shell != NULL;
 		}
-	if (box->terms)
-		list_each (at, &box->terms->all) {
-			const struct term *term = link_of(at, struct term, link);
-
-			calm += term->phase == TERM_RUNNING && !term->is_command;
-		}
-	return box->exec_count > calm;
+	return units_are_busy(box, &idle) || box->exec_count > calm + idle;
 }
 
 uint64_t box_cpu_us(const struct box *box)

@@ -9,6 +9,12 @@
 #include "box/private.h"
 #include "loop/closer.h"
 
+static void box_free_units(struct box *box)
+{
+	for (int i = 0; i < UNIT_TYPES; i++)
+		map_free(box->units[i].by_id);
+}
+
 // clang-format off
 static const struct box_kind kinds[] = {
 	// name               lost                     stopped                  left                  freed                      drop the oldest output
@@ -22,7 +28,8 @@ static const struct box_kind kinds[] = {
 	{"file workers",     {box_file_worker_end_all, box_file_worker_end_all, NULL,                 NULL},                     NULL},
 	{"sessions",         {sessions_end,            sessions_end,            sessions_end,         NULL},                     NULL},
 	{"interpreters",     {contexts_end,            contexts_end,            contexts_close,       contexts_free},            contexts_let_oldest_go},
-	{"terminals",        {terms_end,               terms_end,               terms_end,            terms_free},               NULL},
+	{"terminals",        {terms_end,               terms_end,               terms_end,            NULL},                     NULL},
+	{"tables",           {NULL,                    NULL,                    NULL,                 box_free_units},           NULL},
 	{NULL,               {NULL,                    NULL,                    NULL,                 NULL},                     NULL},
 };
 // clang-format on
@@ -83,6 +90,8 @@ struct box *box_new(struct loop *loop, struct ask *ask, const char *id, int tape
 	box->cgroup_events = &exec_cgroup_events;
 	condition_init(&box->greeted);
 	condition_init(&box->cgroup_settled);
+	for (int i = 0; i < UNIT_TYPES; i++)
+		link_init(&box->units[i].all);
 	link_init(&box->exec_cgroups);
 	link_init(&box->clean);
 	link_init(&box->doubt);

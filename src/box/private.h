@@ -16,7 +16,6 @@ struct contexts;
 struct exec;
 struct procs;
 struct sessions;
-struct terms;
 struct prewarmed_shells;
 struct tape_budget;
 
@@ -63,6 +62,14 @@ struct box_kind {
 	bool (*let_oldest_go)(struct box *box);
 };
 
+// The long-lived processes of a box by kind (unit.h).
+enum unit_type { UNIT_PROCESS, UNIT_TERM, UNIT_SESSION, UNIT_CONTEXT, UNIT_TYPES };
+struct units {
+	struct link all;   // in order of creation
+	struct map *by_id; // NULL until the first
+	uint32_t files;	   // numbers given to their files so far
+};
+
 enum box_phase { BOX_GREETING, BOX_ALIVE, BOX_BROKEN, BOX_LOST, BOX_STOPPED, BOX_DESTROYED };
 
 struct box {
@@ -76,11 +83,10 @@ struct box {
 	struct stall_at at;	     // its identity, for box/stall
 	struct pipes_pace pace;
 	enum box_phase phase;
-	uint32_t features;		  // of its pid 1: enum talk_feature
-	bool stopping;			  // a stop or destroy was requested
-	bool abandoned;			  // adoption failed: its files and processes stay untouched
-	uint32_t state_files, term_tapes; // files created so far
-	bool has_folder;		  // of tapes and state files: removed with it
+	uint32_t features; // of its pid 1: enum talk_feature
+	bool stopping;	   // a stop or destroy was requested
+	bool abandoned;	   // adoption failed: its files and processes stay untouched
+	bool has_folder;   // of tapes and state files: removed with it
 	struct channel channel;
 	struct condition greeted;
 	struct talk broken;   // why pid 1 could not set up the box
@@ -96,10 +102,10 @@ struct box {
 		uint16_t port; // of the listener, whichever process holds it; 0: none
 	} net;
 	int tapes_dir;
-	struct tape_budget *tape_budget;	   // NULL until the first exec
+	struct tape_budget *tape_budget; // NULL until the first exec
+	struct units units[UNIT_TYPES];
 	struct procs *procs;			   // NULL until the first process
 	struct sessions *sessions;		   // NULL until the first session
-	struct terms *terms;			   // NULL until the first terminal
 	struct contexts *contexts;		   // NULL until the first context
 	struct prewarmed_shells *prewarmed_shells; // NULL until one is requested
 	struct link exec_cgroups, clean, doubt;
@@ -136,11 +142,7 @@ void box_break(struct box *box, const char *why);
 void box_abandon(struct box *box); // drops the owner's reference
 // In net.c: takes the egress sockets, the last fds of an answer with `net`.
 void box_net_give(struct box *box, const struct answer *answer, const int *fds);
-void box_net_drop(struct box *box); // closes those that were not taken
-void procs_abandon(struct box *box);
-void terms_abandon(struct box *box);
-// Removes a file of its folder, by letter (0: none) and number, in the background.
-void box_remove_file(struct box *box, char letter, uint32_t number);
+void box_net_drop(struct box *box);	 // closes those that were not taken
 void box_adoption_lost(struct box *box); // wakes the adopting task
 // In adoption.c: HELD and HELD_END. Takes ownership of the fds.
 void box_held(struct box *box, const struct talk *talk, int *fds, int count);
@@ -159,7 +161,6 @@ void contexts_free(struct box *box);
 bool contexts_let_oldest_go(struct box *box); // drops an ended cell; false: none
 bool procs_let_oldest_go(struct box *box);    // drops an ended process; false: none
 void terms_end(struct box *box);	      // in term.c: forgets ended terminals
-void terms_free(struct box *box);
 // In prewarmed_shell.c: called before exec_end_all().
 void prewarmed_shells_end(struct box *box);
 // Before a freeze: ends the idle shell and waits for that, but not for long.

@@ -7,8 +7,10 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/secret.h"
-#include "box/adopt_private.h"
+#include "box/adoption.h"
+#include "box/box_file.h"
 #include "box/session_private.h"
+#include "box/unit.h"
 
 static fallible session_adopt_find_tape(struct session *session)
 {
@@ -79,11 +81,11 @@ static fallible session_adopt_one(struct adoption *adoption, uint32_t number)
 	old = state_file ? session_find(box, state_file->id) : NULL;
 	if (!state_file ||
 	    old) { // the later of two stands: it was created after the other was deleted
-		box_remove_file(box, 's', number);
+		box_file_remove_later(box, 's', number);
 		state_file_free(state_file);
 		return OK;
 	}
-	box->state_files = number - 1; // it keeps its number
+	box->units[UNIT_SESSION].files = number - 1; // it keeps its number
 	err = session_take(box, state_file->id, &state_file->spec, &session);
 	if (!err) {
 		buf_str(&session->changes, state_file->changes);
@@ -93,18 +95,6 @@ static fallible session_adopt_one(struct adoption *adoption, uint32_t number)
 		err = take_shell(session, held);
 	state_file_free(state_file);
 	return err;
-}
-
-// The highest file number of that letter below `under`; 0: none.
-static uint32_t next_below(const struct adoption *adoption, char letter, uint32_t under)
-{
-	uint32_t best = 0, number;
-
-	for (size_t i = 0; i < adoption->name_count; i++)
-		if (adoption_number(adoption->names[i], letter, &number) && number < under &&
-		    number > best)
-			best = number;
-	return best;
 }
 
 static bool has_state_file(const struct adoption *adoption, uint32_t wanted)
@@ -120,15 +110,16 @@ static bool has_state_file(const struct adoption *adoption, uint32_t wanted)
 fallible sessions_adopt(struct adoption *adoption)
 {
 	struct box *box = adoption->box;
-	uint32_t last = adoption_highest(adoption, 's'), at = UINT32_MAX;
-	uint32_t last_tape = adoption_highest(adoption, 'o');
+	auto_free uint32_t *files = adoption_numbers(adoption, 's');
+	auto_free uint32_t *tapes = adoption_numbers(adoption, 'o');
 
-	while ((at = next_below(adoption, 's', at)))
-		TRY(session_adopt_one(adoption, at));
-	at = UINT32_MAX;
-	while ((at = next_below(adoption, 'o', at)))
-		if (!has_state_file(adoption, at))
-			box_remove_file(box, 'o', at);
-	box->state_files = last > last_tape ? last : last_tape;
+	for (const uint32_t *at = files; *at; at++)
+		TRY(session_adopt_one(adoption, *at));
+	for (const uint32_t *at = tapes; *at; at++)
+		if (!has_state_file(adoption, *at))
+			box_file_remove_later(box, 'o', *at);
+	box->units[UNIT_SESSION].files = files[0] > tapes[0] ? files[0] : tapes[0];
 	return OK;
 }
+
+const struct unit_kind session_kind = {.type = UNIT_SESSION, .letter = 's', .tape_letter = 'o'};

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "box/box_file.h"
 #include "box/session_private.h"
-#include "box/state_file.h"
 #include "codec/pack.h"
 
 #define MAGIC "COVECARD"
@@ -52,7 +52,7 @@ static char *state_file_encode(const struct session *session, size_t *out_len)
 void state_file_erase(struct session *session)
 {
 	if (session->state_file && !session->listed)
-		state_file_erase_file(session->box, 's', session->state_file);
+		box_file_remove(session->box, 's', session->state_file);
 }
 
 // Removes a file of a session that was deleted during the write.
@@ -70,7 +70,7 @@ void state_file_write(struct session *session)
 	if (!session->state_file || !session->listed)
 		return;
 	bytes = state_file_encode(session, &len);
-	state_file_write_file(session->box, 's', session->state_file, bytes, len);
+	box_file_write(session->box, 's', session->state_file, bytes, len);
 	state_file_remove_stale(session);
 }
 
@@ -135,7 +135,7 @@ fallible state_file_read(struct box *box, uint32_t number, struct state_file **o
 	size_t len = 0;
 
 	*out = NULL;
-	TRY(state_file_read_file(box, 's', number, &bytes, &len));
+	TRY(box_file_read(box, 's', number, &bytes, &len));
 	state_file = mem_new_of(struct state_file);
 	state_file->bytes = bytes;
 	if (len && state_file_decode(state_file, len))

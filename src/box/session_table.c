@@ -3,6 +3,7 @@
 // loop turn in which the last reference is dropped.
 #include "base/clock.h"
 #include "base/mem.h"
+#include "box/box_file.h"
 #include "box/exec_message.h"
 #include "box/session_private.h"
 #include "codec/text.h"
@@ -100,7 +101,7 @@ bool session_keep_text(struct session *session, struct buf *text, struct str fre
 void state_file_remove(struct session *session)
 {
 	if (session->state_file && !session->state_file_busy && !session->box->abandoned)
-		box_remove_file(session->box, 's', session->state_file);
+		box_file_remove_later(session->box, 's', session->state_file);
 }
 
 void session_unlist(struct session *session)
@@ -229,7 +230,8 @@ static fallible box_session_make(struct box *box, struct str id, const struct se
 	link_init(&session->orphans);
 	condition_init(&session->changed);
 	session_configure(session, spec);
-	session->state_file = box->features & TALK_CAN_RETURN ? ++box->state_files : 0;
+	session->state_file = box->features & TALK_CAN_RETURN ? ++box->units[UNIT_SESSION].files
+							      : 0;
 	session->tape = box_session_make_tape(session);
 	tape_bound(session->tape, box_tape_budget(box));
 	map_put(table->by_id, id, session);

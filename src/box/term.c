@@ -17,12 +17,15 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/secret.h"
+#include "box/box_file.h"
 #include "box/pipe.h"
-#include "box/term_private.h"
+#include "box/unit.h"
 #include "codec/text.h"
 #include "loop/closer.h"
 #include "os/fd.h"
 
+#define TERM_LETTER 't' // of its tape
+#define PIECE 2048
 #define LAST_READS 64 // reads of the master at the end
 #define CHUNK 65536
 #define RING_FIRST 4096
@@ -31,15 +34,40 @@
 #define DRAIN_MS 20    // from the first splice to the drain
 #define ROUNDS_MAX 256 // per drain: pid 1 may refill the spool
 
+enum term_phase { TERM_STARTING, TERM_RUNNING, TERM_LAST_BYTES, TERM_ENDED, TERM_FAILED };
+
+struct term {
+	struct unit unit;
+	char *shown;
+	bool is_command, box_gone;
+	enum term_phase phase;
+	struct exec *exec;
+	struct exec_result result;
+	struct watch master;
+	uint16_t cols, rows;
+	uint32_t attached;
+	int64_t started_ms;
+	struct timer forget;
+	// out
+	char *ring;
+	size_t ring_size;
+	uint64_t written;
+	uint64_t cap;
+	bool spilling;
+	int spool[2]; // pty spool; -1: none
+	size_t in_spool;
+	int dips; // splices into it, at most
+	struct timer drain;
+	struct condition more; // also: it runs, it has ended
+	// in
+	struct buf input;
+	struct condition room;
+};
+
 static char scratch[CHUNK]; // only the loop's thread is here; no content survives a call
 
 // Reads the last output and ends the terminal.
 static void term_finish(struct term *term);
-
-static void term_ref(struct term *term)
-{
-	term->refs++;
-}
 
 // -------------------------------------------------------------------------------------- the screen
 // The master of the pty is read in a callback: bytes go to a ring of the last 256 KiB, which
@@ -54,7 +82,7 @@ static void term_ref(struct term *term)
 
 static void term_close_master(struct term *term)
 {
-	loop_unwatch(term->loop, &term->master);
+	loop_unwatch(term->unit.loop, &term->master);
 	closer_drop(&term->master.fd);
 }
 
@@ -70,7 +98,7 @@ static void grow_ring(struct term *term, size_t need)
 	term->ring_size = size;
 }
 
-void term_show(struct term *term, const char *bytes, size_t len)
+static void term_show(struct term *term, const char *bytes, size_t len)
 {
 	if (term->ring_size < TERM_RING)
 		grow_ring(term, (size_t)term->written + len);
@@ -86,12 +114,6 @@ void term_show(struct term *term, const char *bytes, size_t len)
 	}
 }
 
-void term_open_ring(struct term *term, uint64_t from, uint64_t to)
-{
-	grow_ring(term, (size_t)(to - from));
-	term->written = from;
-}
-
 static void term_watch(struct term *term)
 {
 	uint32_t events = (term->spilling ? 0 : EPOLLIN) | (term->input.len ? EPOLLOUT : 0);
@@ -100,9 +122,9 @@ static void term_watch(struct term *term)
 	if (term->master.fd < 0 || term->master.events == events)
 		return;
 	if (events)
-		err = loop_watch(term->loop, &term->master, events);
+		err = loop_watch(term->unit.loop, &term->master, events);
 	else
-		loop_unwatch(term->loop, &term->master);
+		loop_unwatch(term->unit.loop, &term->master);
 	if (err)
 		term_close_master(term); // no more watches on this host: better closed than silent
 }
@@ -127,22 +149,23 @@ static void term_watch(struct term *term)
 
 static void spool_close(struct term *term)
 {
-	loop_drop_timer(term->loop, &term->drain);
+	loop_drop_timer(term->unit.loop, &term->drain);
 	fd_drop(&term->spool[0]);
 	fd_drop(&term->spool[1]);
 }
 
 // Waits for the disk. Nothing else uses the spool meanwhile.
-void spool_drain(struct term *term)
+static void spool_drain(struct term *term)
 {
 	char *room = mem_grow(NULL, 1, CHUNK);
 
-	const struct stall_at *at = &term->box->at;
+	const struct stall_at *at = &term->unit.box->at;
 
 	for (int i = 0; i < ROUNDS_MAX && pipe_held(at, term->spool[0]); i++) {
 		size_t len = 0;
 
-		err_free(tape_pipe(term->tape, TAPE_STDOUT, at, term->spool[0], room, CHUNK, &len));
+		err_free(tape_pipe(term->unit.tape, TAPE_STDOUT, at, term->spool[0], room, CHUNK,
+				   &len));
 		if (!len && pipe_take(at, term->spool[0], room, CHUNK) <= 0) // the tape is full
 			break;
 	}
@@ -161,17 +184,17 @@ static void drain_task(void *arg)
 	term_watch(term);
 	if (term->phase == TERM_LAST_BYTES)
 		term_finish(term);
-	term_unref(term);
+	unit_unref(&term->unit);
 }
 
 static void spool_begin_drain(struct term *term)
 {
 	if (term->spilling || !term->dips)
 		return;
-	loop_drop_timer(term->loop, &term->drain);
+	loop_drop_timer(term->unit.loop, &term->drain);
 	term->spilling = true;
-	term_ref(term);
-	task_start(term->loop, "term.drain", drain_task, term);
+	unit_ref(&term->unit);
+	task_start(term->unit.loop, "term.drain", drain_task, term);
 }
 
 static void spool_on_timer(struct timer *timer)
@@ -186,7 +209,7 @@ static void spool_on_timer(struct timer *timer)
 // many.
 static size_t spool_look(struct term *term, size_t *at)
 {
-	ssize_t n = pipe_peek(&term->box->at, term->spool[0], scratch, CHUNK);
+	ssize_t n = pipe_peek(&term->unit.box->at, term->spool[0], scratch, CHUNK);
 
 	*at = term->in_spool;
 	if (n <= 0 || (size_t)n <= *at)
@@ -211,7 +234,7 @@ static ssize_t spool_move(struct term *term)
 	if (term->dips >= DIPS_MAX || term->in_spool >= FULL)
 		spool_begin_drain(term);
 	else if (!term->drain.at)
-		loop_set_timer(term->loop, &term->drain, loop_now(term->loop) + DRAIN_MS);
+		loop_set_timer(term->unit.loop, &term->drain, loop_now(term->unit.loop) + DRAIN_MS);
 	return n;
 }
 
@@ -227,13 +250,13 @@ static void term_spill_task(void *arg)
 	struct term *term = spill->term;
 
 	task_shield(true);
-	err_free(tape_add(term->tape, TAPE_STDOUT, spill->bytes, spill->len));
+	err_free(tape_add(term->unit.tape, TAPE_STDOUT, spill->bytes, spill->len));
 	free(spill);
 	term->spilling = false;
 	term_watch(term);
 	if (term->phase == TERM_LAST_BYTES)
 		term_finish(term);
-	term_unref(term);
+	unit_unref(&term->unit);
 }
 
 static void term_keep(struct term *term, const char *bytes, size_t len)
@@ -242,8 +265,8 @@ static void term_keep(struct term *term, const char *bytes, size_t len)
 
 	term_show(term, bytes, len);
 	condition_signal(&term->more);
-	if (tape_fits(term->tape, len)) {
-		err_free(tape_add(term->tape, TAPE_STDOUT, bytes, len));
+	if (tape_fits(term->unit.tape, len)) {
+		err_free(tape_add(term->unit.tape, TAPE_STDOUT, bytes, len));
 		return;
 	}
 	spill = mem_grow(NULL, 1, sizeof(*spill) + len);
@@ -251,8 +274,8 @@ static void term_keep(struct term *term, const char *bytes, size_t len)
 	spill->len = len;
 	memcpy(spill->bytes, bytes, len);
 	term->spilling = true;
-	term_ref(term);
-	task_start(term->loop, "term.spill", term_spill_task, spill);
+	unit_ref(&term->unit);
+	task_start(term->unit.loop, "term.spill", term_spill_task, spill);
 }
 
 static bool is_safe(int fd)
@@ -269,7 +292,7 @@ static bool term_move(struct term *term)
 
 	if (term->master.fd < 0)
 		return false;
-	stall_enter(&term->box->at, STALL_LOCK);
+	stall_enter(&term->unit.box->at, STALL_LOCK);
 	if (is_safe(term->master.fd))
 		n = term->spool[0] >= 0 ? spool_move(term) : read(term->master.fd, scratch, CHUNK);
 	stall_leave();
@@ -290,7 +313,7 @@ static void term_feed(struct term *term)
 {
 	ssize_t n = -1;
 
-	stall_enter(&term->box->at, STALL_LOCK);
+	stall_enter(&term->unit.box->at, STALL_LOCK);
 	if (term->input.len && term->master.fd >= 0 && is_safe(term->master.fd))
 		n = write(term->master.fd, term->input.at, term->input.len);
 	stall_leave();
@@ -304,13 +327,13 @@ static void term_on_master(struct watch *watch, uint32_t events)
 {
 	struct term *term = link_of(watch, struct term, master);
 
-	term_ref(term);
+	unit_ref(&term->unit);
 	if (events & EPOLLOUT)
 		term_feed(term);
 	if (events & (EPOLLIN | EPOLLHUP | EPOLLERR) && !term->spilling)
 		term_move(term);
 	term_watch(term);
-	term_unref(term);
+	unit_unref(&term->unit);
 }
 
 uint64_t term_kept(const struct term *term)
@@ -380,39 +403,38 @@ fallible term_resize(struct term *term, uint64_t cols, uint64_t rows)
 
 // ---------------------------------------------------------------------------------------- its life
 
-void term_unref(struct term *term)
+static void term_free(struct unit *unit)
 {
-	if (--term->refs > 0)
-		return;
+	struct term *term = (struct term *)unit;
+
 	term_close_master(term);
 	spool_close(term);
-	loop_drop_timer(term->loop, &term->forget);
+	loop_drop_timer(unit->loop, &term->forget);
 	exec_unref(term->exec);
-	tape_unref(term->tape);
 	buf_done(&term->input);
-	box_unref(term->box);
 	free(term->ring);
 	free(term->shown);
-	free(term->id);
-	free(term);
+	unit_done(unit);
 }
 
-static void box_term_unlist(struct term *term)
+void term_unref(struct term *term)
 {
-	if (!term->listed)
+	unit_unref(&term->unit);
+}
+
+static void term_unlist(struct term *term)
+{
+	if (!term->unit.listed)
 		return;
-	term->listed = false;
-	link_drop(&term->link);
-	term->box->terms->count--;
-	loop_drop_timer(term->loop, &term->forget);
+	loop_drop_timer(term->unit.loop, &term->forget);
 	if (term->exec)
 		exec_filed(term->exec);
-	term_unref(term);
+	unit_unlist(&term->unit);
 }
 
-static void on_forget(struct timer *timer)
+static void term_on_forget(struct timer *timer)
 {
-	box_term_unlist(link_of(timer, struct term, forget));
+	term_unlist(link_of(timer, struct term, forget));
 }
 
 static void term_finish(struct term *term)
@@ -424,178 +446,124 @@ static void term_finish(struct term *term)
 		return; // called again after the drain
 	term->phase = TERM_ENDED;
 	term_close_master(term);
-	tape_end(term->tape);
+	tape_end(term->unit.tape);
 	condition_signal(&term->more);
 	condition_signal(&term->room);
 	if (term->is_command && !term->box_gone)
-		loop_set_timer(term->loop, &term->forget, loop_now(term->loop) + TERM_KEPT_MS);
+		loop_set_timer(term->unit.loop, &term->forget,
+			       loop_now(term->unit.loop) + TERM_KEPT_MS);
 	else
-		box_term_unlist(term);
+		term_unlist(term);
 }
 
-static void box_term_on_end(void *arg)
+static void term_on_end(void *arg)
 {
 	struct term *term = arg;
+	struct box *box = term->unit.box;
 
 	err_free(exec_wait(term->exec, 0, &term->result)); // does not wait
-	term->box_gone = !box_is_alive(term->box) || term->box->stopping;
+	term->box_gone = !box_is_alive(box) || box->stopping;
 	term->phase = TERM_LAST_BYTES;
 	if (!term->spilling)
 		term_finish(term);
-	term_unref(term);
+	unit_unref(&term->unit);
+}
+
+static bool term_evict(struct unit *unit)
+{
+	struct term *term = (struct term *)unit;
+
+	if (term->phase == TERM_ENDED)
+		term_unlist(term);
+	return term->phase == TERM_ENDED;
 }
 
 void term_told(struct term *term)
 {
-	if (term->phase == TERM_ENDED)
-		box_term_unlist(term);
+	term_evict(&term->unit);
 }
 
 void terms_end(struct box *box)
 {
-	if (!box->terms)
-		return;
-	list_each (at, &box->terms->all) {
-		struct term *term = link_of(at, struct term, link);
-
-		if (term->phase == TERM_ENDED)
-			box_term_unlist(term);
-	}
+	units_each(at, box, &term_kind) term_evict(link_of(at, struct unit, link));
 }
 
-void terms_free(struct box *box)
+static enum unit_use term_use(const struct unit *unit)
 {
-	free(box->terms); // terminals hold the box: none is left
-}
+	const struct term *term = (const struct term *)unit;
 
-static struct term *box_term_find(struct box *box, struct str id)
-{
-	if (!box->terms)
-		return NULL;
-	list_each (at, &box->terms->all) {
-		struct term *term = link_of(at, struct term, link);
-
-		if (str_eq(str_of(term->id), id))
-			return term;
-	}
-	return NULL;
+	return term->phase == TERM_RUNNING && !term->is_command ? UNIT_IDLE : UNIT_OVER;
 }
 
 struct term *term_find(struct box *box, struct str id)
 {
-	struct term *term = box_term_find(box, id);
-
-	if (term)
-		term_ref(term);
-	return term;
+	return (struct term *)unit_find(box, &term_kind, id);
 }
 
-// Evicts the oldest ended terminals if need be.
-static bool box_term_has_room(struct terms *retention)
-{
-	list_each (at, &retention->all) {
-		struct term *term = link_of(at, struct term, link);
-
-		if (retention->count < TERM_MAX)
-			break;
-		if (term->phase == TERM_ENDED)
-			box_term_unlist(term);
-	}
-	return retention->count < TERM_MAX;
-}
-
-struct term *term_make(struct box *box, const struct term_spec *spec, uint64_t cap)
+static struct term *term_new(struct box *box, const struct term_spec *spec, uint64_t cap)
 {
 	struct term *term = mem_new_of(struct term);
+	char made[sizeof("term-") + 16] = "term-";
 
-	box_ref(box);
-	term->box = box;
-	term->loop = box->loop;
-	term->refs = 1;
-	if (spec->id.len) {
-		term->id = mem_dup(spec->id.at, spec->id.len);
-	} else {
-		char hex[17];
-
-		secret_hex(hex, 8);
-		term->id = mem_fmt("term-%s", hex);
-	}
+	if (!spec->id.len)
+		secret_hex(made + strlen(made), 8);
+	unit_init(&term->unit, &term_kind, box, spec->id.len ? spec->id : str_of(made));
 	term->shown = mem_dup(spec->shown.at, spec->shown.len);
 	term->is_command = spec->is_command;
 	term->cap = cap;
 	term->spool[0] = term->spool[1] = -1;
 	term->drain.due = spool_on_timer;
 	term->master = (struct watch){.fd = -1, .ready = term_on_master};
-	term->forget.due = on_forget;
+	term->forget.due = term_on_forget;
 	term->input = BUF_INIT(TERM_INPUT_MAX);
 	condition_init(&term->more);
 	condition_init(&term->room);
-	if (!box->terms) {
-		box->terms = mem_new_of(struct terms);
-		link_init(&box->terms->all);
-	}
 	return term;
 }
 
 // A named tape if the next daemon can adopt the terminal.
-void term_make_tape(struct term *term)
+static void term_make_tape(struct term *term)
 {
-	struct box *box = term->box;
-	auto_free char *name = mem_fmt("%s/t%u", box->id, term->file);
 	struct tape_label label = {
-		.id = str_of(term->id),
+		.id = str_of(term->unit.id),
 		.command = str_of(term->shown),
 		.started_ms = term->started_ms,
 		.cap = term->cap,
 	};
 
-	if (term->file) {
-		term->tape = tape_new_named(box->loop, box->tapes_dir, name);
-		tape_set_label(term->tape, &label);
-		box->has_folder = true;
-	} else {
-		term->tape = tape_new(box->loop, box->tapes_dir, term->cap);
-	}
-	tape_bound(term->tape, box_tape_budget(box));
+	term->unit.tape = unit_new_tape(term->unit.box, TERM_LETTER, term->unit.file, &label);
 }
 
-void term_list(struct term *term)
-{
-	term_ref(term); // the list's reference
-	term->listed = true;
-	link_add(&term->box->terms->all, &term->link);
-	term->box->terms->count++;
-}
-
-void term_run(struct term *term)
+// Its exec, master and spool are set.
+static void term_run(struct term *term)
 {
 	term->phase = TERM_RUNNING;
 	condition_signal(&term->more);
-	term_ref(term);
-	exec_on_end(term->exec, box_term_on_end, term);
+	unit_ref(&term->unit);
+	exec_on_end(term->exec, term_on_end, term);
 	term_watch(term); // it may have ended already
 }
 
-static fallible box_term_start(struct term *term, const struct exec_spec *spec)
+static fallible term_start(struct term *term, const struct exec_spec *spec)
 {
 	struct exec_label label = {
 		.kind = EXEC_LABEL_TERM,
 		.flags = term->is_command ? EXEC_LABEL_COMMAND : 0,
-		.file = term->file,
+		.file = term->unit.file,
 		.started_ms = term->started_ms,
 		.cap = term->cap,
-		.id = str_of(term->id),
+		.id = str_of(term->unit.id),
 		.command = str_of(term->shown),
 	};
 	struct exec_spec spec_of = *spec;
 	struct err *err;
 
 	spec_of.label = &label;
-	err = exec_start(term->box, &spec_of, &term->exec);
+	err = exec_start(term->unit.box, &spec_of, &term->exec);
 	if (err) {
 		term->phase = TERM_FAILED;
 		condition_signal(&term->more);
-		box_term_unlist(term);
+		term_unlist(term);
 		return err;
 	}
 	term->master.fd = exec_take_master(term->exec);
@@ -604,7 +572,7 @@ static fallible box_term_start(struct term *term, const struct exec_spec *spec)
 	return OK;
 }
 
-static fallible await_start(struct term *term)
+static fallible term_await_start(struct term *term)
 {
 	while (term->phase == TERM_STARTING)
 		TRY(condition_wait(&term->more, CLOCK_NEVER), "wait for a terminal");
@@ -615,7 +583,7 @@ static fallible await_start(struct term *term)
 
 fallible term_ask_room(struct box *box)
 {
-	if (!box->terms || box_term_has_room(box->terms))
+	if (units_have_room(box, &term_kind))
 		return OK;
 	return err_hint(
 		err_new(EXHAUSTED, "too_many_terminals", "the sandbox has %d terminals", TERM_MAX),
@@ -631,20 +599,19 @@ fallible term_open(struct box *box, const struct term_spec *spec, struct term **
 		return err_new(INVALID, "bad_field",
 			       "an id may have %d bytes, none a control character", TERM_ID_MAX);
 	if (term) {
-		TRY(await_start(term));
+		TRY(term_await_start(term));
 		*out = take_ptr(term);
 		return OK;
 	}
 	TRY(term_ask_room(box));
-	term = term_make(box, spec, spec->exec->output_cap);
+	term = term_new(box, spec, spec->exec->output_cap);
 	term->cols = spec->exec->cols;
 	term->rows = spec->exec->rows;
 	term->started_ms = clock_wall_ms();
-	if (box->features & TALK_CAN_RETURN)
-		term->file = ++box->term_tapes;
+	term->unit.file = unit_next_file(box, &term_kind);
 	term_make_tape(term);
-	term_list(term);
-	TRY(box_term_start(term, spec->exec));
+	unit_list(&term->unit);
+	TRY(term_start(term, spec->exec));
 	*out = take_ptr(term);
 	return OK;
 }
@@ -652,7 +619,7 @@ fallible term_open(struct box *box, const struct term_spec *spec, struct term **
 struct term_view term_view(const struct term *term)
 {
 	return (struct term_view){
-		.id = term->id,
+		.id = term->unit.id,
 		.shown = term->shown,
 		.is_command = term->is_command,
 		.has_ended = term->phase >= TERM_LAST_BYTES,
@@ -667,10 +634,7 @@ struct term_view term_view(const struct term *term)
 
 void term_each(struct box *box, void (*each)(struct term *term, void *arg), void *arg)
 {
-	if (!box->terms)
-		return;
-	list_each (at, &box->terms->all)
-		each(link_of(at, struct term, link), arg);
+	units_each(at, box, &term_kind) each(unit_of(at, struct term), arg);
 }
 
 void term_attach(struct term *term, int step)
@@ -687,7 +651,7 @@ fallible term_await(struct term *term, uint64_t at, int64_t deadline)
 
 struct tape *term_tape(struct term *term)
 {
-	return term->tape;
+	return term->unit.tape;
 }
 
 void term_kill(struct term *term)
@@ -704,3 +668,102 @@ bool term_ended(const struct term *term, struct exec_result *out, bool *out_box_
 	*out_box_gone = term->box_gone;
 	return true;
 }
+
+// -----------------------------------------------------------------------------------------
+// adoption pid 1 holds the master and the pty spool; the tape is on disk. The spool is drained to
+// the tape, then the end of the tape is replayed to the ring. A terminal whose output exceeded its
+// tape shows the end of the tape and what came since. Tapes of terminals that pid 1 does not hold
+// are removed: a shell's id is free with its end.
+
+static fallible term_replay(struct term *term)
+{
+	uint64_t end = tape_kept(term->unit.tape);
+	uint64_t offset = end > TERM_RING ? end - TERM_RING : 0;
+
+	grow_ring(term, (size_t)(end - offset));
+	term->written = offset;
+	while (offset < end) {
+		enum tape_stream stream;
+		char room[PIECE];
+		size_t got = 0;
+
+		TRY(tape_read(term->unit.tape, &offset, &stream, room, sizeof(room), &got,
+			      CLOCK_NEVER));
+		if (!got)
+			break;
+		term_show(term, room, got);
+	}
+	return OK;
+}
+
+static fallible term_take_held(struct term *term, struct adoptee *held)
+{
+	bool has_spool = held->talk.held.flags & TALK_EXEC_SPOOL;
+	struct box *box = term->unit.box;
+	struct tape_label label;
+	struct winsize size;
+
+	TRY(unit_open_tape(box, TERM_LETTER, term->unit.file, &term->unit.tape, &label));
+	if (!term->unit.tape) {
+		box_file_remove(box, TERM_LETTER, term->unit.file);
+		term_make_tape(term);
+	}
+	TRY(adoptee_take(held, box, NULL, &term->exec));
+	term->master.fd = exec_take_master(term->exec);
+	exec_take_spool(term->exec, term->spool);
+	if (term->master.fd >= 0 && ioctl(term->master.fd, TIOCGWINSZ, &size) == 0) {
+		term->cols = size.ws_col;
+		term->rows = size.ws_row;
+	}
+	if (has_spool)
+		spool_drain(term);
+	return term_replay(term);
+}
+
+static fallible term_adopt(struct adoption *adoption, uint32_t file, struct adoptee *held)
+{
+	struct box *box = adoption->box;
+	struct term_spec spec = {0};
+	auto_term term = held ? term_find(box, held->label.id) : NULL;
+	struct err *err;
+
+	if (!held) {
+		box_file_remove(box, TERM_LETTER, file);
+		return OK;
+	}
+	if (term || !(held->talk.held.flags & TALK_EXEC_PTY))
+		return err_new(BAD_PEER, "bad_label", "pid 1 holds an invalid terminal");
+	spec.id = held->label.id;
+	spec.is_command = held->label.flags & EXEC_LABEL_COMMAND;
+	spec.shown = held->label.command;
+	term = term_new(box, &spec, held->label.cap);
+	term->unit.file = file;
+	term->started_ms = held->label.started_ms;
+	err = term_take_held(term, held);
+	if (err) {
+		if (term->unit.tape)
+			tape_leave(term->unit.tape);
+		return err;
+	}
+	unit_list(&term->unit);
+	term_run(term);
+	return OK;
+}
+
+static void term_abandon(struct unit *unit)
+{
+	tape_leave(unit->tape);
+}
+
+const struct unit_kind term_kind = {
+	.name = "terminal",
+	.type = UNIT_TERM,
+	.label = EXEC_LABEL_TERM,
+	.letter = TERM_LETTER,
+	.max = TERM_MAX,
+	.use = term_use,
+	.evict = term_evict,
+	.free = term_free,
+	.adopt = term_adopt,
+	.abandon = term_abandon,
+};

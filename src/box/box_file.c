@@ -1,9 +1,8 @@
-// A state file is a small file in a box's folder, written to a temporary name and renamed, so that
-// a complete one always exists. A failed write is logged; a file that is not regular, or too large,
-// counts as absent.
+// Names, removes, writes and reads files of a box's folder. A file that is not regular, or too
+// large, counts as absent.
 //
 // syscalls: openat mkdirat write renameat renameat2 unlinkat read fstat newfstatat close
-#include "box/state_file.h"
+#include "box/box_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,34 +18,54 @@
 #include "loop/offload.h"
 #include "os/fd.h"
 
-#define STATE_FILE_MAX (8u << 20)
+#define BOX_FILE_MAX (8u << 20)
 
-static char *name_of(const struct box *box, char letter, uint32_t number)
+char *box_file_name(const struct box *box, char letter, uint32_t number)
 {
-	return mem_fmt("%s/%c%u", box->id, letter, number);
+	return mem_fmt("%s/%.*s%u", box->id, letter != 0, &letter, number);
 }
 
-struct removal {
+struct box_file_removal {
 	int dir;
 	char *name;
 };
 
-static void remove_run(void *arg)
+static void box_file_remove_run(void *arg)
 {
-	struct removal *removal = arg;
+	struct box_file_removal *removal = arg;
 
 	unlinkat(removal->dir, removal->name, 0);
 }
 
-void state_file_erase_file(struct box *box, char letter, uint32_t number)
+static void box_file_remove_task(void *arg)
 {
-	struct removal removal = {box->tapes_dir, name_of(box, letter, number)};
+	struct box_file_removal *removal = arg;
 
-	offload_run(remove_run, &removal);
-	free(removal.name);
+	offload_run(box_file_remove_run, removal);
+	free(removal->name);
+	free(removal);
 }
 
-struct state_file_job {
+static struct box_file_removal *box_file_removal_new(struct box *box, char letter, uint32_t number)
+{
+	struct box_file_removal *removal = mem_new_of(struct box_file_removal);
+
+	*removal = (struct box_file_removal){box->tapes_dir, box_file_name(box, letter, number)};
+	return removal;
+}
+
+void box_file_remove(struct box *box, char letter, uint32_t number)
+{
+	box_file_remove_task(box_file_removal_new(box, letter, number));
+}
+
+void box_file_remove_later(struct box *box, char letter, uint32_t number)
+{
+	task_start(box->loop, "box.file", box_file_remove_task,
+		   box_file_removal_new(box, letter, number));
+}
+
+struct box_file_job {
 	int dir;
 	const char *folder, *name, *written;
 	char *bytes; // read
@@ -54,9 +73,9 @@ struct state_file_job {
 	int errnum;
 };
 
-static void state_file_write_run(void *arg)
+static void box_file_write_run(void *arg)
 {
-	struct state_file_job *job = arg;
+	struct box_file_job *job = arg;
 	auto_free char *beside = mem_fmt("%s~", job->name);
 	int flags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC;
 	int fd = openat(job->dir, beside, flags, 0600);
@@ -76,11 +95,10 @@ static void state_file_write_run(void *arg)
 		close(fd);
 }
 
-void state_file_write_file(struct box *box, char letter, uint32_t number, const char *bytes,
-			   size_t len)
+void box_file_write(struct box *box, char letter, uint32_t number, const char *bytes, size_t len)
 {
-	auto_free char *name = name_of(box, letter, number);
-	struct state_file_job job = {
+	auto_free char *name = box_file_name(box, letter, number);
+	struct box_file_job job = {
 		.dir = box->tapes_dir,
 		.folder = box->id,
 		.name = name,
@@ -90,15 +108,15 @@ void state_file_write_file(struct box *box, char letter, uint32_t number, const 
 
 	box->has_folder = true;
 	if (len)
-		offload_run(state_file_write_run, &job);
+		offload_run(box_file_write_run, &job);
 	if (job.errnum)
 		log_event(LOG_WARN, "session.state_file", "sandbox", box->id, "error",
 			  strerror(job.errnum), NULL);
 }
 
-static void state_file_read_run(void *arg)
+static void box_file_read_run(void *arg)
 {
-	struct state_file_job *job = arg;
+	struct box_file_job *job = arg;
 	int fd = openat(job->dir, job->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	struct stat st;
 	ssize_t n = 0;
@@ -107,7 +125,7 @@ static void state_file_read_run(void *arg)
 		job->errnum = errno == ENOENT || errno == ELOOP ? 0 : errno;
 		return;
 	}
-	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size <= STATE_FILE_MAX) {
+	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size <= BOX_FILE_MAX) {
 		job->bytes = mem_new((size_t)st.st_size + 1);
 		n = fd_read_all(fd, job->bytes, (size_t)st.st_size);
 	}
@@ -117,13 +135,12 @@ static void state_file_read_run(void *arg)
 	close(fd);
 }
 
-fallible state_file_read_file(struct box *box, char letter, uint32_t number, char **out,
-			      size_t *out_len)
+fallible box_file_read(struct box *box, char letter, uint32_t number, char **out, size_t *out_len)
 {
-	auto_free char *name = name_of(box, letter, number);
-	struct state_file_job job = {.dir = box->tapes_dir, .name = name};
+	auto_free char *name = box_file_name(box, letter, number);
+	struct box_file_job job = {.dir = box->tapes_dir, .name = name};
 
-	offload_run(state_file_read_run, &job);
+	offload_run(box_file_read_run, &job);
 	if (job.errnum) {
 		free(job.bytes);
 		return job.errnum == EMFILE || job.errnum == ENFILE

@@ -34,12 +34,9 @@ fallible adoptee_take(struct adoptee *adoptee, struct box *box, struct tape *tap
 		      struct exec **out);
 // Parses a name of `letter` (0: none) and a number; false: another kind of name.
 bool adoption_number(const char *name, char letter, uint32_t *out);
-// The highest number of such names; 0: none. New files are numbered from there on, so this is
-// called before anything is adopted.
-uint32_t adoption_highest(const struct adoption *adoption, char letter);
+// The numbers of such names, the highest first, ended by 0; the caller's.
+uint32_t *adoption_numbers(const struct adoption *adoption, char letter);
 
 // Each adopts its own kind. They wait.
-fallible procs_adopt(struct adoption *adoption);
-fallible terms_adopt(struct adoption *adoption);
 fallible sessions_adopt(struct adoption *adoption);
 fallible contexts_adopt(struct adoption *adoption);
