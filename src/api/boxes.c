@@ -219,17 +219,6 @@ fallible api_boxes_ensure(struct http *x)
 	return answer_record(x, made ? 201 : 200, record);
 }
 
-static fallible api_boxes_read_flag(struct http *x, const char *key, bool *out)
-{
-	struct str text = http_query(x, key);
-
-	if (text.at && !str_is(text, "true") && !str_is(text, "false"))
-		return err_new(INVALID, "bad_field", "'%s' must be true or false", key);
-	if (text.at)
-		*out = str_is(text, "true");
-	return OK;
-}
-
 fallible api_boxes_get(struct http *x)
 {
 	struct manager *manager = gateway_of(x)->manager;
@@ -240,7 +229,7 @@ fallible api_boxes_get(struct http *x)
 	bool with_usage = true;
 
 	TRY(check_key(x));
-	TRY(api_boxes_read_flag(x, "usage", &with_usage));
+	TRY(gateway_flag(x, "usage", &with_usage));
 	TRY(manager_get(manager, gateway_who(x), x->params[0], &record));
 	if (with_usage) {
 		usage_ask(manager, arena_fmt(x->arena, "%s", record->id), &usage);
@@ -267,7 +256,7 @@ fallible api_boxes_delete(struct http *x)
 	bool waits = true;
 
 	TRY(check_key(x));
-	TRY(api_boxes_read_flag(x, "wait", &waits));
+	TRY(gateway_flag(x, "wait", &waits));
 	TRY(life_delete(gateway_of(x)->manager, gateway_who(x), x->params[0], waits));
 	return http_reply_empty(x, waits ? 204 : 202);
 }
@@ -454,7 +443,7 @@ fallible api_boxes_list(struct http *x)
 	if (cursor.at && !cursor_open(gateway_of(x)->path_token_key, cursor, &after))
 		return err_hint(err_new(INVALID, "bad_cursor", "this is not a cursor"),
 				"send the 'cursor' of the page before, or none");
-	TRY(api_boxes_read_flag(x, "usage", &with_usage));
+	TRY(gateway_flag(x, "usage", &with_usage));
 	TRY(api_boxes_read_labels(x, &labels, &none));
 	page.records = arena_take(x->arena, max * sizeof(void *));
 	TRY(manager_page(gateway_of(x)->manager, gateway_who(x), &labels, after, max, page.records,

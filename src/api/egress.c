@@ -10,7 +10,6 @@
 #include "codec/sse.h"
 #include "egress/subscribers.h"
 #include "gateway/gateway.h"
-#include "manager/access.h"
 #include "store/egress.h"
 #include "types/event.h"
 
@@ -249,15 +248,9 @@ fallible api_egress(struct http *x)
 {
 	struct manager *manager = gateway_of(x)->manager;
 	auto_entry entry = NULL;
-	struct entry *found;
 	struct filter filter;
 
-	TRY(access_ask(gateway_who(x), ACCESS_READ));
-	found = access_find(manager, gateway_who(x), x->params[0]);
-	if (!found || found->record.state == STATE_DELETING)
-		return life_absent(x->params[0]);
-	entry_ref(found);
-	entry = found;
+	TRY(gateway_entry(x, ACCESS_READ, &entry));
 	if (!manager->store)
 		return err_new(UNAVAILABLE, "state_unwritable", "the state cannot be read");
 	TRY(api_egress_read_filter(x, entry, &filter));

@@ -9,24 +9,11 @@
 #include "http/upgrade.h"
 #include "http/wspipe.h"
 #include "loop/closer.h"
-#include "manager/access.h"
-#include "manager/box_ref.h"
 #include "manager/expose.h"
 #include "types/retention.h"
 
 #define ASK_MS 5000
 #define LISTED_MAX 1024
-
-// With a reference, which the caller drops. NULL: not found.
-static struct entry *api_ports_find(struct http *x)
-{
-	struct entry *entry = access_find(gateway_of(x)->manager, gateway_who(x), x->params[0]);
-
-	if (!entry || entry->record.state == STATE_DELETING)
-		return NULL;
-	entry_ref(entry);
-	return entry;
-}
 
 static fallible api_ports_read(struct http *x, uint16_t *out)
 {
@@ -107,10 +94,7 @@ fallible api_ports_expose(struct http *x)
 
 	TRY(gateway_json(x, &json, NULL));
 	TRY(api_ports_read_ask(x, json, &ask));
-	TRY(access_ask(gateway_who(x), ACCESS_USE));
-	entry = api_ports_find(x);
-	if (!entry)
-		return life_absent(x->params[0]);
+	TRY(gateway_entry(x, ACCESS_USE, &entry));
 	TRY(expose_port(entry, &ask, &is_new, &made));
 	now = exposed_ports_find(&entry->ports, ask.port);
 	made.name = now ? now->name : NULL;
@@ -132,12 +116,8 @@ static fallible ask_listening(struct http *x, const struct entry *entry, struct 
 	*out = 0;
 	if (entry->record.state != STATE_RUNNING || entry->moving)
 		return OK;
-	TRY(box_ref_begin(gateway_of(x)->manager, gateway_who(x), str_of(entry->record.id), &ref));
-	files = (struct files){
-		.box = ref.box,
-		.user = "",
-		.deadline = loop_now(gateway_of(x)->loop) + ASK_MS,
-	};
+	TRY(gateway_box(x, &ref));
+	files = gateway_files(x, &ref, ASK_MS);
 	TRY(box_ref_explain(files_ports(&files, ports, LISTED_MAX, &count)));
 	*out = count < LISTED_MAX ? count : LISTED_MAX;
 	return OK;
@@ -175,10 +155,7 @@ fallible api_ports_list(struct http *x)
 	auto_entry entry = NULL;
 	size_t count = 0;
 
-	TRY(access_ask(gateway_who(x), ACCESS_USE));
-	entry = api_ports_find(x);
-	if (!entry)
-		return life_absent(x->params[0]);
+	TRY(gateway_entry(x, ACCESS_USE, &entry));
 	TRY(ask_listening(x, entry, heard, &count));
 	json_begin(&out, '{');
 	json_key(&out, "items");
@@ -196,10 +173,7 @@ fallible api_ports_unexpose(struct http *x)
 	bool was;
 
 	TRY(api_ports_read(x, &port));
-	TRY(access_ask(gateway_who(x), ACCESS_USE));
-	entry = api_ports_find(x);
-	if (!entry)
-		return life_absent(x->params[0]);
+	TRY(gateway_entry(x, ACCESS_USE, &entry));
 	TRY(expose_end(entry, port, &was));
 	return http_reply_empty(x, 204);
 }
@@ -236,10 +210,7 @@ fallible api_ports_link(struct http *x)
 	TRY(gateway_json(x, &json, NULL));
 	TRY(api_ports_read(x, &port));
 	TRY(read_span(json, &ends_ms));
-	TRY(access_ask(gateway_who(x), ACCESS_USE));
-	entry = api_ports_find(x);
-	if (!entry)
-		return life_absent(x->params[0]);
+	TRY(gateway_entry(x, ACCESS_USE, &entry));
 	known = exposed_ports_find(&entry->ports, port);
 	if (!known)
 		return err_hint(
@@ -262,16 +233,11 @@ static fallible ports_talk(struct http *x, struct wsock *ws, void *arg)
 	return wspipe_run(gateway_of(x)->loop, ws, arg);
 }
 
-static void close_stream(struct stream *stream)
-{
-	stream_close(stream);
-}
-
 // For any protocol. The port is connected before the upgrade, so that a closed port is an HTTP
 // error.
 fallible api_ports_tcp(struct http *x)
 {
-	on_exit_call(close_stream) struct stream stream = {.fd = -1};
+	on_exit_call(stream_close) struct stream stream = {.fd = -1};
 	struct wsock_options options = WSPIPE_OPTIONS;
 	auto_box_ref ref = {0};
 	struct files files;
@@ -280,12 +246,8 @@ fallible api_ports_tcp(struct http *x)
 
 	TRY(api_ports_read(x, &port));
 	TRY(upgrade_check(x));
-	TRY(box_ref_begin(gateway_of(x)->manager, gateway_who(x), x->params[0], &ref));
-	files = (struct files){
-		.box = ref.box,
-		.user = "",
-		.deadline = loop_now(gateway_of(x)->loop) + ASK_MS,
-	};
+	TRY(gateway_box(x, &ref));
+	files = gateway_files(x, &ref, ASK_MS);
 	TRY(box_ref_explain(files_dial(&files, port, &fd)));
 	TRY(stream_open(&stream, gateway_of(x)->loop, take_fd(&fd)));
 	auto_cancel_on_delete cancel_on_delete = cancel_on_delete_begin(ref.entry, x);

@@ -53,8 +53,7 @@ static fallible sessions_explain(struct http *x, struct agent_sessions *agents, 
 		return err;
 	write_room(&out, &why);
 	detail.context = buf_view(&context);
-	error_response_answer(x, err, &detail);
-	return OK;
+	return error_response_answer(x, err, &detail);
 }
 
 // ------------------------------------------------------------------------------- create

@@ -153,7 +153,7 @@ fallible cloudflare_ws(struct http *x)
 	{
 		auto_box_ref ref = {0};
 
-		TRY(box_ref_begin(gateway_of(x)->manager, gateway_who(x), x->params[0], &ref));
+		TRY(gateway_box(x, &ref));
 	}
 	return upgrade_run(x, &options, cloudflare_ws_talk, NULL);
 }

@@ -299,8 +299,8 @@ static void tell_operator(const struct http *x, const struct err *err, int statu
 		  err_reason(err), "trail", err_trail(err), NULL);
 }
 
-void error_response_answer(struct http *x, struct err *failure,
-			   const struct error_response_detail *detail)
+fallible error_response_answer(struct http *x, struct err *failure,
+			       const struct error_response_detail *detail)
 {
 	auto_err err = failure;
 	struct face face = face_of(x, err);
@@ -309,7 +309,7 @@ void error_response_answer(struct http *x, struct err *failure,
 
 	tell_operator(x, err, face.status);
 	if (x->reply_begun)
-		return;
+		return OK;
 	write_body(&body, x, err, &face, detail);
 	if (face.status == 401)
 		http_set(x, "WWW-Authenticate", STR("Bearer realm=\"cove\""));
@@ -318,4 +318,5 @@ void error_response_answer(struct http *x, struct err *failure,
 		http_set(x, "Retry-After", str_of(seconds));
 	}
 	err_free(http_reply(x, face.status, NULL, buf_ok(&body) ? buf_view(&body) : STR("{}")));
+	return OK;
 }

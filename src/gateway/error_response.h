@@ -15,7 +15,8 @@ struct error_response_detail {
 		    // interpreter
 };
 
-// Answers `failure` and frees it. `detail` may be NULL. If the reply has already begun, the error
-// is only logged, and the missing end of the reply tells the client that it is incomplete.
-void error_response_answer(struct http *x, struct err *failure,
-			   const struct error_response_detail *detail);
+// Answers `failure`, frees it and returns OK, so that a handler can return the call. `detail` may
+// be NULL. If the reply has already begun, the error is only logged, and the missing end of the
+// reply tells the client that it is incomplete.
+fallible error_response_answer(struct http *x, struct err *failure,
+			       const struct error_response_detail *detail);

@@ -207,7 +207,7 @@ static void serve_by(struct http *x, route_fn *serve)
 	if (gateway->running.next)
 		link_drop(&request.link);
 	if (err)
-		error_response_answer(x, err, NULL);
+		err_free(error_response_answer(x, err, NULL));
 	if (serve == gateway_serve_route && x->memory_quota.share)
 		fair_share_leave(gateway->shares, x->memory_quota.share);
 	gateway_note(x, began_us);
@@ -243,7 +243,7 @@ void gateway_refuse(struct http *x, struct err *err)
 	int64_t began_us = clock_us();
 
 	http_set(x, "X-Request-Id", str_of(x->id));
-	error_response_answer(x, err, NULL);
+	err_free(error_response_answer(x, err, NULL));
 	gateway_note(x, began_us);
 }
 
@@ -294,4 +294,81 @@ fallible gateway_answer(struct http *x, struct json_out *out)
 	gateway_put_now(out);
 	json_end(out, '}');
 	return http_reply_json(x, 200, out->buf);
+}
+
+fallible gateway_box(struct http *x, struct box_ref *out)
+{
+	return box_ref_begin(gateway_of(x)->manager, gateway_who(x), x->params[0], out);
+}
+
+fallible gateway_look(struct http *x, struct box_ref *out)
+{
+	return box_ref_look(gateway_of(x)->manager, gateway_who(x), x->params[0], out);
+}
+
+fallible gateway_entry(struct http *x, enum access what, struct entry **out)
+{
+	struct entry *entry;
+
+	TRY(access_ask(gateway_who(x), what));
+	entry = access_find(gateway_of(x)->manager, gateway_who(x), x->params[0]);
+	if (!entry || entry->record.state == STATE_DELETING)
+		return life_absent(x->params[0]);
+	entry_ref(entry);
+	*out = entry;
+	return OK;
+}
+
+struct files gateway_files(const struct http *x, const struct box_ref *ref, int64_t ms)
+{
+	return (struct files){
+		.box = ref->box, .user = "", .deadline = loop_now(gateway_of(x)->loop) + ms};
+}
+
+fallible gateway_flag(struct http *x, const char *key, bool *out)
+{
+	struct str text = http_query(x, key);
+
+	if (text.at && !str_is(text, "true") && !str_is(text, "false"))
+		return err_new(INVALID, "bad_field", "'%s' must be true or false", key);
+	if (text.at)
+		*out = str_is(text, "true");
+	return OK;
+}
+
+fallible gateway_begin_events(struct http *x)
+{
+	http_set(x, "Cache-Control", STR("no-cache"));
+	http_be_patient(x);
+	return http_begin(x, 200, "text/event-stream");
+}
+
+struct json_out gateway_event(struct buf *event, const char *type)
+{
+	struct json_out out;
+
+	buf_text(event, "data: ");
+	out = json_to(event);
+	json_begin(&out, '{');
+	json_put_text(&out, "type", type);
+	return out;
+}
+
+void gateway_event_end(struct json_out *out)
+{
+	json_end(out, '}');
+	buf_text(out->buf, "\n\n");
+}
+
+fallible gateway_send_event(struct http *x, struct json_out *out)
+{
+	struct buf *event = out->buf;
+	struct err *err;
+
+	gateway_event_end(out);
+	if (!buf_ok(event))
+		return err_new(INTERNAL, "internal", "an event did not fit");
+	err = http_write(x, event->at, event->len);
+	buf_clear(event);
+	return err;
 }

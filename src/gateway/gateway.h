@@ -13,6 +13,8 @@
 #include "http/in_process.h"
 #include "http/router.h"
 #include "http/server.h"
+#include "manager/access.h"
+#include "manager/box_ref.h"
 #include "manager/keyring.h"
 #include "manager/manager.h"
 #include "manager/sweep.h"
@@ -70,6 +72,26 @@ static inline const struct who *gateway_who(const struct http *x)
 {
 	return x->principal;
 }
+
+// The sandbox of the path, x->params[0], with the rights of the client: every route gets its
+// sandbox by one of these. gateway_box(): see box_ref_begin(); gateway_look(): see box_ref_look().
+fallible gateway_box(struct http *x, struct box_ref *out);
+fallible gateway_look(struct http *x, struct box_ref *out);
+// Its entry, in any state but STATE_DELETING, without waking it. FORBIDDEN not_allowed; NOT_FOUND
+// no_sandbox. The caller drops the reference.
+fallible gateway_entry(struct http *x, enum access what, struct entry **out);
+// File operations as the sandbox's root, within `ms`.
+struct files gateway_files(const struct http *x, const struct box_ref *ref, int64_t ms);
+
+// ?key=true or false; *out is unchanged when it is absent. INVALID bad_field.
+fallible gateway_flag(struct http *x, const char *key, bool *out);
+
+// Server-sent events: the head of the reply; an event {"type": …}, whose members the caller adds;
+// its end. gateway_send_event() ends the event, sends the buffer and clears it.
+fallible gateway_begin_events(struct http *x);
+struct json_out gateway_event(struct buf *event, const char *type);
+void gateway_event_end(struct json_out *out);
+fallible gateway_send_event(struct http *x, struct json_out *out);
 
 // The last member of every answer inside a sandbox.
 static inline void gateway_put_now(struct json_out *out)

@@ -95,6 +95,18 @@ void body_reader_frame(struct body_reader *body_reader, enum body_reader_framing
 			     (framing == BODY_READER_LENGTH && length == 0);
 }
 
+void body_reader_frame_reply(struct body_reader *body_reader, const struct http1_head *head,
+			     bool no_body)
+{
+	enum body_reader_framing framing = head->chunked      ? BODY_READER_CHUNKED
+					   : head->has_length ? BODY_READER_LENGTH
+							      : BODY_READER_TO_CLOSE;
+
+	if (no_body || head->status == 204 || head->status == 304)
+		framing = BODY_READER_NONE;
+	body_reader_frame(body_reader, framing, head->length);
+}
+
 static int64_t silence_ends(const struct body_reader *body_reader, int64_t silence_ms)
 {
 	return silence_ms == CLOCK_NEVER ? CLOCK_NEVER

@@ -44,6 +44,9 @@ fallible body_reader_head(struct body_reader *body_reader, body_reader_parse *pa
 			  enum http1_verdict *out_verdict);
 void body_reader_frame(struct body_reader *body_reader, enum body_reader_framing framing,
 		       uint64_t length);
+// The framing of a reply's body. `no_body`: the request was HEAD.
+void body_reader_frame_reply(struct body_reader *body_reader, const struct http1_head *head,
+			     bool no_body);
 // Reads bytes of the body; *out = 0 at its end. BAD_PEER cut_body, INVALID bad_chunk, TIMEOUT.
 fallible body_reader_read(struct body_reader *body_reader, void *room, size_t size,
 			  int64_t silence_ms, size_t *out);

@@ -10,7 +10,7 @@
 #include "http/body_reader.h"
 #include "loop/stream.h"
 
-struct request_context; // request_context.h
+struct request_context; // conn.h
 
 struct http_terms {
 	struct loop *loop;

@@ -120,21 +120,6 @@ static fallible too_long(void)
 	return err_new(TOO_LARGE, "head_too_large", "the request's head is too large");
 }
 
-static void http_client_frame(struct http_client *client)
-{
-	const struct http1_head *head = &client->head;
-	struct body_reader *body_reader = &client->body_reader;
-
-	if (client->no_body || head->status == 204 || head->status == 304)
-		body_reader_frame(body_reader, BODY_READER_NONE, 0);
-	else if (head->chunked)
-		body_reader_frame(body_reader, BODY_READER_CHUNKED, 0);
-	else if (head->has_length)
-		body_reader_frame(body_reader, BODY_READER_LENGTH, head->length);
-	else
-		body_reader_frame(body_reader, BODY_READER_TO_CLOSE, 0);
-}
-
 static fallible http_client_read_head(struct http_client *client, int *out_status)
 {
 	enum http1_verdict verdict = HTTP1_MORE;
@@ -151,7 +136,7 @@ static fallible http_client_read_head(struct http_client *client, int *out_statu
 					"is the URL that of a cove server?");
 	} while (client->head.status < 200 && client->head.status != 101);
 	// 1xx heads are not the answer.
-	http_client_frame(client);
+	body_reader_frame_reply(&client->body_reader, &client->head, client->no_body);
 	client->used = true;
 	*out_status = client->head.status;
 	return OK;

@@ -3,7 +3,6 @@
 #include "http/http.h"
 
 #include "http/channel.h"
-#include "http/private.h"
 #include "http/transport.h"
 
 #define SMALL 4096 // read into the arena at once
@@ -22,6 +21,16 @@ struct str http_query(struct http *x, const char *key)
 	if (x->url.query.len == 0 || !url_query(x->url.query, key, &value) || !buf_ok(&value))
 		return (struct str){NULL, 0};
 	return (struct str){arena_dup(x->arena, value.at, value.len), value.len};
+}
+
+bool http_has_token(struct str list, struct str token)
+{
+	struct str word;
+
+	while (list.len && str_cut(&list, ',', &word))
+		if (str_eq_nocase(str_trim(word), token))
+			return true;
+	return false;
 }
 
 fallible http_too_large(uint64_t max)

@@ -50,6 +50,8 @@ struct http {
 };
 
 struct str http_field(const struct http *x, const char *name); // at == NULL: absent
+// Whether a comma-separated list, as in Connection, has the token in any case.
+bool http_has_token(struct str list, struct str token);
 // A decoded query value in the exchange's arena; at == NULL: absent.
 struct str http_query(struct http *x, const char *key);
 

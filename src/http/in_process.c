@@ -11,7 +11,6 @@
 
 #include "base/mem.h"
 #include "base/secret.h"
-#include "http/private.h"
 #include "http/transport.h"
 #include "loop/pump.h"
 #include "loop/task.h"
@@ -277,18 +276,13 @@ struct in_process *in_process_new(const struct in_process_ask *ask,
 	return inner;
 }
 
-static void in_process_free(struct in_process *inner)
+void in_process_discard(struct in_process *inner)
 {
 	arena_free(inner->x.arena);
 	memory_quota_drop(&inner->x.memory_quota);
 	buf_done(&inner->extra);
 	free(inner->body);
 	free(inner);
-}
-
-void in_process_discard(struct in_process *inner)
-{
-	in_process_free(inner);
 }
 
 void in_process_run(struct in_process *inner)
@@ -310,7 +304,7 @@ void in_process_run(struct in_process *inner)
 	inner->absent = NULL;
 	inner->calls.end(inner->arg, x->reply_ended && !inner->gone);
 	task_shield(false);
-	in_process_free(inner);
+	in_process_discard(inner);
 }
 
 static void run_task(void *arg)
@@ -328,53 +322,4 @@ void in_process_cancel(struct in_process *inner)
 	inner->gone = true;
 	if (inner->absent)
 		task_cancel(inner->absent);
-}
-
-struct fetch {
-	struct buf *out;
-	int status;
-	char type[64];
-	bool is_whole;
-};
-
-static fallible fetch_head(void *arg, const struct in_process_head *head)
-{
-	struct fetch *fetch = arg;
-
-	fetch->status = head->status;
-	snprintf(fetch->type, sizeof(fetch->type), STR_FMT, STR_ARG(head->type));
-	return OK;
-}
-
-static fallible fetch_bytes(void *arg, struct str bytes)
-{
-	struct fetch *fetch = arg;
-
-	buf_str(fetch->out, bytes);
-	return buf_ok(fetch->out)
-		       ? OK
-		       : err_new(TOO_LARGE, "reply_too_large", "the answer is too large");
-}
-
-static void fetch_end(void *arg, bool is_whole)
-{
-	((struct fetch *)arg)->is_whole = is_whole;
-}
-
-fallible in_process_fetch(const struct in_process_ask *ask, struct buf *out, int *out_status,
-			  char out_type[64])
-{
-	static const struct in_process_calls calls = {
-		.head = fetch_head, .bytes = fetch_bytes, .end = fetch_end};
-	struct fetch fetch = {.out = out};
-
-	in_process_run(in_process_new(ask, &calls, &fetch));
-	if (!buf_ok(out))
-		return err_new(TOO_LARGE, "reply_too_large", "the answer is too large");
-	if (!fetch.is_whole)
-		return err_new(BAD_PEER, "cut_body", "the answer was cut");
-	*out_status = fetch.status;
-	if (out_type)
-		memcpy(out_type, fetch.type, sizeof(fetch.type));
-	return OK;
 }

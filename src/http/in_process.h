@@ -57,9 +57,3 @@ void in_process_discard(struct in_process *inner); // never run; end() is not ca
 // something else is cancelled, one that writes gets CANCELLED client_gone; end() is still called.
 // Only before end().
 void in_process_cancel(struct in_process *inner);
-
-// The simple case: serves it in the current task and collects the reply's body in `out`, whose
-// ceiling is the limit (TOO_LARGE reply_too_large past it). BAD_PEER cut_body. `out_type`: the
-// caller's buffer, may be NULL.
-fallible in_process_fetch(const struct in_process_ask *ask, struct buf *out, int *out_status,
-			  char out_type[64]);

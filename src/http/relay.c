@@ -1,11 +1,11 @@
 // Relays one request and its reply. Then the connection to the server is closed, or given back to a
 // caller that keeps it: only if the reply was read to its end by its framing and no extra byte has
 // arrived, so that nothing of one request can leak into another. The server is untrusted: its head
-// is parsed by the same strict grammar as ours, and its framing is made anew.
+// is parsed by the same strict grammar as ours, and its framing is made anew. A WebSocket is copied
+// by two tasks, one for each direction: the end of one is passed on by shutdown(SHUT_WR).
 //
 // A large body is sent by a separate task while the reply may already arrive, because a server may
-// answer as it reads. If the body is not sent when the reply has ended, the connection skips it or
-// is closed. When the client's body is cut, the request to the server is cut too.
+// answer as it reads. If the client's body is cut, the request to the server is cut too.
 //
 // syscalls: shutdown
 #include "http/relay.h"
@@ -13,17 +13,119 @@
 #include <stdio.h>
 #include <sys/socket.h>
 
+#include "base/auto.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "http/body_reader.h"
 #include "http/channel.h"
-#include "http/private.h"
 #include "http/relay_head.h"
 #include "http/transport.h"
-#include "http/tunnel.h"
+#include "loop/task.h"
+
+#define PIECE (32 * 1024)
+#define SLICE_MS 15000 // interval at which a silent direction checks whether it should end
+#define HALF_MS 30000  // of silence, when one side has ended
+#define WRITE_MS (5 * 60 * 1000)
+
+struct tunnel {
+	struct loop *loop;
+	struct body_reader *ends[2];
+	int64_t idle_ms, moved_ms;
+	int ended; // number of directions
+	bool broken;
+	struct task *back; // NULL: ended
+	struct condition over;
+};
+
+static bool is_dead(const struct tunnel *tunnel)
+{
+	int64_t limit = tunnel->ended && HALF_MS < tunnel->idle_ms ? HALF_MS : tunnel->idle_ms;
+
+	return tunnel->broken || loop_now(tunnel->loop) - tunnel->moved_ms >= limit;
+}
+
+// Copies one end to the other until it ends.
+static fallible tunnel_copy(struct tunnel *tunnel, int from)
+{
+	struct body_reader *in = tunnel->ends[from];
+	struct stream *out = tunnel->ends[!from]->stream;
+	auto_free char *room = mem_grow(NULL, PIECE, 1);
+	int64_t slice = tunnel->idle_ms < SLICE_MS ? tunnel->idle_ms : SLICE_MS;
+	size_t n = 1;
+
+	while (n) {
+		struct err *err = body_reader_read(in, room, PIECE, slice, &n);
+
+		if (err && err_kind(err) == ERR_TIMEOUT && !is_dead(tunnel)) {
+			err_free(err);
+			continue;
+		}
+		TRY(err);
+		tunnel->moved_ms = loop_now(tunnel->loop);
+		TRY(stream_write(out, room, n, WRITE_MS));
+		tunnel->moved_ms = loop_now(tunnel->loop);
+	}
+	return OK;
+}
+
+static void tunnel_half(struct tunnel *tunnel, int from, bool failed)
+{
+	tunnel->ended++;
+	if (!failed) {
+		shutdown(tunnel->ends[!from]->stream->fd, SHUT_WR);
+		return;
+	}
+	// Both ends are shut down, so that both tasks notice.
+	tunnel->broken = true;
+	for (int i = 0; i < 2; i++)
+		shutdown(tunnel->ends[i]->stream->fd, SHUT_RDWR);
+}
+
+static void tunnel_run_back(void *arg)
+{
+	struct tunnel *tunnel = arg;
+	auto_err err = tunnel_copy(tunnel, 1);
+
+	tunnel_half(tunnel, 1, err != NULL);
+	tunnel->back = NULL;
+	condition_signal(&tunnel->over);
+}
+
+// Each end is a body_reader: its buffered bytes go first. Returns when both sides have ended, one
+// has ended and the other is silent, one was lost, or no byte moved for `idle_ms`. A slow reader
+// slows its writer: only the bytes in flight are held. CANCELLED.
+static fallible tunnel_run(struct loop *loop, struct body_reader *one, struct body_reader *other,
+			   int64_t idle_ms)
+{
+	struct tunnel tunnel = {
+		.loop = loop,
+		.ends = {one, other},
+		.idle_ms = idle_ms,
+		.moved_ms = loop_now(loop),
+	};
+	struct err *err;
+
+	condition_init(&tunnel.over);
+	body_reader_next(one);
+	body_reader_next(other);
+	body_reader_frame(one, BODY_READER_TO_CLOSE, 0);
+	body_reader_frame(other, BODY_READER_TO_CLOSE, 0);
+	tunnel.back = task_start(loop, "tunnel", tunnel_run_back, &tunnel);
+	err = tunnel_copy(&tunnel, 0);
+	tunnel_half(&tunnel, 0, err != NULL);
+	while (!err && tunnel.back) // the other direction has its own time limits
+		err = condition_wait(&tunnel.over, CLOCK_NEVER);
+	if (tunnel.back)
+		task_cancel(tunnel.back);
+	while (tunnel.back)
+		condition_await(&tunnel.over);
+	if (err && err_kind(err) == ERR_CANCELLED)
+		return err;
+	err_free(err); // a normal end: both peers have been closed
+	return OK;
+}
 
 #define HEAD_MAX (64 * 1024)
-#define PIECE (32 * 1024)
 #define SILENCE_MS 60000
 #define HINTS_MAX 16 // 1xx heads before the answer
 
@@ -170,20 +272,6 @@ static fallible await_head(struct relay *relay)
 	return err;
 }
 
-static void relay_frame(struct relay *relay)
-{
-	const struct http1_head *head = relay->head;
-
-	if (str_is(relay->x->head.method, "HEAD") || head->status == 204 || head->status == 304)
-		body_reader_frame(&relay->body_reader, BODY_READER_NONE, 0);
-	else if (head->chunked)
-		body_reader_frame(&relay->body_reader, BODY_READER_CHUNKED, 0);
-	else if (head->has_length)
-		body_reader_frame(&relay->body_reader, BODY_READER_LENGTH, head->length);
-	else
-		body_reader_frame(&relay->body_reader, BODY_READER_TO_CLOSE, 0);
-}
-
 // A reply that arrived in one piece is sent in one packet, so that its reader wakes up once.
 static fallible begin_reply(struct relay *relay)
 {
@@ -257,7 +345,8 @@ static fallible relay_talk(struct relay *relay)
 	TRY(await_head(relay));
 	if (relay->head->status == 101)
 		return switch_over(relay);
-	relay_frame(relay);
+	body_reader_frame_reply(&relay->body_reader, relay->head,
+				str_is(relay->x->head.method, "HEAD"));
 	TRY(begin_reply(relay));
 	return relay->x->reply_ended ? OK : pass_body(relay);
 }

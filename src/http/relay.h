@@ -1,9 +1,9 @@
 // A reverse proxy: passes a request to another server over an open connection, and its reply back.
 // Bodies stream both ways at once, at the pace of the slower side. A WebSocket is opened the same
-// way, then bytes are copied (http/tunnel.h).
+// way, then bytes are copied.
 #pragma once
 
-#include "http/relay_options.h"
+#include "http/relay_head.h"
 
 // Answers x with the server's reply. Hop-by-hop fields are removed, and the framing is made anew.
 // BAD_METHOD method_not_passed; BAD_PEER no_reply, bad_reply: no answer, or not HTTP; TIMEOUT

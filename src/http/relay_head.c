@@ -16,22 +16,12 @@ static bool relay_head_is_among(struct str name, const char *const *list)
 	return false;
 }
 
-static bool relay_head_has_token(struct str list, struct str token)
-{
-	struct str word;
-
-	while (list.len && str_cut(&list, ',', &word))
-		if (str_eq_nocase(str_trim(word), token))
-			return true;
-	return false;
-}
-
 // RFC 9110, 7.6.1: fields named in Connection are hop-by-hop too.
 static bool relay_head_is_named(const struct http1_head *head, struct str name)
 {
 	for (size_t i = 0; i < head->field_count; i++)
 		if (str_eq_nocase(head->fields[i].name, STR("Connection")) &&
-		    relay_head_has_token(head->fields[i].value, name))
+		    http_has_token(head->fields[i].value, name))
 			return true;
 	return false;
 }
@@ -86,7 +76,7 @@ bool relay_head_is_upgrade(const struct http *x)
 {
 	return x->conn && x->head.upgrade && x->head.minor == 1 && !x->head.chunked &&
 	       !x->body_left && str_is(x->head.method, "GET") &&
-	       relay_head_has_token(http_field(x, "Upgrade"), STR("websocket"));
+	       http_has_token(http_field(x, "Upgrade"), STR("websocket"));
 }
 
 static const char *proto_of(const struct relay_options *options)

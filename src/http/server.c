@@ -28,7 +28,6 @@
 #include "base/mem.h"
 #include "base/weak.h"
 #include "http/conn.h"
-#include "http/request_context.h"
 #include "http/wsock.h"
 
 #define LISTENERS_MAX 8
@@ -421,7 +420,7 @@ fallible http_server_open(struct loop *loop, const struct http_limits *limits, h
 	link_init(&server->idle);
 	link_init(&server->heads);
 	link_init(&server->terms.sockets);
-	request_context_open(&server->terms);
+	link_init(&server->terms.spare);
 	for (int i = 0; i < RESERVE; i++)
 		server->reserve[i] = -1;
 	*out = server;

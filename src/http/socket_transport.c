@@ -1,26 +1,161 @@
 // An exchange on a connection. The head of the reply is built in one buffer and sent with the body
-// in one write. Whether the connection stays open is decided when the head is written, because the
-// head announces it.
+// in one write; it announces whether the connection stays open. A reply that fails midway cannot be
+// replaced: the connection is closed, and a chunked body without its last chunk tells the client
+// that it was cut. For a file body, buffered bytes go first; then loop/pump copies.
 //
-// A reply that fails midway cannot be replaced: the connection is closed, and a chunked body
-// without its last chunk tells the client that it was cut.
+// A handler that waits for a command would not notice that its client is gone. The stream reports
+// every hang-up; a probe finds out what it means, see http.h. A client that vanished silently is
+// found by TCP keep-alive, which connections inherit from the listener.
 //
-// For a file body, buffered bytes go first; then loop/pump copies between socket and file. A
-// chunked body is decoded in pieces of BATCH, which a worker thread writes.
-#include "http/socket_transport.h"
-
+// syscalls: sendto getsockopt
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
+#include <sys/socket.h>
 
 #include "base/clock.h"
 #include "http/channel.h"
-#include "http/private.h"
+#include "http/http.h"
+#include "http/transport.h"
 #include "loop/pump.h"
+
+#define PATIENCE_MS (15 * 60 * 1000)
+
+static uint32_t quiet_ms = 15000;
+
+void http_keepalive(uint32_t ms)
+{
+	quiet_ms = ms;
+}
+
+static void socket_transport_be_patient(struct http *x)
+{
+	x->conn->silence_ms = PATIENCE_MS;
+}
+
+// False: the peer is gone, or the connection is unusable.
+static bool send_now(struct http_conn *conn, struct str probe)
+{
+	char room[64];
+	int len = conn->chunked ? snprintf(room, sizeof(room), "%zx\r\n" STR_FMT "\r\n", probe.len,
+					   STR_ARG(probe))
+				: snprintf(room, sizeof(room), STR_FMT, STR_ARG(probe));
+	ssize_t sent;
+
+	sent = send(conn->stream.fd, room, (size_t)len, MSG_DONTWAIT | MSG_NOSIGNAL);
+	// A full send buffer: the data in it will be answered by RST just as well. A part of a
+	// probe would corrupt the reply.
+	return sent == len || (sent < 0 && errno == EAGAIN);
+}
+
+static bool send_probe(struct http_conn *conn, struct str probe)
+{
+	if (conn->probed || !probe.len)
+		return true;
+	conn->probed = true;
+	return send_now(conn, probe);
+}
+
+static bool is_gone(struct http_conn *conn, struct str probe)
+{
+	const struct stream *stream = &conn->stream;
+	struct tcp_info info = {0};
+	socklen_t len = sizeof(info);
+
+	if (stream->fd < 0 || stream->reset)
+		return true;
+	if (!stream->hung_up)
+		return false;
+	if (!send_probe(conn, probe))
+		return true;
+	// The RST may already have arrived without the loop having reported it.
+	return getsockopt(stream->fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 &&
+	       info.tcpi_state == TCP_CLOSE;
+}
+
+static struct str peer_allowed(const struct http *x, struct str probe)
+{
+	return x->head.minor == 0 ? STR("") : probe;
+}
+
+static void peer_on_hangup(struct stream *stream)
+{
+	struct http_conn *conn = link_of(stream, struct http_conn, stream);
+
+	if (conn->absent && is_gone(conn, conn->probe))
+		task_cancel(conn->absent);
+}
+
+static void on_quiet(struct timer *timer)
+{
+	struct http_conn *conn = link_of(timer, struct http_conn, quiet);
+
+	if (!conn->absent)
+		return;
+	if (!send_now(conn, conn->probe)) {
+		task_cancel(conn->absent);
+		return;
+	}
+	loop_set_timer(conn->stream.loop, timer, loop_now(conn->stream.loop) + quiet_ms);
+}
+
+static fallible socket_transport_away(struct http *x, struct str probe)
+{
+	struct http_conn *conn = x->conn;
+
+	conn->probe = peer_allowed(x, probe);
+	if (is_gone(conn, conn->probe)) {
+		conn->close_after = true;
+		return err_new(CANCELLED, "client_gone", "the client closed the connection");
+	}
+	conn->stream.on_hangup = peer_on_hangup;
+	conn->absent = task_current();
+	if (x->reply_begun && str_eq(probe, HTTP_PROBE_EVENT)) {
+		conn->probe = probe;
+		conn->quiet.due = on_quiet;
+		loop_set_timer(conn->stream.loop, &conn->quiet,
+			       loop_now(conn->stream.loop) + quiet_ms);
+	}
+	return OK;
+}
+
+static void socket_transport_back(struct http *x)
+{
+	struct http_conn *conn = x->conn;
+
+	conn->absent = NULL;
+	if (conn->quiet.at)
+		loop_drop_timer(conn->stream.loop, &conn->quiet);
+}
+
+// The kernel's tcp_info, which is longer than glibc's.
+struct taken {
+	struct tcp_info info;
+	uint64_t pacing_rate, pacing_rate_max, acked;
+};
+
+uint64_t http_taken(struct http *x)
+{
+	struct taken taken = {0};
+	socklen_t len = sizeof(taken);
+
+	if (x->conn && !getsockopt(x->conn->stream.fd, IPPROTO_TCP, TCP_INFO, &taken, &len) &&
+	    len == sizeof(taken))
+		return taken.acked;
+	return x->bytes_out;
+}
+
+static bool socket_transport_is_gone(struct http *x, struct str probe)
+{
+	return is_gone(x->conn, peer_allowed(x, probe));
+}
 
 #define DRAIN_MAX (64 * 1024)
 #define BATCH (256 * 1024)
 
 // A slow or absent peer gets its own error kind: it is not our failure.
-fallible http_blame(struct http *x, struct err *err)
+static fallible socket_transport_blame(struct http *x, struct err *err)
 {
 	x->conn->close_after = true;
 	if (err && err_kind(err) == ERR_TIMEOUT)
@@ -51,7 +186,7 @@ static fallible socket_transport_read(struct http *x, void *room, size_t size, s
 	if (!err)
 		err = body_reader_read(&conn->buffers->body_reader, room, size,
 				       conn->terms->silence_ms, out);
-	return err ? http_blame(x, err) : OK;
+	return err ? socket_transport_blame(x, err) : OK;
 }
 
 // Formatted once a second.
@@ -151,7 +286,7 @@ static fallible socket_transport_reply(struct http *x, const char *type, struct 
 	parts[1] = (struct iovec){(void *)body.at, body.len};
 	err = stream_writev(&conn->stream, parts, body.len ? 2 : 1, conn->silence_ms);
 	if (err)
-		return http_blame(x, err);
+		return socket_transport_blame(x, err);
 	x->bytes_out += body.len;
 	return OK;
 }
@@ -177,19 +312,19 @@ static fallible socket_transport_begin(struct http *x, const char *type, uint64_
 	conn->due = length;
 	err = stream_write(&conn->stream, conn->buffers->head.at, conn->buffers->head.len,
 			   conn->silence_ms);
-	return err ? http_blame(x, err) : OK;
+	return err ? socket_transport_blame(x, err) : OK;
 }
 
 // More bytes than announced would be read as the next reply.
-fallible http_pay(struct http *x, uint64_t len)
+static fallible socket_transport_pay(struct http *x, uint64_t len)
 {
 	struct http_conn *conn = x->conn;
 
 	if (!conn->sized)
 		return OK;
 	if (conn->due < len)
-		return http_blame(x,
-				  err_new(INTERNAL, "internal", "a reply longer than announced"));
+		return socket_transport_blame(
+			x, err_new(INTERNAL, "internal", "a reply longer than announced"));
 	conn->due -= len;
 	return OK;
 }
@@ -218,14 +353,14 @@ static fallible socket_transport_write(struct http *x, const void *bytes, size_t
 
 	if (len == 0 || conn->no_body)
 		return OK;
-	TRY(http_pay(x, len));
+	TRY(socket_transport_pay(x, len));
 	if (conn->chunked) {
 		err = write_chunk(x, STR(""), (struct str){bytes, len}, STR("\r\n"));
 	} else {
 		err = stream_write(&conn->stream, bytes, len, conn->silence_ms);
 	}
 	if (err)
-		return http_blame(x, err);
+		return socket_transport_blame(x, err);
 	x->bytes_out += len;
 	return OK;
 }
@@ -236,11 +371,11 @@ static fallible socket_transport_end(struct http *x)
 	struct err *err = OK;
 
 	if (conn->sized && conn->due)
-		return http_blame(x,
-				  err_new(INTERNAL, "internal", "a reply shorter than announced"));
+		return socket_transport_blame(
+			x, err_new(INTERNAL, "internal", "a reply shorter than announced"));
 	if (conn->chunked && !conn->no_body)
 		err = stream_write(&conn->stream, "0\r\n\r\n", 5, conn->silence_ms);
-	return err ? http_blame(x, err) : OK;
+	return err ? socket_transport_blame(x, err) : OK;
 }
 
 static fallible socket_transport_begin_with(struct http *x, const char *type, struct str bytes)
@@ -258,7 +393,7 @@ static fallible socket_transport_begin_with(struct http *x, const char *type, st
 	TRY(socket_transport_put_head(x, type, framing, TRANSPORT_UNSIZED));
 	err = write_chunk(x, buf_view(&conn->buffers->head), bytes, STR("\r\n"));
 	if (err)
-		return http_blame(x, err);
+		return socket_transport_blame(x, err);
 	x->bytes_out += bytes.len;
 	return OK;
 }
@@ -273,7 +408,7 @@ static fallible socket_transport_end_with(struct http *x, struct str bytes)
 	}
 	err = write_chunk(x, STR(""), bytes, STR("\r\n0\r\n\r\n"));
 	if (err)
-		return http_blame(x, err);
+		return socket_transport_blame(x, err);
 	x->bytes_out += bytes.len;
 	return OK;
 }
@@ -295,10 +430,10 @@ static fallible socket_transport_send_file(struct http *x, int fd, uint64_t offs
 
 	if (len == 0 || x->conn->no_body)
 		return OK;
-	TRY(http_pay(x, len));
+	TRY(socket_transport_pay(x, len));
 	err = send_framed(x->conn, fd, offset, len);
 	if (err)
-		return http_blame(x, err);
+		return socket_transport_blame(x, err);
 	x->bytes_out += len;
 	return OK;
 }
@@ -360,7 +495,7 @@ static fallible socket_transport_recv_file(struct http *x, int fd, uint64_t max,
 	struct err *err = recv_whole(x, fd, max, &total);
 
 	if (err)
-		return http_blame(x, err);
+		return socket_transport_blame(x, err);
 	*out_len = total;
 	return OK;
 }

@@ -1,4 +1,4 @@
-// How the bytes of an exchange are moved: over a connection (http/socket_transport, http/peer), or
+// How the bytes of an exchange are moved: over a connection (http/socket_transport), or
 // inside the process (http/in_process). Handlers do not see it; http/http enforces the order of
 // calls.
 #pragma once
@@ -38,3 +38,11 @@ static inline bool transport_is_bodyless(int status)
 {
 	return status < 200 || status == 204 || status == 304;
 }
+
+// Of http/http and the transports. http_invite() sends "100 Continue" to a client that waits for
+// it, before the body is read.
+fallible http_invite(struct http *x);
+fallible http_too_large(uint64_t max);
+// A complete reply, or its beginning, with the caller's Content-Type; NULL: none.
+fallible http_reply_as(struct http *x, int status, const char *type, struct str body);
+fallible http_begin_as(struct http *x, int status, const char *type, uint64_t length);

@@ -8,16 +8,6 @@
 
 #define HEAD_MAX (16 * 1024)
 
-static bool upgrade_has_token(struct str list, struct str token)
-{
-	struct str word;
-
-	while (list.len && str_cut(&list, ',', &word))
-		if (str_eq_nocase(str_trim(word), token))
-			return true;
-	return false;
-}
-
 static fallible upgrade_malformed(const char *why)
 {
 	return err_new(INVALID, "bad_upgrade", "the request for a WebSocket is malformed: %s", why);
@@ -29,7 +19,7 @@ fallible upgrade_check(struct http *x)
 
 	// An in-process exchange has no connection to upgrade.
 	if (!x->conn || !x->head.upgrade ||
-	    !upgrade_has_token(http_field(x, "Upgrade"), STR("websocket")))
+	    !http_has_token(http_field(x, "Upgrade"), STR("websocket")))
 		return err_hint(
 			err_new(NOT_FOUND, "no_route", "The requested endpoint was not found"),
 			"this path is for WebSockets: connect with ws://");

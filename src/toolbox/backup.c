@@ -1,26 +1,32 @@
-// An archive is a tar compressed with zstd. A file worker in the box packs and unpacks the tar,
-// with the ids of the box's user. The daemon only compresses and decompresses, one piece at a time
-// in a worker thread. The archive gets its name when it is complete, and a restored directory is
-// unpacked beside the old one and swapped in by two renames, so a failure leaves neither a torn
+// Backups. An archive is a tar compressed with zstd. A file worker in the box packs and unpacks the
+// tar, with the ids of the box's user. The daemon only compresses and decompresses, one piece at a
+// time in a worker thread. The archive gets its name when it is complete, and a restored directory
+// is unpacked beside the old one and swapped in by two renames, so a failure leaves neither a torn
 // archive nor a torn directory. Nothing is mounted.
-#include <errno.h>
-#include <sys/epoll.h>
+//
+// An upload sends parts of an archive to presigned URLs, a few at a time. Presigned URLs are
+// secrets: errors name only the part and the host.
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/mem.h"
 #include "base/secret.h"
 #include "codec/text.h"
 #include "codec/zstd.h"
+#include "gateway/outbound.h"
+#include "gateway/upload_put.h"
 #include "loop/closer.h"
 #include "loop/offload.h"
 #include "loop/pump.h"
+#include "toolbox/files.h"
 #include "toolbox/handlers.h"
 #include "toolbox/helper_exec.h"
+#include "toolbox/path_arg.h"
 
 #define PIECE (128 * 1024)
 #define OUT_MAX (2 * ZSTD_STEP)
-#define SILENCE_MS 30000
-#define LEVEL_FAST 1 // used where upstream's default is lz4
+#define SILENCE_MS 30000 // without progress in the box, or of an upload
+#define LEVEL_FAST 1	 // used where upstream's default is lz4
 #define LEVEL_ZSTD 3
 #define EXCLUDES_MAX 1000
 #define TRACKED_MAX 1000
@@ -66,6 +72,11 @@ static bool has_dots(struct str path)
 	return false;
 }
 
+static bool is_archive(struct str path)
+{
+	return str_starts(path, ARCHIVES) && path.len > sizeof(ARCHIVES) - 1;
+}
+
 static fallible check_path(const char *field, struct str path)
 {
 	if (!path.len || path.at[0] != '/')
@@ -93,7 +104,7 @@ static fallible read_paths(struct backup *backup, const struct json *json)
 		return bad_config("dir", "must be in /workspace, /home, /tmp, /var/tmp or /app");
 	TRY(json_str(json_get(json, "archivePath"), "archivePath", &archive));
 	TRY(check_path("archivePath", archive));
-	if (!str_starts(archive, ARCHIVES) || archive.len == sizeof(ARCHIVES) - 1)
+	if (!is_archive(archive))
 		return bad_config("archivePath", "must be a file in " ARCHIVES);
 	backup->dir = arena_dup(arena, dir.at, dir.len);
 	backup->archive = arena_dup(arena, archive.at, archive.len);
@@ -221,48 +232,6 @@ static void zstd_step_run(void *arg)
 	step->err = zstd_feed(step->zstd, &step->in, step->last, step->out, &step->done);
 }
 
-static fallible zstd_step_do(struct zstd_step *step)
-{
-	offload_run(zstd_step_run, step);
-	return step->err;
-}
-
-// Reads the next bytes of a pipe whose other end is in the box; *out = 0 at its end.
-static fallible backup_take(const struct backup *backup, int pipe, void *room, size_t *out)
-{
-	for (;;) {
-		ssize_t n = pipe_take(box_at(backup->files.box), pipe, room, PIECE);
-		uint32_t events;
-
-		if (n >= 0) {
-			*out = (size_t)n;
-			return OK;
-		}
-		if (errno != EAGAIN)
-			return err_sys(errno, "read a pipe of the sandbox");
-		TRY(task_wait_fd(pipe, EPOLLIN, clock_ms() + SILENCE_MS, &events));
-	}
-}
-
-static fallible backup_give(const struct backup *backup, int pipe, struct str bytes)
-{
-	while (bytes.len) {
-		ssize_t n = pipe_give(box_at(backup->files.box), pipe, bytes.at, bytes.len);
-		uint32_t events;
-
-		if (n >= 0) {
-			bytes = str_skip(bytes, (size_t)n);
-			continue;
-		}
-		if (errno == EPIPE) // the file worker gave up: files_end() returns its error
-			return OK;
-		if (errno != EAGAIN)
-			return err_sys(errno, "write to a pipe of the sandbox");
-		TRY(task_wait_fd(pipe, EPOLLOUT, clock_ms() + SILENCE_MS, &events));
-	}
-	return OK;
-}
-
 static fallible backup_compress(struct backup *backup, int pipe, int file)
 {
 	char *room = arena_take(backup->x->arena, PIECE);
@@ -274,11 +243,12 @@ static fallible backup_compress(struct backup *backup, int pipe, int file)
 		if (!step.in.len && !step.last) {
 			size_t got = 0;
 
-			TRY(backup_take(backup, pipe, room, &got));
+			TRY(files_tar_take(&backup->files, pipe, room, PIECE, SILENCE_MS, &got));
 			step.in = (struct str){room, got};
 			step.last = got == 0;
 		}
-		TRY(zstd_step_do(&step));
+		offload_run(zstd_step_run, &step);
+		TRY(step.err);
 		if (out.len)
 			TRY(pump_put(file, out.at, out.len));
 		buf_clear(&out);
@@ -293,6 +263,7 @@ static fallible backup_decompress(struct backup *backup, int file, int pipe)
 	auto_buf out = BUF_INIT(OUT_MAX);
 	struct zstd_step step = {.zstd = zstd, .out = &out};
 	uint64_t offset = 0;
+	bool closed = false;
 
 	while (!step.done) {
 		bool full = out.len >= ZSTD_STEP;
@@ -308,8 +279,10 @@ static fallible backup_decompress(struct backup *backup, int file, int pipe)
 			offset += got;
 			step.in = (struct str){room, got};
 		}
-		TRY(zstd_step_do(&step));
-		TRY(backup_give(backup, pipe, buf_view(&out)));
+		offload_run(zstd_step_run, &step);
+		TRY(step.err);
+		// A file worker that gave up has closed the pipe: files_end() returns its error.
+		TRY(files_tar_give(&backup->files, pipe, buf_view(&out), SILENCE_MS, &closed));
 	}
 	return OK;
 }
@@ -423,8 +396,8 @@ static struct err *backup_face(struct err *err, const char *reason)
 	return err_recast(err, ERR_CONFLICT, reason, "%s", err_message(err));
 }
 
-static void backup_fail(struct backup *backup, const char *operation, const char *reason,
-			struct err *err)
+static fallible backup_fail(struct backup *backup, const char *operation, const char *reason,
+			    struct err *err)
 {
 	auto_buf context = BUF_INIT(32 * 1024);
 	struct json_out out = json_to(&context);
@@ -438,7 +411,7 @@ static void backup_fail(struct backup *backup, const char *operation, const char
 		json_put_text(&out, "archivePath", backup->archive);
 	json_end(&out, '}');
 	detail.context = buf_view(&context);
-	error_response_answer(backup->x, backup_face(err, reason), &detail);
+	return error_response_answer(backup->x, backup_face(err, reason), &detail);
 }
 
 static void backup_end(struct backup *backup)
@@ -448,15 +421,9 @@ static void backup_end(struct backup *backup)
 
 static fallible backup_begin(struct backup *backup, struct http *x)
 {
-	struct gateway *gateway = gateway_of(x);
-
 	backup->x = x;
-	TRY(box_ref_begin(gateway->manager, gateway_who(x), x->params[0], &backup->ref));
-	backup->files = (struct files){
-		.box = backup->ref.box,
-		.user = "",
-		.deadline = loop_now(gateway->loop) + LONG_MS,
-	};
+	TRY(gateway_box(x, &backup->ref));
+	backup->files = gateway_files(x, &backup->ref, LONG_MS);
 	return OK;
 }
 
@@ -496,8 +463,7 @@ fallible toolbox_backup_create(struct http *x)
 		err = toolbox_backup_pack(&backup, &json, &size);
 	if (!err)
 		return backup_answer(&backup, size);
-	backup_fail(&backup, "backup.create", "backup_create", err);
-	return OK;
+	return backup_fail(&backup, "backup.create", "backup_create", err);
 }
 
 fallible toolbox_backup_restore(struct http *x)
@@ -512,6 +478,266 @@ fallible toolbox_backup_restore(struct http *x)
 		err = backup_unpack(&backup);
 	if (!err)
 		return backup_answer(&backup, 0);
-	backup_fail(&backup, "backup.restore", "backup_restore", err);
+	return backup_fail(&backup, "backup.restore", "backup_restore", err);
+}
+
+// ------------------------------------------------------------------------------- upload
+
+// A few tasks upload one part after another. Each part is tried three times; a 4xx status and a
+// forbidden address are final at once. The request gets all ETags or one error. It always waits for
+// its tasks, because they read the archive fd that it holds.
+#define PARTS_MAX 10000 // parts of one upload, the limit of object stores
+#define AT_ONCE 4
+#define TRIES 3
+#define RETRY_MS 250
+#define DIAL_MS 10000
+#define ETAG_MAX 1024
+#define URL_MAX 8192
+#define HTTPS 443
+
+struct part {
+	uint64_t number, offset, size;
+	struct url url;
+	struct buf etag;
+};
+
+struct parts {
+	struct path_arg *path_arg;
+	struct part *at;
+	size_t count, next;
+	int file;
+	struct task *tasks[AT_ONCE];
+	uint32_t running;
+	struct err *err; // the first error
+	uint64_t failed; // the number of its part; 0: none
+	struct condition ended;
+};
+
+static fallible read_part(const struct json *json, struct part *part)
+{
+	struct str url = {0};
+
+	TRY(json_want(json, "parts", JSON_OBJECT));
+	if (!json_get(json, "partNumber") || !json_get(json, "offset") || !json_get(json, "size"))
+		return bad_config("parts", "must have partNumber, url, offset and size");
+	TRY(json_u64(json_get(json, "partNumber"), "parts.partNumber", 1, PARTS_MAX,
+		     &part->number));
+	TRY(json_u64(json_get(json, "offset"), "parts.offset", 0, 1ull << 53, &part->offset));
+	TRY(json_u64(json_get(json, "size"), "parts.size", 1, 1ull << 53, &part->size));
+	TRY(json_str(json_get(json, "url"), "parts.url", &url));
+	part->etag = BUF_INIT(ETAG_MAX);
+	if (url.len > URL_MAX || !url_absolute(url, &part->url) ||
+	    !str_is(part->url.scheme, "https"))
+		return bad_config("parts.url", "must be an https URL");
 	return OK;
+}
+
+static fallible toolbox_parts_read_body(struct parts *parts, const struct json *json)
+{
+	const struct json *list = json_get(json, "parts");
+	struct str archive = {0};
+
+	TRY(json_str(json_get(json, "archivePath"), "archivePath", &archive));
+	if (!is_archive(archive) || has_dots(archive))
+		return bad_config("archivePath", "must be a file in " ARCHIVES);
+	TRY(path_arg_text(parts->path_arg, "archivePath", archive));
+	TRY(json_want(list, "parts", JSON_ARRAY));
+	parts->count = list ? json_count(list) : 0;
+	if (!parts->count || parts->count > PARTS_MAX)
+		return bad_config("parts", "must have 1 to 10000 entries");
+	parts->at = arena_take(parts->path_arg->x->arena, parts->count * sizeof(*parts->at));
+	memset(parts->at, 0, parts->count * sizeof(*parts->at));
+	for (size_t i = 0; i < parts->count; i++)
+		TRY(read_part(json_at(list, i), &parts->at[i]));
+	return OK;
+}
+
+static fallible open_archive(struct parts *parts)
+{
+	struct path_arg *path_arg = parts->path_arg;
+	struct fileop_stat stat;
+
+	TRY(files_open(&path_arg->files, path_arg->path, &parts->file, &stat));
+	for (size_t i = 0; i < parts->count; i++)
+		if (parts->at[i].offset > stat.size ||
+		    parts->at[i].size > stat.size - parts->at[i].offset)
+			return bad_config("parts", "must lie inside of the archive");
+	return OK;
+}
+
+static fallible parts_refused(int status)
+{
+	if (status >= 500 || status == 408 || status == 429)
+		return err_new(BAD_PEER, "refused", "the server answered %d", status);
+	return err_hint(err_new(FORBIDDEN, "refused", "the server answered %d", status),
+			"the URL may have expired, or be signed for something else");
+}
+
+static fallible send_once(struct parts *parts, struct part *part)
+{
+	struct http *x = parts->path_arg->x;
+	const struct url *url = &part->url;
+	uint16_t port = url->port ? url->port : HTTPS;
+	auto_free char *name = mem_dup(url->host.at, url->host.len);
+	bool v6 = memchr(url->host.at, ':', url->host.len);
+	auto_free char *bare = mem_fmt(v6 ? "[%s]" : "%s", name);
+	auto_free char *host = mem_fmt("%s:%u", bare, port);
+	struct upload_put put = {
+		.name = name,
+		.host = str_of(port == HTTPS ? bare : host),
+		.file = parts->file,
+		.offset = part->offset,
+		.size = part->size,
+	};
+	auto_free char *target = mem_fmt(STR_FMT "%s" STR_FMT, STR_ARG(url->path),
+					 url->query.len ? "?" : "", STR_ARG(url->query));
+	on_exit_call(stream_close) struct stream stream = {.fd = -1};
+	int status = 0;
+
+	put.target = str_of(target);
+	buf_clear(&part->etag);
+	TRY(outbound_open(&gateway_of(x)->outbound, gateway_of(x)->loop, url->host, port,
+			  loop_now(gateway_of(x)->loop) + DIAL_MS, &stream));
+	TRY(upload_put_send(&stream, gateway_of(x)->outbound.trust, &put, SILENCE_MS, &status,
+			    &part->etag));
+	if (status < 200 || status > 299)
+		return parts_refused(status);
+	return part->etag.len ? OK : err_new(BAD_PEER, "bad_reply", "the server sent no ETag");
+}
+
+static bool is_final(const struct err *err)
+{
+	return (err_kind(err) != ERR_BAD_PEER && err_kind(err) != ERR_TIMEOUT) ||
+	       !strcmp(err_reason(err), "unknown_name");
+}
+
+static fallible toolbox_parts_send(struct parts *parts, struct part *part)
+{
+	struct loop *loop = gateway_of(parts->path_arg->x)->loop;
+
+	for (int tries = 1;; tries++) {
+		struct err *err = send_once(parts, part);
+
+		if (!err || is_final(err) || tries == TRIES)
+			return err;
+		err_free(err);
+		TRY(task_sleep_until(loop_now(loop) + (RETRY_MS << tries)));
+	}
+}
+
+static void toolbox_parts_send_parts(void *arg)
+{
+	struct parts *parts = arg;
+
+	while (!parts->err && parts->next < parts->count) {
+		struct part *part = &parts->at[parts->next++];
+		struct err *err = toolbox_parts_send(parts, part);
+
+		if (!err || parts->err) {
+			err_free(err);
+			continue;
+		}
+		parts->err = err;
+		parts->failed = part->number;
+	}
+	for (size_t i = 0; i < AT_ONCE; i++)
+		if (parts->tasks[i] == task_current())
+			parts->tasks[i] = NULL;
+	parts->running--;
+	condition_signal(&parts->ended);
+}
+
+static void parts_stop(struct parts *parts)
+{
+	for (size_t i = 0; i < AT_ONCE; i++)
+		if (parts->tasks[i])
+			task_cancel(parts->tasks[i]);
+}
+
+static fallible send_all(struct parts *parts)
+{
+	struct http *x = parts->path_arg->x;
+	struct err *gone;
+
+	condition_init(&parts->ended);
+	gone = http_away(x, HTTP_PROBE_HEAD);
+	if (gone)
+		return gone;
+	while (parts->running < AT_ONCE && parts->running < parts->count) {
+		parts->tasks[parts->running++] = task_start(gateway_of(x)->loop, "parts",
+							    toolbox_parts_send_parts, parts);
+	}
+	while (parts->running && !parts->err && !gone)
+		gone = condition_wait(&parts->ended, CLOCK_NEVER);
+	parts_stop(parts);
+	task_shield(true);
+	while (parts->running)
+		err_free(condition_wait(&parts->ended, CLOCK_NEVER));
+	task_shield(false);
+	http_back(x);
+	if (!gone)
+		return take_ptr(parts->err);
+	err_free(take_ptr(parts->err));
+	return gone;
+}
+
+static fallible toolbox_parts_answer(struct parts *parts)
+{
+	auto_buf body = BUF_INIT(16 << 20);
+	struct json_out out = gateway_success(&body);
+
+	json_key(&out, "parts");
+	json_begin(&out, '[');
+	for (size_t i = 0; i < parts->count; i++) {
+		json_begin(&out, '{');
+		json_put_int(&out, "partNumber", (int64_t)parts->at[i].number);
+		json_put_str(&out, "etag", buf_view(&parts->at[i].etag));
+		json_end(&out, '}');
+	}
+	json_end(&out, ']');
+	return gateway_answer(parts->path_arg->x, &out);
+}
+
+static void parts_end(struct parts *parts)
+{
+	closer_drop(&parts->file);
+	for (size_t i = 0; parts->at && i < parts->count; i++)
+		buf_done(&parts->at[i].etag);
+}
+
+// Errors of the request, the sandbox or the client keep their reason.
+static fallible toolbox_parts_face(const struct parts *parts, struct err *err)
+{
+	static const char *const own[] = {"bad_backup", "bad_json", "bad_content_type",
+					  "not_global"};
+
+	if (!err || err_kind(err) == ERR_CANCELLED || err_kind(err) == ERR_GONE)
+		return err;
+	for (size_t i = 0; i < sizeof(own) / sizeof(*own); i++)
+		if (!strcmp(err_reason(err), own[i]))
+			return err;
+	if (!strcmp(err_reason(err), "bad_field"))
+		return err_recast(err, ERR_INVALID, "bad_backup", "%s", err_message(err));
+	if (!parts->failed)
+		return err_recast(err, ERR_CONFLICT, "backup_create", "%s", err_message(err));
+	return err_recast(err, ERR_CONFLICT, "backup_create", "part %llu was not sent: %s",
+			  (unsigned long long)parts->failed, err_message(err));
+}
+
+fallible toolbox_backup_upload(struct path_arg *path_arg)
+{
+	on_exit_call(parts_end) struct parts parts = {.path_arg = path_arg, .file = -1};
+	auto_json json = NULL;
+	struct err *err = path_arg_json(path_arg, &json);
+
+	path_arg->field = path_arg->code = NULL;
+	if (!err)
+		err = toolbox_parts_read_body(&parts, json);
+	path_arg->field = path_arg->code = NULL;
+	if (!err)
+		err = open_archive(&parts);
+	if (!err)
+		err = send_all(&parts);
+	TRY(toolbox_parts_face(&parts, err));
+	return toolbox_parts_answer(&parts);
 }

@@ -238,8 +238,8 @@ static void exec_request_write_context(struct buf *text, const struct exec_reque
 	json_end(&out, '}');
 }
 
-void exec_request_fail(struct http *x, const struct exec_request *request, const char *operation,
-		       struct err *err)
+fallible exec_request_fail(struct http *x, const struct exec_request *request,
+			   const char *operation, struct err *err)
 {
 	auto_buf context = BUF_INIT(32 * 1024);
 	struct error_response_detail detail = {
@@ -250,5 +250,5 @@ void exec_request_fail(struct http *x, const struct exec_request *request, const
 
 	exec_request_write_context(&context, request, err);
 	detail.context = buf_view(&context);
-	error_response_answer(x, err, &detail);
+	return error_response_answer(x, err, &detail);
 }

@@ -46,5 +46,5 @@ fallible exec_request_not_blank(const struct exec_request *request);
 fallible exec_request_session(struct http *x, const struct json *json, struct str *out);
 
 // Sends the error of a command that did not run, in Cloudflare's format.
-void exec_request_fail(struct http *x, const struct exec_request *request, const char *operation,
-		       struct err *err);
+fallible exec_request_fail(struct http *x, const struct exec_request *request,
+			   const char *operation, struct err *err);

@@ -1,27 +1,127 @@
-// File operations that take one or two paths and have a short answer. Errors of the box become
-// responses in path_arg.c and gateway/error_response.c; only what is special to one operation is
-// here.
+// File operations that take one or two paths and have a short answer, and metadata of files in
+// JSON. Modes are given in octal or as nine letters, in the notation of ls(1); a mode beyond 07777
+// is refused. Errors of the box become responses in path_arg.c and gateway/error_response.c; only
+// what is special to one operation is here.
 #include "toolbox/files.h"
 
 #include <stdio.h>
 
-#include "toolbox/files_entry.h"
 #include "toolbox/handlers.h"
-#include "toolbox/path_arg.h"
+
+static const char letters[] = "rwxrwxrwx";
+
+// Nine letters; set-id and sticky bits are shown as ls(1) shows them.
+static void files_entry_spell(uint32_t mode, char out[10])
+{
+	for (int i = 0; i < 9; i++)
+		out[i] = mode >> (8 - i) & 1 ? letters[i] : '-';
+	if (mode & 04000)
+		out[2] = mode & 0100 ? 's' : 'S';
+	if (mode & 02000)
+		out[5] = mode & 0010 ? 's' : 'S';
+	if (mode & 01000)
+		out[8] = mode & 0001 ? 't' : 'T';
+	out[9] = 0;
+}
+
+static bool files_entry_octal(struct str text, uint32_t *out)
+{
+	uint32_t mode = 0;
+
+	if (!text.len || text.len > 5)
+		return false;
+	for (size_t i = 0; i < text.len; i++) {
+		if (text.at[i] < '0' || text.at[i] > '7')
+			return false;
+		mode = mode << 3 | (uint32_t)(text.at[i] - '0');
+	}
+	if (mode > 07777)
+		return false;
+	*out = mode;
+	return true;
+}
+
+bool entry_mode(struct str text, uint32_t *out)
+{
+	uint32_t mode = 0;
+
+	if (text.len != 9)
+		return files_entry_octal(text, out);
+	for (int i = 0; i < 9; i++) {
+		if (text.at[i] != letters[i] && text.at[i] != '-')
+			return false;
+		mode |= (uint32_t)(text.at[i] != '-') << (8 - i);
+	}
+	*out = mode;
+	return true;
+}
+
+void entry_put_stat(struct json_out *out, const struct fileop_stat *stat)
+{
+	static const char *const words[] = {"file", "directory", "symlink", "other"};
+	char mode[10];
+
+	files_entry_spell(stat->mode, mode);
+	json_put_text(out, "type", words[stat->type]);
+	json_put_int(out, "size", (int64_t)stat->size);
+	json_put_time(out, "modifiedAt", stat->mtime_us / 1000);
+	json_put_text(out, "mode", mode);
+	json_key(out, "permissions");
+	json_begin(out, '{');
+	json_put_bool(out, "readable", stat->mode & 0400);
+	json_put_bool(out, "writable", stat->mode & 0200);
+	json_put_bool(out, "executable", stat->mode & 0100);
+	json_end(out, '}');
+}
+
+static void put_octal(struct json_out *out, uint32_t mode)
+{
+	char text[8];
+
+	snprintf(text, sizeof(text), "%04o", mode & 07777);
+	json_put_text(out, "octal", text);
+}
+
+static void entry_put_owner(struct json_out *out, const struct fileop_stat *stat)
+{
+	put_octal(out, stat->mode);
+	json_put_int(out, "uid", stat->uid);
+	json_put_int(out, "gid", stat->gid);
+	json_put_int(out, "links", stat->links);
+	json_put_int(out, "inode", (int64_t)stat->inode);
+	json_put_time(out, "changedAt", stat->ctime_us / 1000);
+}
+
+void entry_put_mode(struct json_out *out, uint32_t mode)
+{
+	char text[10];
+
+	files_entry_spell(mode, text);
+	json_put_text(out, "mode", text);
+	put_octal(out, mode);
+}
 
 #define BODY_MAX (64 * 1024)
 
-static fallible flag_of(struct path_arg *path_arg, const struct json *json, const char *name,
-			bool *out)
+const char *entry_etag(struct http *x, const struct fileop_stat *stat)
 {
-	path_arg->field = name;
-	path_arg->code = "INVALID_TYPE";
-	TRY(json_bool(json_get(json, name), name, out));
-	path_arg->field = NULL;
-	return OK;
+	return arena_fmt(x->arena, "\"%llx-%llx-%llx\"", (unsigned long long)stat->mtime_us,
+			 (unsigned long long)stat->size, (unsigned long long)stat->inode);
 }
 
-static fallible delete (struct path_arg *path_arg)
+fallible files_too_large(struct path_arg *path_arg, uint64_t size)
+{
+	path_arg->actual_size = size;
+	path_arg->max_size = FILES_CONTENT_MAX;
+	return err_hint(err_new(TOO_LARGE, "file_too_large",
+				"%llu bytes are more than the %d that fit into JSON",
+				(unsigned long long)size, FILES_CONTENT_MAX),
+			"use /api/read/stream, or GET and PUT /api/files/PATH");
+}
+
+// ---------------------------------------------------------------------------- operations
+
+fallible toolbox_files_delete(struct path_arg *path_arg)
 {
 	auto_buf body = BUF_INIT(BODY_MAX);
 	struct json_out out = gateway_success(&body);
@@ -29,7 +129,7 @@ static fallible delete (struct path_arg *path_arg)
 	bool recursive = false;
 
 	TRY(path_arg_read(path_arg, &json));
-	TRY(flag_of(path_arg, json, "recursive", &recursive));
+	TRY(path_arg_flag(path_arg, json, "recursive", &recursive));
 	if (recursive)
 		path_arg_within(path_arg, PATH_ARG_LONG_MS);
 	TRY(files_remove(&path_arg->files, path_arg->path, recursive));
@@ -77,12 +177,12 @@ static fallible toolbox_files_move_path(struct path_arg *path_arg, const char *f
 	return gateway_answer(path_arg->x, &out);
 }
 
-static fallible rename_file(struct path_arg *path_arg)
+fallible toolbox_files_rename(struct path_arg *path_arg)
 {
 	return toolbox_files_move_path(path_arg, "oldPath", "newPath");
 }
 
-static fallible move_file(struct path_arg *path_arg)
+fallible toolbox_files_move(struct path_arg *path_arg)
 {
 	return toolbox_files_move_path(path_arg, "sourcePath", "destinationPath");
 }
@@ -103,7 +203,7 @@ static fallible explain_mkdir(struct path_arg *path_arg, struct err *err)
 			"set \"recursive\": true to make parents and accept an existing directory");
 }
 
-static fallible mkdir_path(struct path_arg *path_arg)
+fallible toolbox_files_mkdir(struct path_arg *path_arg)
 {
 	auto_buf body = BUF_INIT(BODY_MAX);
 	struct json_out out = gateway_success(&body);
@@ -111,7 +211,7 @@ static fallible mkdir_path(struct path_arg *path_arg)
 	bool recursive = false;
 
 	TRY(path_arg_read(path_arg, &json));
-	TRY(flag_of(path_arg, json, "recursive", &recursive));
+	TRY(path_arg_flag(path_arg, json, "recursive", &recursive));
 	TRY(explain_mkdir(path_arg, files_mkdir(&path_arg->files, path_arg->path, recursive,
 						FILEOP_KEEP_MODE)));
 	path_arg_put_name(&out, "path", path_arg->shown);
@@ -119,7 +219,7 @@ static fallible mkdir_path(struct path_arg *path_arg)
 	return gateway_answer(path_arg->x, &out);
 }
 
-static fallible toolbox_files_look_up(struct path_arg *path_arg)
+fallible toolbox_files_exists(struct path_arg *path_arg)
 {
 	auto_buf body = BUF_INIT(BODY_MAX);
 	struct json_out out = gateway_success(&body);
@@ -133,7 +233,7 @@ static fallible toolbox_files_look_up(struct path_arg *path_arg)
 	return gateway_answer(path_arg->x, &out);
 }
 
-static fallible stat_path(struct path_arg *path_arg)
+fallible toolbox_files_stat(struct path_arg *path_arg)
 {
 	auto_buf body = BUF_INIT(BODY_MAX), target = BUF_INIT(PATH_ARG_PATH_MAX);
 	struct json_out out = gateway_success(&body);
@@ -142,7 +242,7 @@ static fallible stat_path(struct path_arg *path_arg)
 	bool follow = true;
 
 	TRY(path_arg_read(path_arg, &json));
-	TRY(flag_of(path_arg, json, "followSymlinks", &follow));
+	TRY(path_arg_flag(path_arg, json, "followSymlinks", &follow));
 	TRY(files_stat(&path_arg->files, path_arg->path, follow, &stat));
 	if (stat.type == FILEOP_SYMLINK)
 		TRY(files_readlink(&path_arg->files, path_arg->path, &target));
@@ -162,8 +262,7 @@ static fallible toolbox_files_mode_of(struct path_arg *path_arg, const struct js
 	struct str text = {0};
 	uint64_t number = 0;
 
-	path_arg->field = "mode";
-	path_arg->code = "INVALID_MODE";
+	path_arg_at(path_arg, "mode", "INVALID_MODE");
 	if (!value)
 		return err_new(INVALID, "bad_field", "'mode' is missing");
 	if (json_type(value) == JSON_NUMBER) {
@@ -179,7 +278,7 @@ static fallible toolbox_files_mode_of(struct path_arg *path_arg, const struct js
 	return OK;
 }
 
-static fallible chmod_path(struct path_arg *path_arg)
+fallible toolbox_files_chmod(struct path_arg *path_arg)
 {
 	auto_buf body = BUF_INIT(BODY_MAX);
 	struct json_out out = gateway_success(&body);
@@ -188,7 +287,7 @@ static fallible chmod_path(struct path_arg *path_arg)
 	uint32_t mode = 0;
 
 	TRY(path_arg_read(path_arg, &json));
-	TRY(flag_of(path_arg, json, "recursive", &recursive));
+	TRY(path_arg_flag(path_arg, json, "recursive", &recursive));
 	TRY(toolbox_files_mode_of(path_arg, json, &mode));
 	if (recursive)
 		path_arg_within(path_arg, PATH_ARG_LONG_MS);
@@ -196,39 +295,4 @@ static fallible chmod_path(struct path_arg *path_arg)
 	path_arg_put_name(&out, "path", path_arg->shown);
 	entry_put_mode(&out, mode);
 	return gateway_answer(path_arg->x, &out);
-}
-
-fallible toolbox_files_delete(struct http *x)
-{
-	return path_arg_serve(x, "file.delete", delete);
-}
-
-fallible toolbox_files_rename(struct http *x)
-{
-	return path_arg_serve(x, "file.rename", rename_file);
-}
-
-fallible toolbox_files_move(struct http *x)
-{
-	return path_arg_serve(x, "file.move", move_file);
-}
-
-fallible toolbox_files_mkdir(struct http *x)
-{
-	return path_arg_serve(x, "directory.create", mkdir_path);
-}
-
-fallible toolbox_files_exists(struct http *x)
-{
-	return path_arg_serve(x, "file.stat", toolbox_files_look_up);
-}
-
-fallible toolbox_files_stat(struct http *x)
-{
-	return path_arg_serve(x, "file.stat", stat_path);
-}
-
-fallible toolbox_files_chmod(struct http *x)
-{
-	return path_arg_serve(x, "file.chmod", chmod_path);
 }

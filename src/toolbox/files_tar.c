@@ -7,21 +7,55 @@
 
 #include "base/clock.h"
 #include "toolbox/files.h"
-#include "toolbox/globs.h"
 #include "toolbox/handlers.h"
 
 #define ROOM (256 * 1024)
 #define SILENCE_MS 60000
 
-static fallible files_tar_wait_for(int fd, uint32_t events)
+static fallible files_tar_wait_for(int fd, uint32_t events, int64_t silence_ms)
 {
 	uint32_t ready;
-	struct err *err = task_wait_fd(fd, events, loop_now(task_loop()) + SILENCE_MS, &ready);
+	struct err *err = task_wait_fd(fd, events, loop_now(task_loop()) + silence_ms, &ready);
 
 	if (err && err_kind(err) == ERR_TIMEOUT)
 		return err_recast(err, ERR_TIMEOUT, "box_silent",
 				  "nothing moved in the sandbox for too long");
 	return err;
+}
+
+fallible files_tar_take(const struct files *files, int fd, void *room, size_t size,
+			int64_t silence_ms, size_t *out)
+{
+	for (;;) {
+		ssize_t n = pipe_take(box_at(files->box), fd, room, size);
+
+		if (n >= 0) {
+			*out = (size_t)n;
+			return OK;
+		}
+		if (errno == EAGAIN)
+			TRY(files_tar_wait_for(fd, EPOLLIN, silence_ms));
+		else if (errno != EINTR)
+			return err_sys(errno, "read an archive");
+	}
+}
+
+fallible files_tar_give(const struct files *files, int fd, struct str bytes, int64_t silence_ms,
+			bool *out_closed)
+{
+	while (bytes.len > 0 && !*out_closed) {
+		ssize_t n = pipe_give(box_at(files->box), fd, bytes.at, bytes.len);
+
+		if (n >= 0)
+			bytes = str_skip(bytes, (size_t)n);
+		else if (errno == EAGAIN)
+			TRY(files_tar_wait_for(fd, EPOLLOUT, silence_ms));
+		else if (errno == EPIPE)
+			*out_closed = true;
+		else if (errno != EINTR)
+			return err_sys(errno, "write an archive");
+	}
+	return OK;
 }
 
 static fallible files_tar_read_path_arg(struct path_arg *path_arg)
@@ -35,24 +69,24 @@ static fallible files_tar_read_path_arg(struct path_arg *path_arg)
 static fallible read_exclude(struct path_arg *path_arg, const char *const **out)
 {
 	struct str rest = path_arg->x->url.query, key, value;
-	const char **globs = arena_take(path_arg->x->arena, (GLOBS_MAX + 1) * sizeof(*globs));
+	const char **globs = arena_take(path_arg->x->arena,
+					(PATH_ARG_GLOBS_MAX + 1) * sizeof(*globs));
 	size_t count = 0;
 
 	while (url_pair(&rest, &key, &value)) {
-		auto_buf text = BUF_INIT(GLOB_BYTES);
-		auto_buf pair = BUF_INIT(4 * GLOB_BYTES);
+		auto_buf text = BUF_INIT(PATH_ARG_GLOB_BYTES);
+		auto_buf pair = BUF_INIT(4 * PATH_ARG_GLOB_BYTES);
 
 		if (!str_is(key, "exclude"))
 			continue;
 		buf_text(&pair, "exclude=");
 		buf_str(&pair, value);
-		if (count == GLOBS_MAX || !buf_ok(&pair) ||
+		if (count == PATH_ARG_GLOBS_MAX || !buf_ok(&pair) ||
 		    !url_query(buf_view(&pair), "exclude", &text) || !text.len || !buf_ok(&text)) {
-			path_arg->field = "exclude";
-			path_arg->code = "INVALID_PATTERN";
+			path_arg_at(path_arg, "exclude", "INVALID_PATTERN");
 			return err_new(INVALID, "bad_field",
 				       "'exclude' must be up to %d patterns of 1 to %d bytes",
-				       GLOBS_MAX, GLOB_BYTES);
+				       PATH_ARG_GLOBS_MAX, PATH_ARG_GLOB_BYTES);
 		}
 		globs[count++] = arena_dup(path_arg->x->arena, text.at, text.len);
 	}
@@ -62,20 +96,14 @@ static fallible read_exclude(struct path_arg *path_arg, const char *const **out)
 
 static fallible copy_pipe(struct path_arg *path_arg, int fd)
 {
-	struct http *x = path_arg->x;
-	char *room = arena_take(x->arena, ROOM);
+	char *room = arena_take(path_arg->x->arena, ROOM);
+	size_t n;
 
 	for (;;) {
-		ssize_t n = pipe_take(box_at(path_arg->files.box), fd, room, ROOM);
-
+		TRY(files_tar_take(&path_arg->files, fd, room, ROOM, SILENCE_MS, &n));
 		if (n == 0)
 			return OK;
-		if (n > 0)
-			TRY(http_write(x, room, (size_t)n));
-		else if (errno == EAGAIN)
-			TRY(files_tar_wait_for(fd, EPOLLIN));
-		else if (errno != EINTR)
-			return err_sys(errno, "read an archive");
+		TRY(http_write(path_arg->x, room, n));
 	}
 }
 
@@ -84,7 +112,7 @@ static void drop_walk(struct files_walk **walk)
 	files_drop(*walk);
 }
 
-static fallible files_tar_pack(struct path_arg *path_arg)
+fallible toolbox_files_pack(struct path_arg *path_arg)
 {
 	on_exit_call(drop_walk) struct files_walk *walk = NULL;
 	struct files_pack spec = {0};
@@ -108,28 +136,6 @@ static fallible files_tar_pack(struct path_arg *path_arg)
 	return http_end(x);
 }
 
-// Writes all bytes, or sets *out_closed when the reader has closed the pipe.
-static fallible files_tar_give(const struct box *box, int fd, const char *bytes, size_t len,
-			       bool *out_closed)
-{
-	while (len > 0) {
-		ssize_t n = pipe_give(box_at(box), fd, bytes, len);
-
-		if (n >= 0) {
-			bytes += n;
-			len -= (size_t)n;
-		} else if (errno == EAGAIN) {
-			TRY(files_tar_wait_for(fd, EPOLLOUT));
-		} else if (errno == EPIPE) {
-			*out_closed = true;
-			return OK;
-		} else if (errno != EINTR) {
-			return err_sys(errno, "write an archive");
-		}
-	}
-	return OK;
-}
-
 // Bytes after the end of the archive are read and ignored.
 static fallible files_tar_feed(struct path_arg *path_arg, int fd, bool *out_closed)
 {
@@ -139,7 +145,8 @@ static fallible files_tar_feed(struct path_arg *path_arg, int fd, bool *out_clos
 
 	while (n > 0 && !*out_closed) {
 		TRY(http_read(x, room, ROOM, &n));
-		TRY(files_tar_give(path_arg->files.box, fd, room, n, out_closed));
+		TRY(files_tar_give(&path_arg->files, fd, (struct str){room, n}, SILENCE_MS,
+				   out_closed));
 	}
 	return OK;
 }
@@ -154,7 +161,7 @@ static fallible skip_rest(struct http *x)
 	return OK;
 }
 
-static fallible files_tar_unpack(struct path_arg *path_arg)
+fallible toolbox_files_unpack(struct path_arg *path_arg)
 {
 	on_exit_call(drop_walk) struct files_walk *walk = NULL;
 	auto_buf body = BUF_INIT(64 * 1024);
@@ -178,14 +185,4 @@ static fallible files_tar_unpack(struct path_arg *path_arg)
 	if (total.note[0])
 		json_put_text(&out, "firstSkipped", total.note);
 	return gateway_answer(path_arg->x, &out);
-}
-
-fallible toolbox_files_pack(struct http *x)
-{
-	return path_arg_serve(x, "file.read", files_tar_pack);
-}
-
-fallible toolbox_files_unpack(struct http *x)
-{
-	return path_arg_serve(x, "file.write", files_tar_unpack);
 }

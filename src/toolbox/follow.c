@@ -15,6 +15,7 @@
 #define TYPE "text/event-stream"
 #define RUN (16 * 1024) // largest output of one event
 #define FLUSH (32 * 1024)
+#define RAW_PIECE (64 * 1024)
 #define FIRST_MS 2 // time that the first event may wait for more
 
 bool follow_from_read(struct str text, struct follow_from *out)
@@ -124,20 +125,16 @@ struct json_out follow_event(struct follow *follow, const char *type)
 	struct json_out out;
 
 	toolbox_follow_put_id(follow);
-	buf_text(&follow->out, "data: ");
-	out = json_to(&follow->out);
-	json_begin(&out, '{');
-	json_put_text(&out, "type", type);
+	out = gateway_event(&follow->out, type);
 	if (follow->process)
 		json_put_text(&out, "processId", follow->process);
 	return out;
 }
 
-void follow_event_end(struct follow *follow, struct json_out *out)
+void follow_event_end(struct json_out *out)
 {
 	gateway_put_now(out);
-	json_end(out, '}');
-	buf_text(&follow->out, "\n\n");
+	gateway_event_end(out);
 }
 
 fallible follow_flush(struct follow *follow)
@@ -192,7 +189,7 @@ static void add_data(struct follow *follow, enum tape_stream stream, struct str 
 	} else {
 		json_put_str(&out, "data", bytes);
 	}
-	follow_event_end(follow, &out);
+	follow_event_end(&out);
 }
 
 // The length of the valid text at the start. The rest is an incomplete sequence, or invalid if
@@ -317,12 +314,12 @@ static void toolbox_follow_tell_missed(struct follow *follow, size_t len, bool l
 	if (follow->was_detached) {
 		out = follow_event(follow, "detached");
 		json_put_int(&out, "offset", (int64_t)follow->detached_at);
-		follow_event_end(follow, &out);
+		follow_event_end(&out);
 	}
 	if (reader->missed != follow->told || last) {
 		out = follow_event(follow, "truncated");
 		put_counts(follow, &out);
-		follow_event_end(follow, &out);
+		follow_event_end(&out);
 		follow->told_any = true;
 	}
 	follow->was_detached = false;
@@ -379,4 +376,44 @@ fallible follow_tape(struct follow *follow)
 void follow_tail(struct follow *follow, enum tape_stream stream, struct str text)
 {
 	add_data(follow, stream, text, follow->encoding == EXEC_REQUEST_BASE64);
+}
+
+static fallible follow_next_raw(struct http *x, struct tape *tape, struct follow_raw *raw,
+				char *room, enum tape_stream *stream, size_t *out)
+{
+	size_t size = RAW_PIECE;
+	struct err *err;
+
+	if (!raw->live && size > raw->until - raw->offset)
+		size = (size_t)(raw->until - raw->offset);
+	*out = 0;
+	if (!size)
+		return OK;
+	if (!raw->live)
+		return tape_read(tape, &raw->offset, stream, room, size, out, CLOCK_NEVER);
+	if (tape_reader_is_ready(&raw->reader))
+		return tape_read_on(&raw->reader, stream, room, size, out, CLOCK_NEVER);
+	TRY(http_away(x, (struct str){0}));
+	err = tape_read_on(&raw->reader, stream, room, size, out, CLOCK_NEVER);
+	http_back(x);
+	return err;
+}
+
+fallible follow_raw(struct http *x, struct tape *tape, struct follow_raw *raw)
+{
+	char *room = arena_take(x->arena, RAW_PIECE);
+	size_t len;
+
+	do {
+		enum tape_stream stream = TAPE_STDOUT;
+		size_t skip;
+
+		TRY(follow_next_raw(x, tape, raw, room, &stream, &len));
+		if (!raw->all && stream != raw->stream)
+			continue;
+		skip = raw->skip < len ? (size_t)raw->skip : len;
+		raw->skip -= skip;
+		TRY(http_write(x, room + skip, len - skip));
+	} while (len);
+	return http_end(x);
 }

@@ -53,7 +53,7 @@ fallible follow_begin(struct follow *follow);
 // Writes an event of another type: begin, put fields, end. It is sent with the next events or at
 // the next wait.
 struct json_out follow_event(struct follow *follow, const char *type);
-void follow_event_end(struct follow *follow, struct json_out *out);
+void follow_event_end(struct json_out *out);
 // Reads the next run of the tape into follow->room, for callers that make their own events of it;
 // 0: the end. Buffered events, or the head of the reply, are sent before it waits.
 fallible follow_next(struct follow *follow, enum tape_stream *stream, size_t *out_len);
@@ -69,3 +69,15 @@ fallible follow_end(struct follow *follow);
 void follow_put_result(const struct follow *follow, struct json_out *out,
 		       const struct exec_result *result);
 void follow_put_ending(struct json_out *out, const struct exec_result *result);
+
+// The bytes of a tape as the body of a reply that has begun.
+struct follow_raw {
+	bool all;  // both streams
+	bool live; // with `reader` attached: to the end of the tape
+	enum tape_stream stream;
+	uint64_t offset; // offset in the tape
+	uint64_t skip;	 // bytes of the stream to skip
+	uint64_t until;	 // end offset, unless live
+	struct tape_reader reader;
+};
+fallible follow_raw(struct http *x, struct tape *tape, struct follow_raw *raw); // ends the reply

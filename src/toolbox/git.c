@@ -26,7 +26,6 @@ struct checkout {
 // yet.
 static fallible find_base(struct http *x, const struct json *json, const char **out)
 {
-	struct gateway *gateway = gateway_of(x);
 	auto_session session = NULL;
 	struct str named = {0};
 	auto_box_ref ref = {0};
@@ -35,7 +34,7 @@ static fallible find_base(struct http *x, const struct json *json, const char **
 	TRY(exec_request_session(x, json, &named));
 	if (!named.len || str_is(named, SESSION_NONE))
 		return OK;
-	TRY(box_ref_begin(gateway->manager, gateway_who(x), x->params[0], &ref));
+	TRY(gateway_box(x, &ref));
 	session = session_find(ref.box, named);
 	if (session)
 		*out = arena_fmt(x->arena, "%s", session_cwd(session));
@@ -206,15 +205,15 @@ static void git_write_context(struct buf *text, const struct checkout *checkout,
 	json_end(&out, '}');
 }
 
-static void git_fail(struct http *x, const struct checkout *checkout,
-		     const struct helper_exec *helper, struct err *err)
+static fallible git_fail(struct http *x, const struct checkout *checkout,
+			 const struct helper_exec *helper, struct err *err)
 {
 	auto_buf context = BUF_INIT(1 << 20);
 	struct error_response_detail detail = {.operation = "git.clone", .field = checkout->field};
 
 	git_write_context(&context, checkout, helper);
 	detail.context = buf_view(&context);
-	error_response_answer(x, err, &detail);
+	return error_response_answer(x, err, &detail);
 }
 
 static fallible current_branch(struct http *x, const struct checkout *checkout, struct str *out)
@@ -261,9 +260,7 @@ fallible toolbox_git_checkout(struct http *x)
 		err = err_hint(git_judge(&checkout, &helper, shown.at ? shown.at : ""), "%s",
 			       hint_of(&helper.err));
 	}
-	if (err) {
-		git_fail(x, &checkout, &helper, err);
-		return OK;
-	}
+	if (err)
+		return git_fail(x, &checkout, &helper, err);
 	return git_answer(x, &checkout);
 }

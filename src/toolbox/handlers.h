@@ -1,16 +1,17 @@
 // Handlers of the route table in toolbox.c, by the file that has them.
 #pragma once
 
-#include "http/router.h"
+#include "toolbox/path_arg.h"
 
 // backup.c
 route_fn toolbox_backup_create, toolbox_backup_restore;
+path_arg_fn toolbox_backup_upload;
 
 // exec.c
-route_fn toolbox_exec_run;
+route_fn toolbox_exec_run, toolbox_exec_stream;
 
 // files*.c
-route_fn toolbox_files_delete, toolbox_files_rename, toolbox_files_move, toolbox_files_mkdir,
+path_arg_fn toolbox_files_delete, toolbox_files_rename, toolbox_files_move, toolbox_files_mkdir,
 	toolbox_files_exists, toolbox_files_stat, toolbox_files_chmod, toolbox_files_read,
 	toolbox_files_write, toolbox_files_list, toolbox_files_find, toolbox_files_grep,
 	toolbox_files_stream, toolbox_files_get, toolbox_files_put, toolbox_files_drop,
@@ -28,14 +29,11 @@ route_fn toolbox_interpreter_health, toolbox_interpreter_list, toolbox_interpret
 route_fn toolbox_misc_greet, toolbox_misc_ping, toolbox_misc_version, toolbox_misc_commands,
 	toolbox_misc_no_desktop, toolbox_misc_no_tunnels, toolbox_misc_no_buckets;
 
-// parts.c
-route_fn toolbox_backup_upload;
-
 // ports.c
 route_fn toolbox_ports_list, toolbox_ports_expose, toolbox_ports_exposed, toolbox_ports_unexpose,
 	toolbox_ports_watch, toolbox_ports_proxy;
 
-// process.c
+// process.c, process_output.c
 route_fn toolbox_process_start, toolbox_process_list, toolbox_process_get, toolbox_process_logs,
 	toolbox_process_delete, toolbox_process_kill_all, toolbox_process_clean,
 	toolbox_process_signal, toolbox_process_stdin, toolbox_process_tape, toolbox_process_stream,
@@ -45,11 +43,8 @@ route_fn toolbox_process_start, toolbox_process_list, toolbox_process_get, toolb
 route_fn toolbox_session_create, toolbox_session_list, toolbox_session_get, toolbox_session_delete,
 	toolbox_session_output, toolbox_session_env;
 
-// stream.c
-route_fn toolbox_exec_stream;
-
 // term.c
 route_fn toolbox_term_pty, toolbox_term_list, toolbox_term_log, toolbox_term_kill;
 
 // watch.c
-route_fn toolbox_watch, toolbox_watch_check;
+path_arg_fn toolbox_watch, toolbox_watch_check;

@@ -1,11 +1,322 @@
 // Routes of the code interpreter. A context is an interpreter process that keeps its state; a cell
 // is one piece of code that it runs. Contexts and cells live in box/context; here requests are
-// decoded and results encoded. Cells are followed by cells.c. A cell runs on when its client
-// disconnects.
+// decoded and the output of cells becomes events. A cell runs on when its client disconnects.
+//
+// A cell's tape has text on both streams; stdout also has events of its driver (protocol/cell.h).
+// Text becomes events of ours. Driver events are validated, then forwarded as they are: any code in
+// the context can write there. The end of a cell is reported last and exactly once. The driver's
+// end event is held back until the real end is known: a process that died, timed out or exceeded
+// the tape may not have sent it, or may have lied.
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "codec/json_part.h"
+#include "codec/json_scan.h"
+#include "codec/sse.h"
+#include "codec/text.h"
 #include "gateway/cancel_on_delete.h"
 #include "manager/contexts.h"
-#include "toolbox/cells.h"
+#include "protocol/cell.h"
+#include "toolbox/follow.h"
 #include "toolbox/handlers.h"
+
+#define FLUSH (32 * 1024)
+#define RECORD_SOON_MS 2
+#define WHY_MAX 256
+#define TAIL 3 // longest incomplete UTF-8 sequence
+
+// The position of a client in a cell's output: all that was sent before an event. The event's id is
+// "12.0.1", and a client that resumes with it gets everything after these counts.
+struct cells_from {
+	uint64_t text[TAPE_STREAMS]; // bytes
+	uint64_t events;	     // of the driver
+};
+
+struct feed {
+	struct follow follow;
+	struct cell cell;
+	struct buf last; // the driver's end event
+	bool failed;	 // the driver's end event says that the cell failed
+	struct cells_from sent, skip;
+	struct {
+		char bytes[TAIL];
+		size_t len;
+	} cut[TAPE_STREAMS];
+};
+
+static void feed_done(struct feed *feed)
+{
+	follow_done(&feed->follow);
+	cell_done(&feed->cell);
+	buf_done(&feed->last);
+}
+
+static bool cells_from_read(struct str text, struct cells_from *out)
+{
+	struct cells_from from = {0};
+	uint64_t *const parts[] = {&from.text[TAPE_STDOUT], &from.text[TAPE_STDERR], &from.events};
+	struct str part;
+
+	for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++)
+		if (!str_cut(&text, '.', &part) || !str_to_u64(part, 0, INT64_MAX, parts[i]))
+			return false;
+	if (text.len)
+		return false;
+	*out = from;
+	return true;
+}
+
+static void cells_put_id(struct feed *feed)
+{
+	const struct cells_from *sent = &feed->sent;
+
+	buf_fmt(&feed->follow.out, "id: %llu.%llu.%llu\n",
+		(unsigned long long)sent->text[TAPE_STDOUT],
+		(unsigned long long)sent->text[TAPE_STDERR], (unsigned long long)sent->events);
+}
+
+static struct json_out event_begin(struct feed *feed, const char *type)
+{
+	cells_put_id(feed);
+	return gateway_event(&feed->follow.out, type);
+}
+
+static void cells_put_text(struct feed *feed, enum tape_stream stream, struct str text)
+{
+	struct json_out out;
+
+	if (!text.len)
+		return;
+	out = event_begin(feed, stream == TAPE_STDOUT ? "stdout" : "stderr");
+	json_put_str(&out, "text", text);
+	gateway_event_end(&out);
+}
+
+// An incomplete UTF-8 sequence is held back until its last byte arrives.
+static void cells_add_text(struct feed *feed, enum tape_stream stream, struct str text)
+{
+	uint64_t skip = feed->skip.text[stream] < text.len ? feed->skip.text[stream] : text.len;
+	size_t old = feed->cut[stream].len, now;
+	char *joined = NULL;
+
+	feed->skip.text[stream] -= skip;
+	feed->sent.text[stream] += skip;
+	text = str_skip(text, (size_t)skip);
+	if (old) {
+		joined = mem_new(old + text.len);
+		memcpy(joined, feed->cut[stream].bytes, old);
+		memcpy(joined + old, text.at, text.len);
+		text = (struct str){joined, old + text.len};
+	}
+	now = text_utf8_whole(text);
+	feed->sent.text[stream] += now;
+	cells_put_text(feed, stream, (struct str){text.at, now});
+	feed->cut[stream].len = text.len - now;
+	memcpy(feed->cut[stream].bytes, text.at + now, text.len - now);
+	free(joined);
+}
+
+static void flush_cut(struct feed *feed, enum tape_stream stream)
+{
+	feed->sent.text[stream] += feed->cut[stream].len;
+	cells_put_text(feed, stream, (struct str){feed->cut[stream].bytes, feed->cut[stream].len});
+	feed->cut[stream].len = 0;
+}
+
+static void on_text(void *arg, struct str bytes)
+{
+	cells_add_text(arg, TAPE_STDOUT, bytes);
+}
+
+static void put_event(struct feed *feed, struct str json)
+{
+	cells_put_id(feed);
+	sse_put(&feed->follow.out, (struct str){0}, (struct str){0}, json);
+}
+
+static bool is_end(struct str type)
+{
+	return str_is(type, "\"error\"") || str_is(type, "\"execution_complete\"");
+}
+
+static void cells_on_event(void *arg, struct str bytes)
+{
+	struct feed *feed = arg;
+	auto_buf rest = BUF_INIT(CELL_EVENT_MAX);
+	struct json_scan scan;
+	struct str type = {0};
+
+	flush_cut(feed, TAPE_STDOUT);
+	feed->sent.events++;
+	if (!json_scan(bytes, &scan) || !json_part(scan.value, "type", &rest, &type) ||
+	    !(is_end(type) || str_is(type, "\"result\""))) {
+		if (feed->sent.events > feed->skip.events)
+			cells_put_text(feed, TAPE_STDERR,
+				       STR("[cove: an event was malformed and left out]\n"));
+		return;
+	}
+	if (is_end(type)) {
+		feed->failed = str_is(type, "\"error\"");
+		buf_clear(&feed->last);
+		buf_str(&feed->last, scan.value);
+		return;
+	}
+	if (feed->sent.events > feed->skip.events)
+		put_event(feed, scan.value);
+}
+
+static fallible cells_pass_on(struct feed *feed)
+{
+	struct follow *follow = &feed->follow;
+	enum tape_stream stream = TAPE_STDOUT;
+	size_t len;
+
+	do {
+		TRY(follow_next(follow, &stream, &len));
+		if (len && stream == TAPE_STDOUT)
+			cell_read(&feed->cell, (struct str){follow->room, len});
+		else if (len)
+			cells_add_text(feed, stream, (struct str){follow->room, len});
+		if (follow->out.len >= FLUSH)
+			TRY(follow_flush(follow));
+	} while (!tape_reader_is_done(&follow->reader));
+	cell_end(&feed->cell);
+	for (int i = 0; i < TAPE_STREAMS; i++)
+		flush_cut(feed, (enum tape_stream)i);
+	if (follow->reader.cut)
+		cells_put_text(feed, TAPE_STDERR, STR("[cove: more was written than is kept]\n"));
+	return OK;
+}
+
+static void cells_put_error(struct feed *feed, const char *name, const char *why)
+{
+	struct json_out out = event_begin(feed, "error");
+
+	json_put_text(&out, "ename", name);
+	json_put_text(&out, "evalue", why);
+	json_key(&out, "traceback");
+	json_begin(&out, '[');
+	json_end(&out, ']');
+	gateway_event_end(&out);
+}
+
+// Reports that the process ended while the cell ran.
+static void put_death(struct feed *feed, const struct context_result *result)
+{
+	const char *name = "ContextDied", *signal = sigabbrev_np(result->exec.signal);
+	char why[WHY_MAX];
+
+	if (result->timed_out) {
+		name = "TimeoutError";
+		snprintf(why, sizeof(why),
+			 "the cell ran longer than %llu ms and ignored its interrupt: the "
+			 "context has ended",
+			 (unsigned long long)result->timeout_ms);
+	} else if (result->deleted) {
+		name = "ContextDeleted";
+		snprintf(why, sizeof(why), "the context was deleted or restarted under the cell");
+	} else if (result->exec.ending == ENDING_OOM) {
+		name = "MemoryError";
+		snprintf(why, sizeof(why),
+			 "the memory of the sandbox ran out: the context has ended");
+	} else if (result->exec.ending == ENDING_KILLED_BY_API) {
+		snprintf(why, sizeof(why),
+			 "the context was ended under the cell, by the server "
+			 "or with the sandbox");
+	} else if (result->exec.ending == ENDING_BOX_LOST) {
+		name = "SandboxLost";
+		snprintf(why, sizeof(why), "the sandbox has ended");
+	} else if (result->exec.signal) {
+		snprintf(why, sizeof(why),
+			 "the interpreter was killed by SIG%s: the context has ended",
+			 signal ? signal : "?");
+	} else {
+		snprintf(why, sizeof(why),
+			 "the interpreter exited with status %d: the context has ended",
+			 result->exec.exit_code);
+	}
+	cells_put_error(feed, name, why);
+}
+
+static void cells_put_end(struct feed *feed, const struct context_result *result)
+{
+	char why[WHY_MAX];
+	struct json_out out;
+
+	if (result->end == CONTEXT_DIED) {
+		put_death(feed, result);
+	} else if (result->timed_out && (result->unseen ? feed->failed : result->status)) {
+		snprintf(why, sizeof(why), "the cell ran longer than %llu ms and was interrupted",
+			 (unsigned long long)result->timeout_ms);
+		cells_put_error(feed, "TimeoutError", why);
+	} else if (feed->last.len && buf_ok(&feed->last)) {
+		put_event(feed, buf_view(&feed->last));
+	} else if (result->status || result->unseen) {
+		cells_put_error(feed, "Error",
+				"the cell failed; its error was in output that was not kept");
+	} else {
+		out = event_begin(feed, "execution_complete");
+		json_put_int(&out, "execution_count", (int64_t)result->count);
+		gateway_event_end(&out);
+	}
+}
+
+// Waits until the cell's record is durable before its number is sent: a later daemon must know it.
+// Most cells have output by then.
+static fallible await_record(struct http *x, struct context_run *run)
+{
+	int64_t soon = loop_now(gateway_of(x)->loop) + RECORD_SOON_MS;
+	struct err *err = context_run_await_record(run, soon);
+
+	if (!err || err_kind(err) != ERR_TIMEOUT)
+		return err;
+	err_free(err);
+	TRY(http_away(x, HTTP_PROBE_HEAD));
+	err = context_run_await_record(run, CLOCK_NEVER);
+	http_back(x);
+	return err;
+}
+
+// Sends the events from that position on. The last event is `execution_complete` or `error`.
+static fallible cells_follow(struct http *x, struct context_run *run, const struct cells_from *from,
+			     struct context_result *out)
+{
+	on_exit_call(feed_done) struct feed feed = {
+		.follow = {.x = x, .tape = context_run_tape(run), .encoding = EXEC_REQUEST_UTF8},
+		.last = BUF_INIT(CELL_EVENT_MAX),
+		.skip = *from,
+	};
+	auto_buf key = BUF_INIT(CELL_KEY + 2);
+	struct err *err;
+
+	feed.cell = (struct cell){.text = on_text, .event = cells_on_event, .arg = &feed};
+	feed.follow.out = BUF_INIT(2 * CELL_EVENT_MAX + FOLLOW_OUT_MAX);
+	follow_prepare(&feed.follow);
+	cell_put_key(&key, context_run_key(run));
+	cell_read(&feed.cell, buf_view(&key));
+	TRY(await_record(x, run));
+	if (context_run_is_recorded(run))
+		http_set(x, "X-Cell",
+			 str_of(arena_fmt(x->arena, "%llu",
+					  (unsigned long long)context_run_number(run))));
+	TRY(cells_pass_on(&feed));
+	err = context_run_wait(run, CLOCK_NEVER, out);
+	if (err && !x->reply_begun)
+		return err;
+	if (err) {
+		cells_put_error(&feed,
+				err_kind(err) == ERR_NOT_FOUND ? "ContextDeleted" : "ContextDied",
+				err_message(err));
+		err_free(err);
+	} else {
+		cells_put_end(&feed, out);
+	}
+	return follow_end(&feed.follow);
+}
+
+// ------------------------------------------------------------------------------- routes
 
 #define BODY_MAX (512 * 1024)
 #define CWD_MAX 4095
@@ -15,13 +326,7 @@ static fallible interpreter_refuse(struct http *x, struct err *err)
 {
 	if (!err || err_kind(err) == ERR_CANCELLED)
 		return err;
-	error_response_answer(x, err, &(struct error_response_detail){.twice = true});
-	return OK;
-}
-
-static fallible interpreter_enter(struct http *x, struct box_ref *ref)
-{
-	return box_ref_begin(gateway_of(x)->manager, gateway_who(x), x->params[0], ref);
+	return error_response_answer(x, err, &(struct error_response_detail){.twice = true});
 }
 
 static fallible interpreter_find(struct box_ref *ref, struct str id, struct context **out)
@@ -36,7 +341,7 @@ static fallible interpreter_find(struct box_ref *ref, struct str id, struct cont
 
 static fallible find_named(struct http *x, struct box_ref *ref, struct context **out)
 {
-	TRY(interpreter_enter(x, ref));
+	TRY(gateway_box(x, ref));
 	return interpreter_find(ref, x->params[1], out);
 }
 
@@ -58,7 +363,7 @@ fallible toolbox_interpreter_health(struct http *x)
 	auto_buf body = BUF_INIT(1024);
 	struct json_out out = gateway_success(&body);
 
-	TRY(interpreter_enter(x, &ref));
+	TRY(gateway_box(x, &ref));
 	json_put_text(&out, "status", "healthy");
 	return gateway_answer(x, &out);
 }
@@ -88,7 +393,7 @@ fallible toolbox_interpreter_list(struct http *x)
 	auto_buf body = BUF_INIT(CONTEXT_MAX * 8 * CWD_MAX);
 	struct json_out out = gateway_success(&body);
 
-	TRY(interpreter_enter(x, &ref));
+	TRY(gateway_box(x, &ref));
 	json_key(&out, "contexts");
 	json_begin(&out, '[');
 	context_each(ref.box, put_one, &out);
@@ -135,7 +440,7 @@ static fallible interpreter_create(struct http *x, struct box_ref *ref, struct c
 		TRY(json_want(json, "body", JSON_OBJECT));
 		TRY(read_create(x, json, &env, &spec));
 	}
-	TRY(interpreter_enter(x, ref));
+	TRY(gateway_box(x, ref));
 	TRY(http_away(x, HTTP_PROBE_HEAD));
 	err = contexts_create(ref, &spec, out);
 	http_back(x);
@@ -244,7 +549,7 @@ static fallible interpreter_start(struct http *x, struct box_ref *ref, struct co
 	TRY(json_want(code, "code", JSON_STRING));
 	TRY(json_u64(json_get(json, "timeout_ms"), "timeout_ms", 1, TIME_MAX, &timeout_ms));
 	http_be_patient(x);
-	TRY(interpreter_enter(x, ref));
+	TRY(gateway_box(x, ref));
 	TRY(interpreter_pick(ref, json, &context));
 	return contexts_run(ref, context, json_chars(code), timeout_ms, out);
 }
@@ -268,7 +573,7 @@ fallible toolbox_interpreter_run(struct http *x)
 // Finds a context of a sandbox in any state: its records can be read after the sandbox stopped.
 static fallible interpreter_look(struct http *x, struct box_ref *ref, struct context **out)
 {
-	TRY(box_ref_look(gateway_of(x)->manager, gateway_who(x), x->params[0], ref));
+	TRY(gateway_look(x, ref));
 	return interpreter_find(ref, x->params[1], out);
 }
 

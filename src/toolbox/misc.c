@@ -16,7 +16,7 @@ static fallible misc_enter(struct http *x)
 {
 	auto_box_ref ref = {0};
 
-	return box_ref_begin(gateway_of(x)->manager, gateway_who(x), x->params[0], &ref);
+	return gateway_box(x, &ref);
 }
 
 fallible toolbox_misc_greet(struct http *x)

@@ -17,12 +17,82 @@ void path_arg_within(struct path_arg *path_arg, int64_t ms)
 	path_arg->files.deadline = loop_now(gateway_of(path_arg->x)->loop) + ms;
 }
 
-static fallible path_arg_bad(struct path_arg *path_arg, const char *field, const char *code,
-			     const char *why)
+fallible path_arg_bad(struct path_arg *path_arg, const char *field, const char *code,
+		      const char *why)
 {
-	path_arg->field = field;
-	path_arg->code = code;
+	path_arg_at(path_arg, field, code);
 	return err_new(INVALID, "bad_field", "'%s' %s", field, why);
+}
+
+fallible path_arg_flag(struct path_arg *path_arg, const struct json *json, const char *name,
+		       bool *out)
+{
+	path_arg_at(path_arg, name, "INVALID_TYPE");
+	TRY(json_bool(json_get(json, name), name, out));
+	path_arg->field = NULL;
+	return OK;
+}
+
+fallible path_arg_number(struct path_arg *path_arg, const struct json *json, const char *name,
+			 uint64_t min, uint64_t max, uint64_t *out)
+{
+	path_arg_at(path_arg, name, "INVALID_NUMBER");
+	TRY(json_u64(json_get(json, name), name, min, max, out));
+	path_arg->field = NULL;
+	return OK;
+}
+
+fallible path_arg_encoding(struct path_arg *path_arg, const struct json *json, bool *out_base64,
+			   bool *out_named)
+{
+	struct str text = {0};
+
+	path_arg_at(path_arg, "encoding", "INVALID_ENCODING");
+	TRY(json_str(json_get(json, "encoding"), "encoding", &text));
+	if (text.at && !str_is(text, "base64") && !str_is(text, "utf-8") && !str_is(text, "utf8"))
+		return err_new(INVALID, "bad_field", "'encoding' must be utf-8 or base64");
+	*out_base64 = str_is(text, "base64");
+	if (out_named)
+		*out_named = text.at != NULL;
+	path_arg->field = NULL;
+	return OK;
+}
+
+static fallible path_arg_copy_glob(struct path_arg *path_arg, const struct json *value,
+				   const char *name, const char **out)
+{
+	struct str text = {0};
+
+	TRY(json_str(value, name, &text));
+	if (!text.len || text.len > PATH_ARG_GLOB_BYTES)
+		return err_new(INVALID, "bad_field", "'%s' must hold patterns of 1 to %d bytes",
+			       name, PATH_ARG_GLOB_BYTES);
+	*out = arena_dup(path_arg->x->arena, text.at, text.len);
+	return OK;
+}
+
+fallible path_arg_globs(struct path_arg *path_arg, const struct json *json, const char *name,
+			const char *const **out)
+{
+	const struct json *value = json_get(json, name);
+	size_t count = value && json_type(value) == JSON_ARRAY ? json_count(value) : 1;
+	const char **globs;
+
+	if (!value)
+		return OK;
+	path_arg_at(path_arg, name, "INVALID_PATTERN");
+	if (count > PATH_ARG_GLOBS_MAX)
+		return err_new(INVALID, "bad_field", "'%s' may have %d entries", name,
+			       PATH_ARG_GLOBS_MAX);
+	globs = arena_take(path_arg->x->arena, (count + 1) * sizeof(*globs));
+	if (json_type(value) != JSON_ARRAY)
+		TRY(path_arg_copy_glob(path_arg, value, name, &globs[0]));
+	else
+		for (size_t i = 0; i < count; i++)
+			TRY(path_arg_copy_glob(path_arg, json_at(value, i), name, &globs[i]));
+	path_arg->field = NULL;
+	*out = globs;
+	return OK;
 }
 
 static fallible text_of(struct path_arg *path_arg, const struct json *json, const char *name,
@@ -30,8 +100,7 @@ static fallible text_of(struct path_arg *path_arg, const struct json *json, cons
 {
 	const struct json *value = json_get(json, name);
 
-	path_arg->field = name;
-	path_arg->code = "INVALID_TYPE";
+	path_arg_at(path_arg, name, "INVALID_TYPE");
 	TRY(json_want(value, name, JSON_STRING));
 	path_arg->code = "INVALID_PATH"; // the string contains a NUL
 	TRY(json_str(value, name, out));
@@ -92,8 +161,7 @@ fallible path_arg_lock(struct path_arg *path_arg)
 
 	if (!path_arg->session.at)
 		return OK;
-	path_arg->field = "sessionId";
-	path_arg->code = "INVALID_SESSION";
+	path_arg_at(path_arg, "sessionId", "INVALID_SESSION");
 	TRY(find_session(path_arg, &session));
 	path_arg->field = NULL;
 	if (!session)
@@ -174,8 +242,7 @@ fallible path_arg_path(struct path_arg *path_arg, const struct json *json, const
 
 fallible path_arg_json(struct path_arg *path_arg, struct json **json)
 {
-	path_arg->field = "body";
-	path_arg->code = "INVALID_JSON";
+	path_arg_at(path_arg, "body", "INVALID_JSON");
 	TRY(gateway_json(path_arg->x, json, NULL));
 	if (!*json)
 		return path_arg_bad(path_arg, "body", "REQUIRED", "is empty");
@@ -205,7 +272,7 @@ fallible path_arg_refused(struct path_arg *path_arg, struct err *err)
 	return err;
 }
 
-static void toolbox_path_arg_fail(struct path_arg *path_arg, struct err *err)
+static fallible toolbox_path_arg_fail(struct path_arg *path_arg, struct err *err)
 {
 	auto_buf context = BUF_INIT(CONTEXT_MAX);
 	struct json_out out = json_to(&context);
@@ -230,14 +297,14 @@ static void toolbox_path_arg_fail(struct path_arg *path_arg, struct err *err)
 	}
 	json_end(&out, '}');
 	detail.context = buf_view(&context);
-	error_response_answer(path_arg->x, box_ref_explain(err), &detail);
+	return error_response_answer(path_arg->x, box_ref_explain(err), &detail);
 }
 
 static fallible toolbox_path_arg_begin(struct path_arg *path_arg)
 {
 	struct http *x = path_arg->x;
 
-	TRY(box_ref_begin(gateway_of(x)->manager, gateway_who(x), x->params[0], &path_arg->ref));
+	TRY(gateway_box(x, &path_arg->ref));
 	path_arg->files = (struct files){.box = path_arg->ref.box,
 					 .user = path_arg->ref.entry->record.user,
 					 .base = record_workdir(&path_arg->ref.entry->record)};
@@ -254,9 +321,9 @@ fallible path_arg_serve(struct http *x, const char *operation, path_arg_fn *work
 		err = work(&path_arg);
 	path_arg_unlock(&path_arg);
 	if (err)
-		toolbox_path_arg_fail(&path_arg, err);
+		err = toolbox_path_arg_fail(&path_arg, err);
 	box_ref_end(&path_arg.ref);
-	return OK;
+	return err;
 }
 
 void path_arg_put_name(struct json_out *out, const char *name, struct str bytes)

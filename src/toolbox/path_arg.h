@@ -31,7 +31,6 @@ typedef fallible path_arg_fn(struct path_arg *path_arg);
 fallible path_arg_serve(struct http *x, const char *operation, path_arg_fn *work);
 // Sets the time limit of the operations that follow.
 void path_arg_within(struct path_arg *path_arg, int64_t ms);
-#define auto_path_arg on_exit_call(path_arg_end) struct path_arg
 
 // Waits for its turn in the command queue of its session, then takes that session's directory; does
 // nothing without a session. Held until the request ends or path_arg_unlock() is called.
@@ -52,6 +51,29 @@ fallible path_arg_text(struct path_arg *path_arg, const char *field, struct str 
 fallible path_arg_raw(struct path_arg *path_arg, struct str path);
 // Reads `user` from the query.
 fallible path_arg_query(struct path_arg *path_arg);
+
+// Notes which field is read next, and the code of an error in it; NULL: none.
+static inline void path_arg_at(struct path_arg *path_arg, const char *field, const char *code)
+{
+	path_arg->field = field;
+	path_arg->code = code;
+}
+// INVALID bad_field: "'field' why".
+fallible path_arg_bad(struct path_arg *path_arg, const char *field, const char *code,
+		      const char *why);
+// Members of a body; *out is unchanged if the field is missing. path_arg_globs() reads a list of
+// strings, or one string, as a NULL-terminated array in the exchange's arena.
+#define PATH_ARG_GLOBS_MAX 256
+#define PATH_ARG_GLOB_BYTES 1024
+fallible path_arg_flag(struct path_arg *path_arg, const struct json *json, const char *name,
+		       bool *out);
+fallible path_arg_number(struct path_arg *path_arg, const struct json *json, const char *name,
+			 uint64_t min, uint64_t max, uint64_t *out);
+fallible path_arg_globs(struct path_arg *path_arg, const struct json *json, const char *name,
+			const char *const **out);
+// utf-8 or base64. *out_named (may be NULL): the body names one.
+fallible path_arg_encoding(struct path_arg *path_arg, const struct json *json, bool *out_base64,
+			   bool *out_named);
 
 // Maps an error of the file system to the code FILESYSTEM_ERROR, with its message as stderr. A full
 // disk, too long a name and a file of the wrong type keep their codes.

@@ -1,12 +1,15 @@
-// Routes for processes. A record is looked up for each request and referenced while the request
-// waits. Records and output can be read as long as the sandbox is in memory, in any state; signals
-// and input need a running process.
+// Processes: records, signals and input. A record is looked up for each request and referenced
+// while the request waits. Records can be read as long as the sandbox is in memory, in any state;
+// signals and input need a running process. A write to stdin waits until the process reads, at most
+// PATIENCE_MS; the answer says how many bytes were accepted. process_output.c has their output.
 #include "toolbox/process.h"
 
 #include <signal.h>
+#include <stdio.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "codec/text.h"
 #include "gateway/cancel_on_delete.h"
 #include "toolbox/handlers.h"
 #include "toolbox/stream_json.h"
@@ -16,7 +19,7 @@
 
 fallible process_find(struct http *x, struct process *out)
 {
-	TRY(box_ref_look(gateway_of(x)->manager, gateway_who(x), x->params[0], &out->ref));
+	TRY(gateway_look(x, &out->ref));
 	out->proc = procs_find(out->ref.box, x->params[1]);
 	if (!out->proc)
 		return err_hint(err_new(NOT_FOUND, "no_process", "Process not found: " STR_FMT,
@@ -58,7 +61,7 @@ void process_put_end(struct json_out *out, const struct proc_view *view,
 		follow_put_ending(out, view->result);
 }
 
-void process_fail(struct http *x, const struct process_failure *failure, struct err *err)
+fallible process_fail_with(struct http *x, const struct process_failure *failure, struct err *err)
 {
 	auto_buf context = BUF_INIT(1 << 20);
 	const struct proc_view *view = failure->view;
@@ -78,16 +81,12 @@ void process_fail(struct http *x, const struct process_failure *failure, struct 
 	json_end(&out, '}');
 	if (buf_ok(&context) && context.len < CONTEXT_MAX)
 		detail.context = buf_view(&context);
-	error_response_answer(x, err, &detail);
+	return error_response_answer(x, err, &detail);
 }
 
-static fallible toolbox_process_fail(struct http *x, const char *operation, struct err *err)
+fallible process_fail(struct http *x, const char *operation, struct err *err)
 {
-	struct process_failure failure = {.operation = operation};
-
-	if (err)
-		process_fail(x, &failure, err);
-	return OK;
+	return process_fail_with(x, &(struct process_failure){.operation = operation}, err);
 }
 
 fallible process_encoding(struct http *x, enum exec_request_encoding *out)
@@ -130,7 +129,7 @@ static fallible toolbox_process_spawn(struct http *x, const struct json *json,
 	request->field = "processId";
 	spec.session = request->session;
 	spec.seat = request->in_session;
-	TRY(box_ref_begin(gateway_of(x)->manager, gateway_who(x), x->params[0], &out->ref));
+	TRY(gateway_box(x, &out->ref));
 	return spawn_process(&out->ref, &request->spec, &spec, &out->proc);
 }
 
@@ -143,10 +142,8 @@ fallible toolbox_process_begin(struct http *x, const struct json *json,
 	struct proc_view view;
 	struct json_out out;
 
-	if (err) {
-		exec_request_fail(x, request, "process.start", err);
-		return OK;
-	}
+	if (err)
+		return exec_request_fail(x, request, "process.start", err);
 	view = proc_look(process.proc);
 	out = process_answer(&body, view.id);
 	json_put_int(&out, "pid", view.pid);
@@ -164,10 +161,8 @@ fallible toolbox_process_start(struct http *x)
 
 	if (!err)
 		err = exec_request_read(x, json, &request);
-	if (err) {
-		exec_request_fail(x, &request, "process.start", err);
-		return OK;
-	}
+	if (err)
+		return exec_request_fail(x, &request, "process.start", err);
 	return toolbox_process_begin(x, json, &request);
 }
 
@@ -257,9 +252,9 @@ fallible toolbox_process_list(struct http *x)
 	struct err *err = check_status(chosen.status);
 
 	if (!err)
-		err = box_ref_look(gateway_of(x)->manager, gateway_who(x), x->params[0], &ref);
+		err = gateway_look(x, &ref);
 	if (err)
-		return toolbox_process_fail(x, "process.list", err);
+		return process_fail(x, "process.list", err);
 	procs_each(ref.box, toolbox_process_choose, &chosen);
 	return send_list(x, &chosen);
 }
@@ -291,7 +286,7 @@ fallible toolbox_process_get(struct http *x)
 	struct json_out out;
 
 	if (err)
-		return toolbox_process_fail(x, "process.get", err);
+		return process_fail(x, "process.get", err);
 	view = proc_look(process.proc);
 	out = process_answer(&body, NULL);
 	json_key(&out, "process");
@@ -299,49 +294,6 @@ fallible toolbox_process_get(struct http *x)
 	if (str_is(http_query(x, "times"), "true"))
 		put_times(&out, process.tape);
 	return gateway_answer(x, &out);
-}
-
-static fallible copy_logs(struct stream_json *writer, const char *id, struct tape *tape)
-{
-	struct json_out out = process_answer(writer->out, id);
-
-	buf_text(writer->out, ",\"stdout\":\"");
-	TRY(stream_json_stream(writer, tape, TAPE_STDOUT, STR("")));
-	buf_text(writer->out, "\",\"stderr\":\"");
-	TRY(stream_json_stream(writer, tape, TAPE_STDERR, STR("")));
-	buf_text(writer->out, "\"");
-	json_put_text(&out, "encoding", writer->base64 ? "base64" : "utf8");
-	json_put_bool(&out, "stdoutTruncated", tape_truncated(tape, TAPE_STDOUT));
-	json_put_bool(&out, "stderrTruncated", tape_truncated(tape, TAPE_STDERR));
-	json_put_int(&out, "offset", (int64_t)writer->until);
-	gateway_put_now(&out);
-	json_end(&out, '}');
-	return OK;
-}
-
-fallible toolbox_process_logs(struct http *x)
-{
-	auto_process process = {0};
-	enum exec_request_encoding encoding = EXEC_REQUEST_AUTO;
-	auto_buf body = BUF_INIT(STREAM_JSON_OUT_MAX);
-	struct stream_json writer = {.out = &body};
-	struct err *err = process_encoding(x, &encoding);
-
-	if (!err)
-		err = process_find(x, &process);
-	if (err)
-		return toolbox_process_fail(x, "process.logs", err);
-	auto_cancel_on_delete cancel_on_delete = cancel_on_delete_begin_reader(process.ref.entry,
-									       x);
-
-	writer.until = tape_kept(process.tape);
-	writer.so_far = !tape_has_ended(process.tape);
-	writer.base64 = exec_request_is_base64(encoding, tape_is_text(process.tape));
-	writer.no_nul = encoding == EXEC_REQUEST_UTF8;
-	http_be_patient(x);
-	TRY(stream_json_begin(&writer, x, writer.until, 0));
-	TRY(copy_logs(&writer, proc_look(process.proc).id, process.tape));
-	return stream_json_end(&writer, x);
 }
 
 fallible toolbox_process_delete(struct http *x)
@@ -355,7 +307,7 @@ fallible toolbox_process_delete(struct http *x)
 	if (!err)
 		err = proc_stop(process.proc);
 	if (err)
-		return toolbox_process_fail(x, "process.kill", err);
+		return process_fail(x, "process.kill", err);
 	view = proc_look(process.proc);
 	out = process_answer(&body, view.id);
 	process_put_end(&out, &view, NULL);
@@ -367,13 +319,13 @@ fallible toolbox_process_kill_all(struct http *x)
 	auto_buf body = BUF_INIT(4096);
 	auto_box_ref ref = {0};
 	uint32_t count = 0;
-	struct err *err = box_ref_look(gateway_of(x)->manager, gateway_who(x), x->params[0], &ref);
+	struct err *err = gateway_look(x, &ref);
 	struct json_out out;
 
 	if (!err)
 		err = procs_stop_all(ref.box, &count);
 	if (err)
-		return toolbox_process_fail(x, "process.kill", err);
+		return process_fail(x, "process.kill", err);
 	out = process_answer(&body, NULL);
 	json_put_int(&out, "cleanedCount", count);
 	return gateway_answer(x, &out);
@@ -383,12 +335,167 @@ fallible toolbox_process_clean(struct http *x)
 {
 	auto_buf body = BUF_INIT(4096);
 	auto_box_ref ref = {0};
-	struct err *err = box_ref_look(gateway_of(x)->manager, gateway_who(x), x->params[0], &ref);
+	struct err *err = gateway_look(x, &ref);
 	struct json_out out;
 
 	if (err)
-		return toolbox_process_fail(x, "process.list", err);
+		return process_fail(x, "process.list", err);
 	out = process_answer(&body, NULL);
 	json_put_int(&out, "cleanedCount", procs_clean(ref.box));
+	return gateway_answer(x, &out);
+}
+
+#define PIECE (64 * 1024)
+#define DATA_MAX (1 << 20)
+#define PATIENCE_MS 30000 // limit for a process that does not read its stdin
+
+struct feed {
+	struct proc *proc;
+	int64_t patience_ms;
+	bool close;
+	uint64_t bytes;
+};
+
+static fallible process_feed_write_some(struct feed *feed, struct http *x, struct str bytes)
+{
+	struct err *err;
+
+	if (!bytes.len)
+		return OK;
+	TRY(http_away(x, HTTP_PROBE_HEAD));
+	err = proc_write(feed->proc, bytes, loop_now(gateway_of(x)->loop) + feed->patience_ms);
+	http_back(x);
+	if (err && err_kind(err) == ERR_TIMEOUT)
+		return err_hint(err_recast(err, ERR_TIMEOUT, "stdin_full",
+					   "the process does not read its input"),
+				"%llu bytes were taken", (unsigned long long)feed->bytes);
+	TRY(err);
+	feed->bytes += bytes.len;
+	return OK;
+}
+
+static fallible feed_json(struct feed *feed, struct http *x)
+{
+	auto_json json = NULL;
+	auto_buf plain = BUF_INIT(DATA_MAX);
+	struct str data = {0}, how = STR("utf8");
+
+	TRY(gateway_json(x, &json, NULL));
+	if (!json)
+		return err_new(INVALID, "bad_field", "the body is empty");
+	TRY(json_want(json, "body", JSON_OBJECT));
+	TRY(json_str(json_get(json, "data"), "data", &data));
+	TRY(json_str(json_get(json, "encoding"), "encoding", &how));
+	TRY(json_bool(json_get(json, "close"), "close", &feed->close));
+	if (!str_is(how, "utf8") && !str_is(how, "base64"))
+		return err_new(INVALID, "bad_field", "'encoding' must be utf8 or base64");
+	if (data.at && str_is(how, "base64")) {
+		if (!text_unbase64(&plain, data))
+			return err_new(INVALID, "bad_field", "'data' is not base64");
+		data = buf_view(&plain);
+	}
+	return process_feed_write_some(feed, x, data);
+}
+
+static fallible feed_raw(struct feed *feed, struct http *x)
+{
+	char *room = arena_take(x->arena, PIECE);
+	size_t len;
+
+	TRY(gateway_flag(x, "close", &feed->close));
+	do {
+		TRY(http_read(x, room, PIECE, &len));
+		TRY(process_feed_write_some(feed, x, (struct str){room, len}));
+	} while (len);
+	return OK;
+}
+
+static fallible feed_process(struct feed *feed, struct http *x)
+{
+	uint64_t patience = PATIENCE_MS;
+
+	TRY(process_timeout(x, &patience));
+	feed->patience_ms = (int64_t)patience;
+	if (str_starts(http_field(x, "Content-Type"), "application/json"))
+		TRY(feed_json(feed, x));
+	else
+		TRY(feed_raw(feed, x));
+	return feed->close ? proc_close_stdin(feed->proc) : OK;
+}
+
+fallible toolbox_process_stdin(struct http *x)
+{
+	auto_process process = {0};
+	auto_buf body = BUF_INIT(4096);
+	struct feed feed = {0};
+	struct err *err = process_find(x, &process);
+	struct json_out out;
+
+	feed.proc = process.proc;
+	if (!err)
+		err = feed_process(&feed, x);
+	if (err)
+		return process_fail(x, "process.stdin", err);
+	out = process_answer(&body, proc_look(process.proc).id);
+	json_put_int(&out, "bytes", (int64_t)feed.bytes);
+	json_put_bool(&out, "closed", feed.close);
+	return gateway_answer(x, &out);
+}
+
+// Accepts "TERM", "SIGTERM" or 15.
+static fallible process_feed_read_signal(const struct json *value, int *out)
+{
+	struct str word = {0};
+	uint64_t number = SIGTERM;
+
+	if (value && json_type(value) == JSON_NUMBER) {
+		TRY(json_u64(value, "signal", 1, 64, &number));
+		*out = (int)number;
+		return OK;
+	}
+	TRY(json_str(value, "signal", &word));
+	if (str_starts(word, "SIG"))
+		word = str_skip(word, 3);
+	for (int i = 1; word.len && i < NSIG; i++) {
+		const char *name = sigabbrev_np(i);
+
+		if (name && str_is(word, name)) {
+			*out = i;
+			return OK;
+		}
+	}
+	if (!word.at) {
+		*out = SIGTERM;
+		return OK;
+	}
+	return err_hint(err_new(INVALID, "bad_field", "there is no such signal"),
+			"use a name like SIGINT, or a number from 1 to 64");
+}
+
+static fallible signal_process(struct http *x, struct process *process, int *out)
+{
+	auto_json json = NULL;
+
+	TRY(gateway_json(x, &json, NULL));
+	if (json)
+		TRY(json_want(json, "body", JSON_OBJECT));
+	TRY(process_feed_read_signal(json ? json_get(json, "signal") : NULL, out));
+	TRY(process_find(x, process));
+	return proc_signal(process->proc, *out);
+}
+
+fallible toolbox_process_signal(struct http *x)
+{
+	auto_process process = {0};
+	auto_buf body = BUF_INIT(4096);
+	int signal = 0;
+	struct err *err = signal_process(x, &process, &signal);
+	struct json_out out;
+
+	if (err)
+		return process_fail(x, "process.kill", err);
+	out = process_answer(&body, proc_look(process.proc).id);
+	json_put_int(&out, "signal", signal);
+	json_put_text(&out, "status", proc_status_word(proc_look(process.proc).status));
 	return gateway_answer(x, &out);
 }

@@ -34,7 +34,8 @@ struct process_failure {
 	const char *condition;
 	uint64_t timeout_ms;
 };
-void process_fail(struct http *x, const struct process_failure *failure, struct err *err);
+fallible process_fail_with(struct http *x, const struct process_failure *failure, struct err *err);
+fallible process_fail(struct http *x, const char *operation, struct err *err);
 // ?encoding=utf8|base64|auto
 fallible process_encoding(struct http *x, enum exec_request_encoding *out);
 // ?timeoutMs=; 0: none.

@@ -13,12 +13,6 @@
 #define BODY_MAX (256 * 1024)
 #define TIME_MAX (1ull << 42)
 #define CWD_MAX 4095
-#define PIECE (16 * 1024)
-
-static fallible session_enter(struct http *x, struct box_ref *ref)
-{
-	return box_ref_begin(gateway_of(x)->manager, gateway_who(x), x->params[0], ref);
-}
 
 // The context of an error: {"sessionId": …}, and for a session that exists the placement id, which
 // is always null.
@@ -44,8 +38,7 @@ static fallible toolbox_session_refuse(struct http *x, struct str id, struct err
 	json_end(&out, '}');
 	if (buf_ok(&context))
 		detail.context = buf_view(&context);
-	error_response_answer(x, err, &detail);
-	return OK;
+	return error_response_answer(x, err, &detail);
 }
 
 struct request {
@@ -112,7 +105,7 @@ static fallible toolbox_session_make(struct http *x, struct box_ref *ref, struct
 		TRY(toolbox_session_read_request(x, json, request));
 	if (!request->id.at)
 		request->id = new_id(x);
-	TRY(session_enter(x, ref));
+	TRY(gateway_box(x, ref));
 	return shells_create(ref, request->id, &request->spec, out);
 }
 
@@ -148,7 +141,7 @@ fallible toolbox_session_list(struct http *x)
 	auto_buf body = BUF_INIT(8 * SESSION_MAX * SESSION_ID_MAX);
 	struct json_out out = gateway_success(&body);
 
-	TRY(session_enter(x, &ref));
+	TRY(gateway_box(x, &ref));
 	json_key(&out, "data");
 	json_begin(&out, '[');
 	session_each(ref.box, put_one, &out);
@@ -166,7 +159,7 @@ static fallible session_absent(struct str id)
 static fallible toolbox_session_find(struct http *x, struct str id, struct box_ref *ref,
 				     struct session **out)
 {
-	TRY(session_enter(x, ref));
+	TRY(gateway_box(x, ref));
 	*out = session_find(ref->box, id);
 	return *out ? OK : session_absent(id);
 }
@@ -240,9 +233,8 @@ fallible toolbox_session_delete(struct http *x)
 	struct json_out out;
 
 	if (err) {
-		error_response_answer(x, err,
-				      &(struct error_response_detail){.field = "sessionId"});
-		return OK;
+		return error_response_answer(x, err,
+					     &(struct error_response_detail){.field = "sessionId"});
 	}
 	err = toolbox_session_find(x, id, &ref, &session);
 	if (!err)
@@ -260,26 +252,14 @@ fallible toolbox_session_delete(struct http *x)
 // Sends the raw bytes written so far. The next bytes begin at X-Next-Offset.
 static fallible send_plain(struct http *x, struct tape *tape, struct follow_from from)
 {
-	uint64_t offset = from.offset, until = tape_kept(tape);
-	char *room = arena_take(x->arena, PIECE);
+	struct follow_raw raw = {.all = true, .offset = from.offset, .until = tape_kept(tape)};
 
-	if (offset > until)
+	if (raw.offset > raw.until)
 		return err_new(INVALID, "bad_offset", "the offset is not one of this output");
 	http_set(x, "X-Next-Offset",
-		 str_of(arena_fmt(x->arena, "%llu", (unsigned long long)until)));
+		 str_of(arena_fmt(x->arena, "%llu", (unsigned long long)raw.until)));
 	TRY(http_begin(x, 200, "application/octet-stream"));
-	while (offset < until) {
-		uint64_t left = until - offset;
-		enum tape_stream stream;
-		size_t got = 0;
-
-		TRY(tape_read(tape, &offset, &stream, room, left < PIECE ? left : PIECE, &got,
-			      CLOCK_NEVER));
-		if (!got)
-			break;
-		TRY(http_write(x, room, got));
-	}
-	return http_end(x);
+	return follow_raw(x, tape, &raw);
 }
 
 static fallible toolbox_session_send_events(struct http *x, struct tape *tape,
@@ -332,7 +312,7 @@ static fallible toolbox_session_change_env(struct http *x)
 		return err_hint(err_new(INVALID, "bad_field", "'envVars' is missing"),
 				"send {\"envVars\": {\"NAME\": \"value\", \"OLD\": null}}");
 	TRY(json_want(json_get(json, "envVars"), "envVars", JSON_OBJECT));
-	TRY(session_enter(x, &ref));
+	TRY(gateway_box(x, &ref));
 	return shells_change_env(&ref, json_get(json, "envVars"));
 }
 

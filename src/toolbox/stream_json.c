@@ -122,13 +122,14 @@ fallible stream_json_end(struct stream_json *writer, struct http *x)
 	return http_end(x);
 }
 
-fallible stream_json_stream(struct stream_json *writer, struct tape *tape, enum tape_stream stream,
+fallible stream_json_member(struct stream_json *writer, struct tape *tape, enum tape_stream stream,
 			    struct str tail)
 {
 	struct rest rest = {0};
 	uint64_t offset = 0;
 	size_t got = tape_bytes(tape, stream) != 0;
 
+	buf_text(writer->out, stream == TAPE_STDOUT ? ",\"stdout\":\"" : ",\"stderr\":\"");
 	while (got && !(writer->so_far && offset >= writer->until)) {
 		enum tape_stream from;
 		size_t size = writer->size;
@@ -150,5 +151,6 @@ fallible stream_json_stream(struct stream_json *writer, struct tape *tape, enum 
 		text_base64(writer->out, rest.group, rest.count);
 	else if (!writer->so_far)
 		json_piece(writer->out, NULL, 0, &rest.text);
+	buf_char(writer->out, '"');
 	return buf_ok(writer->out) ? OK : err_new(INTERNAL, "internal", "the answer did not fit");
 }

@@ -28,8 +28,9 @@ struct stream_json {
 fallible stream_json_begin(struct stream_json *writer, struct http *x, uint64_t bytes, size_t more);
 fallible stream_json_end(struct stream_json *writer, struct http *x);
 
-// `tail` is text after the stream's own bytes, in the same encoding; may be empty.
-fallible stream_json_stream(struct stream_json *writer, struct tape *tape, enum tape_stream stream,
+// Writes a member of an object that has others before: ,"stdout":"…". `tail` is text after the
+// stream's own bytes, in the same encoding; may be empty.
+fallible stream_json_member(struct stream_json *writer, struct tape *tape, enum tape_stream stream,
 			    struct str tail);
 // Sends the buffered bytes if they fill a piece and there is an `x`.
 fallible stream_json_flush(struct stream_json *writer);

@@ -200,20 +200,3 @@ TASK_TEST(refuses, "a callback that fails ends the exchange as a lost client wou
 	CHECK(seen.ends == 1 && !seen.is_whole && seen.body.len < 300000);
 	reset(&seen);
 }
-
-TASK_TEST(fetches, "the plain case collects an answer within a limit")
-{
-	auto_buf out = BUF_INIT(1 << 20), little = BUF_INIT(1000);
-	struct in_process_ask a = ask("POST", "/body", STR("abc"));
-	char type[64];
-	int status = 0;
-
-	CHECK_OK(in_process_fetch(&a, &out, &status, type));
-	CHECK(status == 200 && str_is(buf_view(&out), "3 3"));
-	CHECK_STR(type, "text/plain");
-	a = ask("GET", "/pour", (struct str){NULL, 0});
-	CHECK_ERR(in_process_fetch(&a, &little, &status, NULL), TOO_LARGE);
-	a = ask("GET", "/cut", (struct str){NULL, 0});
-	buf_clear(&out);
-	CHECK_ERR(in_process_fetch(&a, &out, &status, NULL), BAD_PEER);
-}

@@ -1,7 +1,7 @@
 #include "http/router.h"
 
 #include "base/mem.h"
-#include "http/request_context.h"
+#include "http/conn.h"
 #include "tap.h"
 
 static fallible nothing(struct http *x)

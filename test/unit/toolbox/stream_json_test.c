@@ -25,7 +25,9 @@ static void copy_pieces(const char *pieces, bool base64, size_t size, enum tape_
 		CHECK_OK(tape_add(tape, err ? TAPE_STDERR : TAPE_STDOUT, piece.at, piece.len));
 	}
 	tape_end(tape);
-	CHECK_OK(stream_json_stream(&writer, tape, stream, tail));
+	CHECK_OK(stream_json_member(&writer, tape, stream, tail));
+	buf_drop_front(out, strlen(",\"stdout\":\"")); // the key, and the closing quote
+	out->at[--out->len] = 0;
 	tape_unref(tape);
 }
 

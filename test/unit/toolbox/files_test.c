@@ -1,4 +1,4 @@
-#include "toolbox/files_entry.h"
+#include "toolbox/files.h"
 
 #include "tap.h"
 

@@ -1,5 +1,7 @@
-// Waits for the end of a process, or for a line of its output. Both are event-driven, without
-// polling, and end as soon as they can no longer succeed.
+// The output of processes: so far inside JSON, as events from any offset, as raw bytes of one
+// stream or both; waits for the end of a process or for a line of its output. A reader never blocks
+// the process beyond what the tape's limit does. Waits are event-driven, without polling, and end
+// as soon as they can no longer succeed.
 //
 // A line is matched when it is complete. An incomplete line, such as a prompt, counts if it matches
 // and no output follows for a moment.
@@ -7,15 +9,195 @@
 
 #include "base/clock.h"
 #include "codec/regex.h"
+#include "gateway/cancel_on_delete.h"
 #include "loop/offload.h"
 #include "toolbox/handlers.h"
 #include "toolbox/process.h"
+#include "toolbox/stream_json.h"
+
+#define PIECE (64 * 1024)
+#define TAIL_MAX 96
+
+static fallible copy_logs(struct stream_json *writer, const char *id, struct tape *tape)
+{
+	struct json_out out = process_answer(writer->out, id);
+
+	TRY(stream_json_member(writer, tape, TAPE_STDOUT, STR("")));
+	TRY(stream_json_member(writer, tape, TAPE_STDERR, STR("")));
+	json_put_text(&out, "encoding", writer->base64 ? "base64" : "utf8");
+	json_put_bool(&out, "stdoutTruncated", tape_truncated(tape, TAPE_STDOUT));
+	json_put_bool(&out, "stderrTruncated", tape_truncated(tape, TAPE_STDERR));
+	json_put_int(&out, "offset", (int64_t)writer->until);
+	gateway_put_now(&out);
+	json_end(&out, '}');
+	return OK;
+}
+
+fallible toolbox_process_logs(struct http *x)
+{
+	auto_process process = {0};
+	enum exec_request_encoding encoding = EXEC_REQUEST_AUTO;
+	auto_buf body = BUF_INIT(STREAM_JSON_OUT_MAX);
+	struct stream_json writer = {.out = &body};
+	struct err *err = process_encoding(x, &encoding);
+
+	if (!err)
+		err = process_find(x, &process);
+	if (err)
+		return process_fail(x, "process.logs", err);
+	auto_cancel_on_delete cancel_on_delete = cancel_on_delete_begin_reader(process.ref.entry,
+									       x);
+
+	writer.until = tape_kept(process.tape);
+	writer.so_far = !tape_has_ended(process.tape);
+	writer.base64 = exec_request_is_base64(encoding, tape_is_text(process.tape));
+	writer.no_nul = encoding == EXEC_REQUEST_UTF8;
+	http_be_patient(x);
+	TRY(stream_json_begin(&writer, x, writer.until, 0));
+	TRY(copy_logs(&writer, proc_look(process.proc).id, process.tape));
+	return stream_json_end(&writer, x);
+}
+
+// ------------------------------------------------------------------------ events, bytes
+
+static fallible bad_offset(const struct tape *tape)
+{
+	return err_hint(err_new(INVALID, "bad_offset", "the offset is past the end of the output"),
+			"there are %llu bytes up to now", (unsigned long long)tape_reached(tape));
+}
+
+// ?offset=, or the Last-Event-ID that event stream clients send when they reconnect.
+static fallible process_stream_read_from(struct http *x, const struct tape *tape,
+					 struct follow_from *out)
+{
+	struct str text = http_query(x, "offset");
+
+	if (!text.at)
+		text = http_field(x, "Last-Event-ID");
+	if (text.at && text.len && !follow_from_read(text, out))
+		return err_hint(err_new(INVALID, "bad_offset", "this is not an offset"),
+				"give the id of the last event, or a number of bytes");
+	return out->offset > tape_reached(tape) ? bad_offset(tape) : OK;
+}
+
+static void add_info(struct follow *follow, const struct proc_view *view)
+{
+	struct json_out out = follow_event(follow, "process_info");
+
+	json_put_text(&out, "command", view->command);
+	json_put_text(&out, "status", proc_status_word(view->status));
+	json_put_int(&out, "pid", view->pid);
+	follow_event_end(&out);
+}
+
+static void add_exit(struct follow *follow, const struct proc_view *view)
+{
+	struct json_out out = follow_event(follow, "exit");
+	char text[TAIL_MAX];
+
+	snprintf(text, sizeof(text), "Process %s with exit code %d", proc_status_word(view->status),
+		 view->exit_code);
+	json_put_text(&out, "data", text);
+	process_put_end(&out, view, follow);
+	follow_event_end(&out);
+}
+
+static fallible process_stream_run(struct follow *follow, struct proc *proc)
+{
+	struct proc_view view = proc_look(proc);
+
+	follow_prepare(follow);
+	add_info(follow, &view);
+	TRY(follow_tape(follow));
+	if (!proc_is_over(proc)) {
+		TRY(follow_flush(follow));
+		TRY(proc_wait(proc, CLOCK_NEVER));
+	}
+	view = proc_look(proc);
+	add_exit(follow, &view);
+	return follow_end(follow);
+}
+
+fallible toolbox_process_stream(struct http *x)
+{
+	auto_process process = {0};
+	auto_follow follow = {.x = x, .out = BUF_INIT(2 * FOLLOW_OUT_MAX)};
+	struct err *err = process_encoding(x, &follow.encoding);
+
+	if (!err)
+		err = process_find(x, &process);
+	if (!err)
+		err = process_stream_read_from(x, process.tape, &follow.from);
+	if (err)
+		return process_fail(x, "process.logs", err);
+	auto_cancel_on_delete cancel_on_delete = cancel_on_delete_begin_reader(process.ref.entry,
+									       x);
+
+	http_be_patient(x);
+	follow.tape = process.tape;
+	follow.process = proc_look(process.proc).id;
+	return process_stream_run(&follow, process.proc);
+}
+
+// The offset counts bytes of what is requested: of one stream, or of both in order of arrival.
+static fallible read_raw(struct http *x, const struct tape *tape, struct follow_raw *raw)
+{
+	struct str word = http_query(x, "stream"), offset = http_query(x, "offset");
+	uint64_t bytes = 0, before = 0;
+
+	raw->all = !word.at || str_is(word, "both");
+	if (!raw->all && !str_is(word, "stdout") && !str_is(word, "stderr"))
+		return err_new(INVALID, "bad_field", "'stream' must be stdout, stderr or both");
+	raw->stream = !raw->all && str_is(word, "stderr") ? TAPE_STDERR : TAPE_STDOUT;
+	if (offset.at && !str_to_u64(offset, 0, INT64_MAX, &bytes))
+		return err_new(INVALID, "bad_offset", "'offset' must be a number of bytes");
+	TRY(gateway_flag(x, "follow", &raw->live));
+	raw->until = tape_kept(tape);
+	raw->offset = bytes;
+	if (!raw->all) {
+		if (bytes > tape_bytes(tape, raw->stream))
+			return bad_offset(tape);
+		raw->offset = tape_seek(tape, raw->stream, bytes, &before);
+		raw->skip = bytes - before;
+	}
+	return raw->offset > (raw->live ? tape_reached(tape) : raw->until) ? bad_offset(tape) : OK;
+}
+
+fallible toolbox_process_tape(struct http *x)
+{
+	auto_process process = {0};
+	struct follow_raw raw = {0};
+	struct err *err = process_find(x, &process);
+	char text[32];
+
+	if (!err)
+		err = read_raw(x, process.tape, &raw);
+	if (err)
+		return process_fail(x, "process.logs", err);
+	auto_cancel_on_delete cancel_on_delete = cancel_on_delete_begin_reader(process.ref.entry,
+									       x);
+
+	http_be_patient(x);
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)raw.until);
+	http_set(x, "X-Tape-Bytes", str_of(text));
+	http_set(x, "X-Tape-Ended", tape_has_ended(process.tape) ? STR("true") : STR("false"));
+	if (tape_truncated(process.tape, TAPE_STDOUT) || tape_truncated(process.tape, TAPE_STDERR))
+		http_set(x, "X-Tape-Truncated", STR("true"));
+	TRY(http_begin(x, 200, "application/octet-stream"));
+	if (raw.live)
+		tape_attach(&raw.reader, process.tape, raw.offset);
+	err = follow_raw(x, process.tape, &raw);
+	tape_detach(&raw.reader);
+	return err;
+}
 
 #define RUN (16 * 1024)
 #define LINE_MAX (16 * 1024) // longer lines are matched in parts
 #define LINE_KEEP 1024	     // bytes that two parts share
 #define PROMPT_MS 100
 #define TIME_MAX (1ull << 42)
+
+// ------------------------------------------------------------------------------- waits
 
 static fallible not_in_time(struct err *err, const char *what)
 {
@@ -40,21 +222,16 @@ fallible toolbox_process_wait(struct http *x)
 
 	if (!err)
 		err = process_find(x, &process);
-	if (err) {
-		failure.condition = NULL;
-		process_fail(x, &failure, err);
-		return OK;
-	}
+	if (err)
+		return process_fail(x, "process.get", err);
 	TRY(http_away(x, HTTP_PROBE_HEAD));
 	err = proc_wait(process.proc, deadline_of(x, failure.timeout_ms));
 	http_back(x);
 	err = not_in_time(err, "the process is still running");
 	view = proc_look(process.proc);
 	failure.view = &view;
-	if (err) {
-		process_fail(x, &failure, err);
-		return OK;
-	}
+	if (err)
+		return process_fail_with(x, &failure, err);
 	out = process_answer(&body, view.id);
 	process_put_end(&out, &view, NULL);
 	return gateway_answer(x, &out);
@@ -323,9 +500,7 @@ fallible toolbox_process_wait_log(struct http *x)
 	}
 	if (err && err_kind(err) == ERR_CANCELLED)
 		return err;
-	if (err) {
-		process_fail(x, &failure, err);
-		return OK;
-	}
+	if (err)
+		return process_fail_with(x, &failure, err);
 	return answer_line(x, &log_wait, view.id);
 }
