@@ -94,8 +94,8 @@ static void tunnel_run_back(void *arg)
 // Each end is a body_reader: its buffered bytes go first. Returns when both sides have ended, one
 // has ended and the other is silent, one was lost, or no byte moved for `idle_ms`. A slow reader
 // slows its writer: only the bytes in flight are held. CANCELLED.
-static fallible tunnel_run(struct loop *loop, struct body_reader *one, struct body_reader *other,
-			   int64_t idle_ms)
+static fallible tunnel_copy_both(struct loop *loop, struct body_reader *one,
+				 struct body_reader *other, int64_t idle_ms)
 {
 	struct tunnel tunnel = {
 		.loop = loop,
@@ -331,8 +331,8 @@ static fallible switch_over(struct relay *relay)
 	x->status = 101;
 	conn->close_after = true;
 	TRY(stream_write(&conn->stream, out.at, out.len, conn->silence_ms));
-	return tunnel_run(relay->options->loop, &conn->buffers->body_reader, &relay->body_reader,
-			  relay->idle_ms);
+	return tunnel_copy_both(relay->options->loop, &conn->buffers->body_reader,
+				&relay->body_reader, relay->idle_ms);
 }
 
 static fallible relay_talk(struct relay *relay)
