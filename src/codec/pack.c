@@ -9,7 +9,7 @@ void pack_init(struct pack *pack, void *room, size_t size)
 	*pack = (struct pack){.at = room, .room = size};
 }
 
-static void pack_put(struct pack *pack, const void *bytes, size_t len)
+void pack_bytes(struct pack *pack, const void *bytes, size_t len)
 {
 	if (pack->failed || len > pack->room - pack->len) {
 		pack->failed = true;
@@ -20,33 +20,33 @@ static void pack_put(struct pack *pack, const void *bytes, size_t len)
 	pack->len += len;
 }
 
-static void pack_put_number(struct pack *pack, uint64_t value, size_t len)
+void pack_number(struct pack *pack, uint64_t value, size_t width)
 {
 	uint8_t bytes[8];
 
-	for (size_t i = 0; i < len; i++)
+	for (size_t i = 0; i < width; i++)
 		bytes[i] = (uint8_t)(value >> (8 * i));
-	pack_put(pack, bytes, len);
+	pack_bytes(pack, bytes, width);
 }
 
 void pack_u8(struct pack *pack, uint8_t value)
 {
-	pack_put_number(pack, value, 1);
+	pack_number(pack, value, 1);
 }
 
 void pack_u16(struct pack *pack, uint16_t value)
 {
-	pack_put_number(pack, value, 2);
+	pack_number(pack, value, 2);
 }
 
 void pack_u32(struct pack *pack, uint32_t value)
 {
-	pack_put_number(pack, value, 4);
+	pack_number(pack, value, 4);
 }
 
 void pack_u64(struct pack *pack, uint64_t value)
 {
-	pack_put_number(pack, value, 8);
+	pack_number(pack, value, 8);
 }
 
 void pack_text(struct pack *pack, struct str text)
@@ -56,8 +56,8 @@ void pack_text(struct pack *pack, struct str text)
 		return;
 	}
 	pack_u32(pack, (uint32_t)text.len);
-	pack_put(pack, text.at, text.len);
-	pack_put(pack, "", 1);
+	pack_bytes(pack, text.at, text.len);
+	pack_bytes(pack, "", 1);
 }
 
 void unpack_init(struct unpack *in, const void *bytes, size_t len)
@@ -66,7 +66,7 @@ void unpack_init(struct unpack *in, const void *bytes, size_t len)
 }
 
 // Takes `len` bytes, or returns NULL and fails permanently.
-static const uint8_t *pack_get(struct unpack *in, size_t len)
+const uint8_t *unpack_bytes(struct unpack *in, size_t len)
 {
 	const uint8_t *at = in->at;
 
@@ -79,34 +79,34 @@ static const uint8_t *pack_get(struct unpack *in, size_t len)
 	return at;
 }
 
-static uint64_t pack_get_number(struct unpack *in, size_t len)
+uint64_t unpack_number(struct unpack *in, size_t width)
 {
-	const uint8_t *at = pack_get(in, len);
+	const uint8_t *at = unpack_bytes(in, width);
 	uint64_t value = 0;
 
-	for (size_t i = 0; at && i < len; i++)
+	for (size_t i = 0; at && i < width; i++)
 		value |= (uint64_t)at[i] << (8 * i);
 	return value;
 }
 
 uint8_t unpack_u8(struct unpack *in)
 {
-	return (uint8_t)pack_get_number(in, 1);
+	return (uint8_t)unpack_number(in, 1);
 }
 
 uint16_t unpack_u16(struct unpack *in)
 {
-	return (uint16_t)pack_get_number(in, 2);
+	return (uint16_t)unpack_number(in, 2);
 }
 
 uint32_t unpack_u32(struct unpack *in)
 {
-	return (uint32_t)pack_get_number(in, 4);
+	return (uint32_t)unpack_number(in, 4);
 }
 
 uint64_t unpack_u64(struct unpack *in)
 {
-	return pack_get_number(in, 8);
+	return unpack_number(in, 8);
 }
 
 struct str unpack_text(struct unpack *in, size_t max)
@@ -116,7 +116,7 @@ struct str unpack_text(struct unpack *in, size_t max)
 
 	if (len > max)
 		in->failed = true;
-	at = pack_get(in, len + 1);
+	at = unpack_bytes(in, len + 1);
 	if (at && memchr(at, 0, len + 1) != at + len)
 		in->failed = true;
 	if (in->failed)

@@ -20,7 +20,8 @@
 #define TICK_MS 10 // USER_HZ is 100 on every architecture
 #define LINE_MAX_DEPTH 512
 
-enum field { STATE, PARENT, SESSION = 3, START = 19, FIELDS }; // of /proc/PID/stat, less two
+// Fields of /proc/PID/stat, less two.
+enum stat_field { STATE, PARENT, SESSION = 3, START = 19, STAT_FIELDS };
 
 struct process {
 	int pid, parent, session;
@@ -47,7 +48,7 @@ static bool to_int(struct str text, int *out)
 // After the name, which may contain any byte, at the last bracket: the third field and on.
 static bool init_sweep_read_process(int pid, struct process *out)
 {
-	struct str rest, field[FIELDS];
+	struct str rest, field[STAT_FIELDS];
 	char path[32], text[1024];
 	const char *at;
 
@@ -58,7 +59,7 @@ static bool init_sweep_read_process(int pid, struct process *out)
 	if (!at || at[1] != ' ')
 		return false;
 	rest = str_of(at + 2);
-	for (int i = 0; i < FIELDS; i++)
+	for (int i = 0; i < STAT_FIELDS; i++)
 		if (!str_cut(&rest, ' ', &field[i]))
 			return false;
 	*out = (struct process){.pid = pid};

@@ -9,8 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/str.h"
 #include "codec/pack.h"
+#include "protocol/field.h"
 
 #define FILEOP_SMALL (128 * 1024) // a file that is sent inside of one message
 #define FILEOP_SIZE_MAX (FILEOP_SMALL + 16 * 1024)
@@ -74,33 +74,59 @@ enum fileop_type {
 
 #define FILEOP_KEEP_MODE UINT32_MAX // of an existing file, else 0644; of a directory 0755
 
+// The fields of requests and answers, in the order of the wire (protocol/field.h).
+//
+// Request: mode: of a new file or directory. types: FIND: bits by fileop_type; 0: all. number:
+// DIAL: port; SWEEP: signal, 0 only counts. pid: SWEEP: the root of the processes to signal, itself
+// spared. depth: FIND: 0: no bound; SWEEP: 1 + the exec cgroup to signal, 0: none. limit: of items;
+// 0: no bound. min, max: FIND: size; GREP: max bytes read of one file. since: SWEEP: CLOCK_BOOTTIME
+// in ms; older processes are spared. base: start of relative paths; absolute. text: GREP: the
+// pattern. includes, excludes: how many of `globs`, includes first.
+// clang-format off
+//	  type               field     on the wire                            check
+#define FILEOP_REQUEST_FIELDS(F) \
+	F(enum fileop_verb,  verb,     FIELD_U8(0, FILEOP_VERB_COUNT - 1),    ANY) \
+	F(uint32_t,          flags,    FIELD_U32(0, FILEOP_FLAGS),            ANY) \
+	F(uint32_t,          mode,     FIELD_U32(0, UINT32_MAX),              MODE) \
+	F(uint32_t,          types,    FIELD_U32(0, (1u << FILEOP_TYPE_COUNT) - 1), ANY) \
+	F(uint32_t,          number,   FIELD_U32(0, UINT16_MAX),              SIGNAL) \
+	F(uint32_t,          pid,      FIELD_U32(0, INT32_MAX),               ANY) \
+	F(uint32_t,          depth,    FIELD_U32(0, UINT32_MAX),              ANY) \
+	F(uint64_t,          limit,    FIELD_U64(0, FILEOP_NUMBER_MAX),       ANY) \
+	F(uint64_t,          min,      FIELD_U64(0, FILEOP_NUMBER_MAX),       ANY) \
+	F(uint64_t,          max,      FIELD_U64(0, FILEOP_NUMBER_MAX),       ANY) \
+	F(uint64_t,          since,    FIELD_U64(0, FILEOP_NUMBER_MAX),       ANY) \
+	F(struct str,        base,     FIELD_TEXT(FILEOP_PATH_MAX),           ANY) \
+	F(struct str,        path,     FIELD_TEXT(FILEOP_PATH_MAX),           ANY) \
+	F(struct str,        other,    FIELD_TEXT(FILEOP_PATH_MAX),           ANY) \
+	F(struct str,        text,     FIELD_TEXT(FILEOP_TEXT_MAX),           ANY) \
+	F(uint32_t,          includes, FIELD_U32(0, FILEOP_GLOBS_MAX),        ANY) \
+	F(uint32_t,          excludes, FIELD_U32(0, FILEOP_GLOBS_MAX),        GLOBS)
+// mode: 07777. mtime_us, ctime_us: of the wall clock.
+#define FILEOP_STAT_FIELDS(F) \
+	F(enum fileop_type,  type,     FIELD_U8(0, FILEOP_TYPE_COUNT - 1),    ANY) \
+	F(uint32_t,          mode,     FIELD_U16(0, 07777),                   ANY) \
+	F(uint32_t,          uid,      FIELD_U32(0, UINT32_MAX),              ANY) \
+	F(uint32_t,          gid,      FIELD_U32(0, UINT32_MAX),              ANY) \
+	F(uint32_t,          links,    FIELD_U32(0, UINT32_MAX),              ANY) \
+	F(uint64_t,          inode,    FIELD_U64(0, UINT64_MAX),              ANY) \
+	F(uint64_t,          size,     FIELD_U64(0, INT64_MAX),               ANY) \
+	F(int64_t,           mtime_us, FIELD_TIME,                            ANY) \
+	F(int64_t,           ctime_us, FIELD_TIME,                            ANY)
+// clang-format on
+
+#define FILEOP_MEMBER(type, field, ...) type field;
+#define FILEOP_NUMBER_MAX (1ull << 62)
+#define FILEOP_TEXT_MAX 4096
+
 struct fileop_request {
-	enum fileop_verb verb;
-	uint32_t flags;
-	uint32_t mode;	   // of a new file or directory
-	uint32_t types;	   // FIND: bits by fileop_type; 0: all
-	uint32_t number;   // DIAL: port; SWEEP: signal, 0 only counts
-	uint32_t pid;	   // SWEEP: the root of the processes to signal, itself spared
-	uint32_t depth;	   // FIND: 0: no bound; SWEEP: 1 + the exec cgroup to signal, 0: none
-	uint64_t limit;	   // of items; 0: no bound
-	uint64_t min, max; // FIND: size; GREP: max bytes read of one file
-	uint64_t since;	   // SWEEP: CLOCK_BOOTTIME in ms; older processes are spared
-	struct str base;   // start of relative paths; absolute
-	struct str path, other;
-	struct str text;	     // GREP: the pattern
-	uint32_t includes, excludes; // how many of `globs`, includes first
-	const char **globs;	     // set by the caller: FILEOP_GLOBS_MAX + 1; NULL-terminated
-	struct str bytes;	     // WRITE
+	FILEOP_REQUEST_FIELDS(FILEOP_MEMBER)
+	const char **globs; // set by the caller: FILEOP_GLOBS_MAX + 1; NULL-terminated
+	struct str bytes;   // WRITE
 };
 
 struct fileop_stat {
-	enum fileop_type type;
-	uint32_t mode; // 07777
-	uint32_t uid, gid;
-	uint32_t links;
-	uint64_t inode;
-	uint64_t size;
-	int64_t mtime_us, ctime_us; // of the wall clock
+	FILEOP_STAT_FIELDS(FILEOP_MEMBER)
 };
 
 enum fileop_kind {
@@ -127,33 +153,49 @@ enum fileop_why {
 	FILEOP_WHY_COUNT
 };
 
-struct fileop_reply {
-	enum fileop_kind kind;
-	enum fileop_why why; // FAILED
-	int errnum;
-	struct str text;	    // READLINK: the target; FAILED: of which path, or more on why
-	struct fileop_stat stat;    // of the file of the request, where there is one; else zeroes
-	uint64_t count, bytes;	    // DONE: items sent, packed, removed, signalled
-	uint64_t skipped;	    // entries that could not be reached or were refused
-	bool more;		    // cut by the limit
-	uint64_t space, space_free; // SPACE
-	uint64_t inodes, inodes_free;
-	struct str rest; // BYTES: the file; of ENTRIES and the like: their items
-};
-
-// Items, one after another in `rest`.
-struct fileop_entry {
-	struct fileop_stat stat;
-	struct str path;   // beneath the directory of the request
-	struct str target; // of a symlink
-};
-struct fileop_match {
-	struct str path;
-	uint64_t line;	 // from 1
-	uint32_t column; // in bytes, from 1
-	struct str text; // the line, without its end, at most FILEOP_LINE_MAX bytes
-};
+// Answer: stat: of the file of the request, where there is one; else zeroes. text: READLINK: the
+// target; FAILED: of which path, or more on why. count, bytes: items sent, packed, removed,
+// signalled. skipped: entries that could not be reached or were refused. more: cut by the limit.
+// space and on: SPACE.
+#define FILEOP_BIT(kind) (1u << FILEOP_##kind)
+#define FILEOP_HAS_STAT (FILEOP_BIT(DONE) | FILEOP_BIT(OPENED) | FILEOP_BIT(BYTES))
+// clang-format off
+//	  type                    field         on the wire                         check    kinds
+#define FILEOP_REPLY_FIELDS(F) \
+	F(enum fileop_why,        why,          FIELD_U8(0, FILEOP_WHY_COUNT - 1),  ANY,     FILEOP_BIT(FAILED)) \
+	F(int,                    errnum,       FIELD_U32(0, 4095),                 ANY,     FILEOP_BIT(FAILED)) \
+	F(struct str,             text,         FIELD_TEXT(FILEOP_TEXT_MAX),        ANY,     FILEOP_BIT(FAILED) | FILEOP_BIT(DONE)) \
+	F(uint64_t,               count,        FIELD_U64(0, FILEOP_NUMBER_MAX),    ANY,     FILEOP_BIT(DONE)) \
+	F(uint64_t,               bytes,        FIELD_U64(0, FILEOP_NUMBER_MAX),    ANY,     FILEOP_BIT(DONE)) \
+	F(uint64_t,               skipped,      FIELD_U64(0, FILEOP_NUMBER_MAX),    ANY,     FILEOP_BIT(DONE)) \
+	F(bool,                   more,         FIELD_BOOL,                         ANY,     FILEOP_BIT(DONE)) \
+	F(uint64_t,               space,        FIELD_U64(0, FILEOP_NUMBER_MAX),    ANY,     FILEOP_BIT(DONE)) \
+	F(uint64_t,               space_free,   FIELD_U64(0, FILEOP_NUMBER_MAX),    ANY,     FILEOP_BIT(DONE)) \
+	F(uint64_t,               inodes,       FIELD_U64(0, FILEOP_NUMBER_MAX),    ANY,     FILEOP_BIT(DONE)) \
+	F(uint64_t,               inodes_free,  FIELD_U64(0, FILEOP_NUMBER_MAX),    ANY,     FILEOP_BIT(DONE))
+// Items, one after another in `rest`. An entry begins with its stat; path: beneath the directory of
+// the request; target: of a symlink.
+#define FILEOP_ENTRY_FIELDS(F) \
+	F(struct str,             path,         FIELD_TEXT(FILEOP_PATH_MAX),        NOT_EMPTY) \
+	F(struct str,             target,       FIELD_TEXT(FILEOP_PATH_MAX),        ANY)
+// line: from 1. column: in bytes, from 1. text: the line, without its end.
+#define FILEOP_MATCH_FIELDS(F) \
+	F(struct str,             path,         FIELD_TEXT(FILEOP_PATH_MAX),        ANY) \
+	F(uint64_t,               line,         FIELD_U64(0, FILEOP_NUMBER_MAX),    ANY) \
+	F(uint32_t,               column,       FIELD_U32(0, UINT32_MAX),           ANY) \
+	F(struct str,             text,         FIELD_TEXT(FILEOP_LINE_MAX),        ANY)
+// path: beneath the watched directory.
+#define FILEOP_EVENT_FIELDS(F) \
+	F(enum fileop_event_type, type,         FIELD_U8(0, FILEOP_EVENT_COUNT - 1), ANY) \
+	F(bool,                   is_directory, FIELD_BOOL,                         ANY) \
+	F(struct str,             path,         FIELD_TEXT(FILEOP_PATH_MAX),        ANY)
+// any: not on loopback alone.
+#define FILEOP_PORT_FIELDS(F) \
+	F(uint16_t,               port,         FIELD_U16(1, UINT16_MAX),           ANY) \
+	F(bool,                   any,          FIELD_BOOL,                         ANY)
+// clang-format on
 #define FILEOP_LINE_MAX 2048
+
 enum fileop_event_type {
 	FILEOP_CREATE,
 	FILEOP_MODIFY,
@@ -166,14 +208,29 @@ enum fileop_event_type {
 	FILEOP_CAUGHT_UP, // every event before the daemon's byte was sent
 	FILEOP_EVENT_COUNT
 };
-struct fileop_event {
-	enum fileop_event_type type;
-	bool is_directory;
-	struct str path; // beneath the watched directory
+
+struct fileop_reply {
+	enum fileop_kind kind;
+	struct fileop_stat stat;
+	FILEOP_REPLY_FIELDS(FILEOP_MEMBER)
+	struct str rest; // BYTES: the file; of ENTRIES and the like: their items
 };
+
+struct fileop_entry {
+	struct fileop_stat stat;
+	FILEOP_ENTRY_FIELDS(FILEOP_MEMBER)
+};
+
+struct fileop_match {
+	FILEOP_MATCH_FIELDS(FILEOP_MEMBER)
+};
+
+struct fileop_event {
+	FILEOP_EVENT_FIELDS(FILEOP_MEMBER)
+};
+
 struct fileop_port {
-	uint16_t port;
-	bool any; // not on loopback alone
+	FILEOP_PORT_FIELDS(FILEOP_MEMBER)
 };
 
 // 0 if it does not fit.

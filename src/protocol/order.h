@@ -31,6 +31,7 @@
 #include "base/err.h"
 #include "base/id.h"
 #include "base/str.h"
+#include "protocol/field.h"
 #include "protocol/talk.h"
 #include "types/limits.h"
 
@@ -41,70 +42,93 @@
 #define ORDER_TRACE_MAX 65 // with its NUL
 
 // clang-format off
-//	  kind     what it asks                                     fds of the final answer
+//	  kind       word         what it asks                                     fds of the final answer
 #define ORDER_KINDS(X) \
-	X(HELLO,   "versions, and the abilities of this host",      0) \
-	X(BUILD,   "make a box",                                    3) /* control, oom, meter; net */ \
-	X(DESTROY,    "end a box, answer when it is verified gone",    0) \
-	X(CGROUP,   "one more cgroup for an exec of this box",       2) /* of a new one join, on v1 another; meter, oom */ \
-	X(KILL,    "kill all processes of one exec cgroup",         0) \
-	X(IMPORT,  "unpack an archive as a template",               0) /* first a MORE with the pipe */ \
-	X(FREEZE,  "copy the host template once, under a name",     0) \
-	X(FORGET,  "remove a template",                             0) \
-	X(LIST,    "the templates, a page at a time",               0) \
-	X(BOXES,   "boxes and their states, a page at a time",      0) \
-	X(ADOPT,   "what a new daemon needs of a living box",       0) \
-	X(STOP,    "end all its processes, keep its disk",          0) \
-	X(PAUSE,   "freeze a box, answer when all of it is frozen", 0) \
-	X(THAW,    "thaw a box",                                    0) \
-	X(INVENTORY,  "resources of boxes in kernel and on disk",      0) \
-	X(NETWORK, "open or close the network of a living box",     0) /* net */ \
-	X(USAGE,   "resources in use by a box, without waking it",  0)
+	X(HELLO,     "hello",     "versions, and the abilities of this host",      0) \
+	X(BUILD,     "build",     "make a box",                                    3) /* control, oom, meter; net */ \
+	X(DESTROY,   "destroy",   "end a box, answer when it is verified gone",    0) \
+	X(CGROUP,    "cgroup",    "one more cgroup for an exec of this box",       2) /* of a new one join, on v1 another; meter, oom */ \
+	X(KILL,      "kill",      "kill all processes of one exec cgroup",         0) \
+	X(IMPORT,    "import",    "unpack an archive as a template",               0) /* first a MORE with the pipe */ \
+	X(FREEZE,    "freeze",    "copy the host template once, under a name",     0) \
+	X(FORGET,    "forget",    "remove a template",                             0) \
+	X(LIST,      "list",      "the templates, a page at a time",               0) \
+	X(BOXES,     "boxes",     "boxes and their states, a page at a time",      0) \
+	X(ADOPT,     "adopt",     "what a new daemon needs of a living box",       0) \
+	X(STOP,      "stop",      "end all its processes, keep its disk",          0) \
+	X(PAUSE,     "pause",     "freeze a box, answer when all of it is frozen", 0) \
+	X(THAW,      "thaw",      "thaw a box",                                    0) \
+	X(INVENTORY, "inventory", "resources of boxes in kernel and on disk",      0) \
+	X(NETWORK,   "network",   "open or close the network of a living box",     0) /* net */ \
+	X(USAGE,     "usage",     "resources in use by a box, without waking it",  0)
 // clang-format on
 
 enum order_kind {
-#define X(kind, what, fds) ORDER_##kind,
+#define X(kind, ...) ORDER_##kind,
 	ORDER_KINDS(X)
 #undef X
 		ORDER_KIND_COUNT
 };
 
+// Kinds of order, as bits of a row.
+#define ORDER_BIT(kind) (1u << ORDER_##kind)
+#define ORDER_OF_TEMPLATE                                                                          \
+	(ORDER_BIT(IMPORT) | ORDER_BIT(FREEZE) | ORDER_BIT(FORGET) | ORDER_BIT(LIST))
+#define ORDER_OF_ANY (ORDER_BIT(KIND_COUNT) - 1)
+#define ORDER_OF_BOX (ORDER_OF_ANY & ~(ORDER_BIT(HELLO) | ORDER_BIT(INVENTORY) | ORDER_OF_TEMPLATE))
+
+// The fields of an order, in the order of the wire (protocol/field.h), and the kinds that have
+// each. An encoded order begins with its kind and its id.
+//
+// trace: of the request that caused it, or "". box: of BOXES, the ids after this one, "": from the
+// first. name: a template; LIST: names after this one; CGROUP: the mark, or "". host: the box's
+// host name. ephemeral: the disk ends with the processes, so no sync is needed, and the box cannot
+// be stopped. again: BUILD on the disk that a STOP, or a reboot, has left; CGROUP of `exec_cgroup`,
+// which pid 1 knows. net: BUILD with its network; NETWORK: open it, else close. ahead: send the
+// rootfs mounts to the prebuilt box, without an answer; an equal BUILD follows, or a DESTROY. cpu:
+// with its CPU time, which costs a millisecond. next: the id of the next new box, so that it can be
+// prebuilt, "": unknown; DESTROY: the same, if the box was to be the next.
+// clang-format off
+//	  type                                  field        on the wire                         check      kinds
+#define ORDER_FIELDS(F) \
+	F(FIELD_ARRAY(char, ORDER_TRACE_MAX),   trace,       FIELD_CHARS,                        TRACE,     ORDER_OF_ANY & ~ORDER_BIT(HELLO)) \
+	F(uint32_t,                             version,     FIELD_U32(0, UINT32_MAX),           ANY,       ORDER_BIT(HELLO)) \
+	F(FIELD_ARRAY(char, ID_BOX_LEN + 1),    box,         FIELD_CHARS,                        BOX,       ORDER_OF_BOX) \
+	F(FIELD_ARRAY(char, TEMPLATE_NAME_MAX), name,        FIELD_CHARS,                        NAME,      ORDER_BIT(BUILD) | ORDER_BIT(CGROUP) | ORDER_OF_TEMPLATE) \
+	F(FIELD_ARRAY(char, ID_NAME_MAX + 2),   host,        FIELD_CHARS,                        HOST_NAME, ORDER_BIT(BUILD)) \
+	F(struct limits,                        limits,      FIELD_U64(0, ORDER_BYTES_MAX),      LIMITS,    ORDER_BIT(BUILD)) \
+	F(bool,                                 ephemeral,   FIELD_BOOL,                         ANY,       ORDER_BIT(BUILD)) \
+	F(bool,                                 again,       FIELD_BOOL,                         ANY,       ORDER_BIT(BUILD) | ORDER_BIT(CGROUP)) \
+	F(bool,                                 net,         FIELD_BOOL,                         ANY,       ORDER_BIT(BUILD) | ORDER_BIT(NETWORK)) \
+	F(bool,                                 ahead,       FIELD_BOOL,                         AHEAD,     ORDER_BIT(BUILD)) \
+	F(bool,                                 cpu,         FIELD_BOOL,                         ANY,       ORDER_BIT(ADOPT)) \
+	F(uint32_t,                             exec_cgroup, FIELD_U32(0, TALK_CGROUPS_MAX - 1), ANY,       ORDER_BIT(CGROUP) | ORDER_BIT(KILL)) \
+	F(FIELD_ARRAY(char, ID_BOX_LEN + 1),    next,        FIELD_CHARS,                        NEXT,      ORDER_BIT(HELLO) | ORDER_BIT(BUILD) | ORDER_BIT(DESTROY))
+// clang-format on
+
+#define ORDER_BYTES_MAX (1ull << 50)
+#define ORDER_NUMBER_MAX (1ull << 53) // the largest integer that JSON can carry
+#define ORDER_MEMBER(type, field, ...) type field;
+
 struct order {
 	enum order_kind kind;
 	uint32_t id;
-	char trace[ORDER_TRACE_MAX]; // all but HELLO: of the request that caused it, or ""
-	// BUILD DESTROY CGROUP KILL ADOPT STOP PAUSE THAW NETWORK USAGE. BOXES: ids after this one,
-	// "": from the first.
-	char box[ID_BOX_LEN + 1];
-	// BUILD IMPORT FREEZE FORGET: template. LIST: names after this one. CGROUP: its mark, or
-	// "".
-	char name[TEMPLATE_NAME_MAX];
-	char host[ID_NAME_MAX + 2]; // BUILD: the box's host name
-	struct limits limits;	    // BUILD
-	// BUILD: the disk ends with the processes, so no sync is needed; the box cannot be stopped.
-	bool ephemeral;
-	bool net; // BUILD: with its network; NETWORK: open it, else close
-	bool cpu; // ADOPT: with its CPU time, which costs a millisecond
-	// BUILD: on the disk that a STOP, or a reboot, has left. CGROUP: of `exec_cgroup`, which
-	// pid 1 knows.
-	bool again;
-	// BUILD: send the rootfs mounts to the prebuilt box, without an answer. An equal BUILD
-	// follows, or a DESTROY.
-	bool ahead;
-	uint32_t exec_cgroup; // KILL; CGROUP again
-	uint32_t version;     // HELLO
-	// HELLO, BUILD: the id of the next new box, so that it can be prebuilt; "": unknown.
-	// DESTROY: the same, if the box was to be the next.
-	char next[ID_BOX_LEN + 1];
+	ORDER_FIELDS(ORDER_MEMBER)
 };
 
 enum answer_kind { ANSWER_DONE, ANSWER_MORE, ANSWER_REFUSED, ANSWER_KIND_COUNT };
 
+// is_host: made from this host, not imported. bytes: on disk; 0: not measured. created: wall clock,
+// ms.
+// clang-format off
+#define ORDER_TEMPLATE_FIELDS(F) \
+	F(FIELD_ARRAY(char, TEMPLATE_NAME_MAX), name,    FIELD_CHARS,                      TEMPLATE) \
+	F(bool,                                 is_host, FIELD_BOOL,                       ANY) \
+	F(uint64_t,                             bytes,   FIELD_U64(0, ORDER_BYTES_MAX),    ANY) \
+	F(int64_t,                              created, FIELD_U64(0, ORDER_NUMBER_MAX),   ANY)
+// clang-format on
 struct order_template {
-	char name[TEMPLATE_NAME_MAX];
-	bool is_host;	 // made from this host, not imported
-	uint64_t bytes;	 // on disk; 0: not measured
-	int64_t created; // wall clock, ms
+	ORDER_TEMPLATE_FIELDS(ORDER_MEMBER)
 };
 #define ORDER_LIST_PAGE 24
 
@@ -117,10 +141,15 @@ enum order_box_state {
 	ORDER_BOX_GOING,  // being destroyed or stopped; ask again
 	ORDER_BOX_STATE_COUNT
 };
+// pid: of its pid 1 on the host; 0: none.
+// clang-format off
+#define ORDER_BOX_FIELDS(F) \
+	F(FIELD_ARRAY(char, ID_BOX_LEN + 1), box,   FIELD_CHARS,                            BOX_ID) \
+	F(enum order_box_state,              state, FIELD_U8(0, ORDER_BOX_STATE_COUNT - 1), ANY) \
+	F(uint32_t,                          pid,   FIELD_U32(0, INT32_MAX),                ANY)
+// clang-format on
 struct order_box {
-	char box[ID_BOX_LEN + 1];
-	enum order_box_state state;
-	uint32_t pid; // of its pid 1 on the host; 0: none
+	ORDER_BOX_FIELDS(ORDER_MEMBER)
 };
 #define ORDER_BOXES_PAGE 32 // a shorter page is the last
 
@@ -146,9 +175,15 @@ struct order_inventory {
 	ORDER_INVENTORY_FIELDS(X)
 #undef X
 };
+// what: "group_without_box", "box_without_group", "box_without_process", ... name: a leaked
+// resource may have any name; it is sent as found, but as printable characters.
+// clang-format off
+#define ORDER_ODD_FIELDS(F) \
+	F(FIELD_ARRAY(char, 24),             what, FIELD_CHARS, WORD) \
+	F(FIELD_ARRAY(char, ID_BOX_LEN + 1), name, FIELD_CHARS, TRACE)
+// clang-format on
 struct order_odd {
-	char what[24]; // "group_without_box", "box_without_group", "box_without_process", ...
-	char name[ID_BOX_LEN + 1];
+	ORDER_ODD_FIELDS(ORDER_MEMBER)
 };
 #define ORDER_ODDS_MAX 24
 // KILL: the kernel does not end the processes. No other error says anything about the box.
@@ -157,16 +192,23 @@ struct order_odd {
 #define ORDER_UNFINISHED ".new-" // prefix of the name of a template that is being made
 
 // The abilities of this host, sent at HELLO.
+// epoch: differs for each warden process. can_limit_disk: else a disk limit is refused. disk:
+// "btrfs", "ext4-image" or "directory". cgroup: "v1", "hybrid" or "v2". net: how connections are
+// steered, "sk_lookup", "nft" or "none".
+// clang-format off
+#define ORDER_HOST_FIELDS(F) \
+	F(uint32_t,              version,          FIELD_U32(0, UINT32_MAX),      ANY) \
+	F(uint32_t,              pid1_version,     FIELD_U32(0, UINT32_MAX),      ANY) \
+	F(uint64_t,              epoch,            FIELD_U64(0, UINT64_MAX),      ANY) \
+	F(bool,                  can_limit_disk,   FIELD_BOOL,                    ANY) \
+	F(bool,                  can_limit_inodes, FIELD_BOOL,                    ANY) \
+	F(FIELD_ARRAY(char, 16), disk,             FIELD_CHARS,                   DISK) \
+	F(FIELD_ARRAY(char, 16), cgroup,           FIELD_CHARS,                   CGROUP_VERSION) \
+	F(FIELD_ARRAY(char, 16), net,              FIELD_CHARS,                   STEERING) \
+	F(uint32_t,              boxes_max,        FIELD_U32(1, ORDER_BOXES_MAX), ANY)
+// clang-format on
 struct order_host {
-	uint32_t version;
-	uint32_t pid1_version;
-	uint64_t epoch;	     // differs for each warden process
-	bool can_limit_disk; // else a disk limit is refused
-	bool can_limit_inodes;
-	char disk[16];	 // "btrfs", "ext4-image" or "directory"
-	char cgroup[16]; // "v1", "hybrid" or "v2"
-	char net[16];	 // how connections are steered: "sk_lookup", "nft" or "none"
-	uint32_t boxes_max;
+	ORDER_HOST_FIELDS(ORDER_MEMBER)
 };
 
 // Resources that a box uses. Of a box that does not run, only its disk is known.
@@ -178,17 +220,43 @@ struct order_usage {
 	uint64_t disk;	 // bytes
 };
 
+// The fields of a DONE answer and the kinds of order that have each, in the order of the wire; then
+// those of REFUSED. An encoded answer begins with its kind, the order's kind and the order's id. A
+// page of LIST, BOXES or INVENTORY ends it: the number of its items, then the items.
+//
+// exec_cgroup: its number. join_count: how many of the fds join it (1 on v2, 2 on v1; again: 0).
+// marked: CGROUP again, it has a mark, so it is not for another exec. net: listener and UDP socket
+// are the last fds. pid: pid 1 on the host. frozen: whether it is. exec_cgroups: how many there are
+// (from 0 on, some may be gone). cpu_us: of the whole box, if the order has `cpu`. spent: which of
+// them are, see cgroup_is_spent(). error, reason, message, hint: the error as the tenant may see
+// it; the warden logged the trail.
+#define ORDER_BIT_REFUSED (1u << 31)
+// clang-format off
+//	  type                                          field         on the wire                         check   kinds
+#define ANSWER_FIELDS(F) \
+	F(uint32_t,                                     exec_cgroup,  FIELD_U32(0, TALK_CGROUPS_MAX - 1), ANY,    ORDER_BIT(BUILD) | ORDER_BIT(CGROUP)) \
+	F(uint32_t,                                     join_count,   FIELD_U32(0, 2),                    ANY,    ORDER_BIT(CGROUP)) \
+	F(bool,                                         marked,       FIELD_BOOL,                         ANY,    ORDER_BIT(CGROUP)) \
+	F(bool,                                         net,          FIELD_BOOL,                         ANY,    ORDER_BIT(BUILD) | ORDER_BIT(NETWORK)) \
+	F(uint64_t,                                     bytes,        FIELD_U64(0, ORDER_BYTES_MAX),      ANY,    ORDER_BIT(IMPORT) | ORDER_BIT(FREEZE)) \
+	F(uint64_t,                                     files,        FIELD_U64(0, ORDER_BYTES_MAX),      ANY,    ORDER_BIT(IMPORT) | ORDER_BIT(FREEZE)) \
+	F(uint32_t,                                     pid,          FIELD_U32(1, INT32_MAX),            ANY,    ORDER_BIT(ADOPT)) \
+	F(bool,                                         frozen,       FIELD_BOOL,                         ANY,    ORDER_BIT(ADOPT)) \
+	F(uint32_t,                                     exec_cgroups, FIELD_U32(0, TALK_CGROUPS_MAX),     ANY,    ORDER_BIT(ADOPT)) \
+	F(uint64_t,                                     cpu_us,       FIELD_U64(0, UINT64_MAX),           ANY,    ORDER_BIT(ADOPT)) \
+	F(FIELD_ARRAY(uint64_t, TALK_CGROUPS_MAX / 64), spent,        FIELD_U64(0, UINT64_MAX),           ANY,    ORDER_BIT(ADOPT)) \
+	F(struct order_inventory,                       inventory,    FIELD_U32(0, UINT32_MAX),           ANY,    ORDER_BIT(INVENTORY)) \
+	F(struct order_usage,                           usage,        FIELD_U64(0, UINT64_MAX),           ANY,    ORDER_BIT(USAGE)) \
+	F(enum err_kind,                                error,        FIELD_U8(0, ERR_NO_SPACE),          ANY,    ORDER_BIT_REFUSED) \
+	F(FIELD_ARRAY(char, 40),                        reason,       FIELD_CHARS,                        WORD,   ORDER_BIT_REFUSED) \
+	F(FIELD_ARRAY(char, 256),                       message,      FIELD_CHARS,                        ANY,    ORDER_BIT_REFUSED) \
+	F(FIELD_ARRAY(char, 256),                       hint,         FIELD_CHARS,                        ANY,    ORDER_BIT_REFUSED)
+// clang-format on
+
 struct answer {
 	enum answer_kind kind;
-	enum order_kind to; // the order's kind
-	uint32_t id;	    // the order's id
-	// REFUSED: the error as the tenant may see it. The warden logged the trail.
-	enum err_kind error;
-	char reason[40], message[256], hint[256];
-	uint32_t exec_cgroup;	// CGROUP, BUILD: its number
-	uint32_t join_count;	// CGROUP: how many of the fds join it (1 on v2, 2 on v1; again: 0)
-	bool net;		// BUILD, NETWORK: listener and UDP socket are the last fds
-	bool marked;		// CGROUP again: it has a mark, so it is not for another exec
+	enum order_kind to;	// the order's kind
+	uint32_t id;		// the order's id
 	struct order_host host; // HELLO
 	union {
 		struct order_template templates[ORDER_LIST_PAGE]; // LIST
@@ -196,17 +264,7 @@ struct answer {
 		struct order_odd odds[ORDER_ODDS_MAX];	  // INVENTORY
 	};
 	uint32_t template_count, cell_count, odd_count;
-	uint64_t bytes, files; // IMPORT, FREEZE
-	// ADOPT: pid 1 on the host, whether it is frozen, how many exec cgroups there are (from 0
-	// on, some may be gone), which of them are spent, see cgroup_is_spent(), and with `cpu` the
-	// CPU time of the whole box.
-	uint32_t pid;
-	bool frozen;
-	uint32_t exec_cgroups;
-	uint64_t cpu_us;
-	uint64_t spent[TALK_CGROUPS_MAX / 64];
-	struct order_inventory inventory; // INVENTORY
-	struct order_usage usage;	  // USAGE
+	ANSWER_FIELDS(ORDER_MEMBER)
 };
 
 static inline bool cgroup_is_spent(const uint64_t *spent, uint32_t exec_cgroup)

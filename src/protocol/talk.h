@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/str.h"
+#include "protocol/field.h"
 
 #define TALK_VERSION 1
 #define TALK_SIZE_MAX (192 * 1024)
@@ -115,6 +115,7 @@ enum talk_exec_flags {
 	TALK_EXEC_SPOOL = 256,	 // with PTY: a pipe beside the master, both ends, for its output
 	TALK_EXEC_LABEL = 512,	 // it comes with its label
 	TALK_EXEC_PACES = 1024,	 // with TALK_CAN_SYNC: this daemon handles SYNC
+	TALK_EXEC_FLAGS = 2047,
 };
 
 // The fds of a process with a dialogue: the socket again, and the write ends of its output pipes.
@@ -125,24 +126,75 @@ enum talk_exec_flags {
 
 #define TALK_SIDE_MAX 4096 // columns and rows of a pty
 
+// The fields of each message, in the order of the wire (protocol/field.h). An encoded message
+// begins with its kind and the number of its command, 0 if it is about none.
+//
+// EXEC: flags are enum talk_exec_flags. cols, rows: PTY: 1 to TALK_SIDE_MAX; else 0. user: "",
+// "name", "uid" or "uid:gid". argv, env: set by the caller to TALK_ARGS_MAX + 1 each;
+// NULL-terminated. After them the label, with TALK_EXEC_LABEL.
+// clang-format off
+//	  type            field        on the wire                           check
+#define TALK_EXEC_FIELDS(F) \
+	F(uint32_t,       flags,       FIELD_U32(0, TALK_EXEC_FLAGS),        FLAGS) \
+	F(uint32_t,       exec_cgroup, FIELD_U32(0, TALK_CGROUPS_MAX - 1),   ANY) \
+	F(uint16_t,       cols,        FIELD_U16(0, TALK_SIDE_MAX),          SIDE) \
+	F(uint16_t,       rows,        FIELD_U16(0, TALK_SIDE_MAX),          SIDE) \
+	F(struct str,     user,        FIELD_TEXT(TALK_USER_MAX),            ANY) \
+	F(struct str,     cwd,         FIELD_TEXT(TALK_CWD_MAX),             ANY) \
+	F(uint32_t,       argc,        FIELD_U32(1, TALK_ARGS_MAX),          ANY) \
+	F(const char **,  argv,        FIELD_STRINGS,                        ANY) \
+	F(uint32_t,       envc,        FIELD_U32(0, TALK_ARGS_MAX),          ANY) \
+	F(const char **,  env,         FIELD_STRINGS,                        ENV)
+// alone: to the process, not to its group.
+#define TALK_SIGNAL_FIELDS(F) \
+	F(int,            signal,      FIELD_U32(1, 64),                     ANY) \
+	F(bool,           alone,       FIELD_BOOL,                           ANY)
+#define TALK_WORKER_FIELDS(F) \
+	F(struct str,     user,        FIELD_TEXT(TALK_USER_MAX),            ANY) /* as in EXEC */
+#define TALK_LABEL_FIELDS(F) \
+	F(struct str,     tag,         FIELD_BYTES(TALK_LABEL_MAX),          ANY)
+// flags: of its EXEC, without IF_EMPTY, SHELL, HOME and PACES; STDIN and DIALOGUE only if pid 1 kept
+// the fd. pid: in the box's pid namespace, here and below. ended: EXITED follows; its exec cgroup
+// may serve another since.
+#define TALK_HELD_FIELDS(F) \
+	F(uint32_t,       flags,       FIELD_U32(0, TALK_EXEC_FLAGS),        FLAGS) \
+	F(uint32_t,       exec_cgroup, FIELD_U32(0, TALK_CGROUPS_MAX - 1),   ANY) \
+	F(int,            pid,         FIELD_U32(2, INT32_MAX),              ANY) \
+	F(bool,           ended,       FIELD_BOOL,                           ANY) \
+	F(struct str,     tag,         FIELD_BYTES(TALK_LABEL_MAX),          ANY)
+#define TALK_READY_FIELDS(F) \
+	F(uint32_t,       version,     FIELD_U32(0, UINT32_MAX),             ANY) \
+	F(uint32_t,       features,    FIELD_U32(0, UINT32_MAX),             ANY)
+// FAILED and BROKEN. note: BROKEN: the name of the builder's or pid 1's step.
+#define TALK_FAILED_FIELDS(F) \
+	F(enum talk_step, step,        FIELD_U8(0, TALK_STEP_COUNT - 1),     STEP) \
+	F(int,            errnum,      FIELD_U32(0, 4095),                   ANY) \
+	F(FIELD_ARRAY(char, 64), note, FIELD_CHARS,                          PRINTABLE)
+#define TALK_STARTED_FIELDS(F) \
+	F(int,            pid,         FIELD_U32(2, INT32_MAX),              ANY)
+// RAN begins with the pid, EXITED has none. status: as wait() gives it. max_rss: bytes. cpu_us: of
+// the process and its waited-for children. cgroup_empty: no process of it is left, so the exec
+// cgroup may serve again. over: its pipes were empty, without writers: no FORGET is needed.
+#define TALK_EXITED_FIELDS(F) \
+	F(int,            status,       FIELD_U32(0, 0xffff),                STATUS) \
+	F(uint64_t,       max_rss,      FIELD_U64(0, TALK_NUMBER_MAX),       ANY) \
+	F(uint64_t,       cpu_us,       FIELD_U64(0, TALK_NUMBER_MAX),       ANY) \
+	F(bool,           cgroup_empty, FIELD_BOOL,                          ANY) \
+	F(bool,           over,         FIELD_BOOL,                          ANY)
+// clang-format on
+
+#define TALK_MEMBER(type, field, ...) type field;
+#define TALK_USER_MAX 64
+#define TALK_CWD_MAX 4095
+#define TALK_NUMBER_MAX (1ull << 53) // the largest integer that JSON can carry
+
 struct talk_exec {
-	uint32_t flags;
-	uint32_t exec_cgroup;
-	uint16_t cols, rows; // PTY: 1 to TALK_SIDE_MAX; else 0
-	struct str user;     // "", "name", "uid" or "uid:gid"
-	struct str cwd;
-	uint32_t argc, envc;
-	const char **argv, **env; // set by the caller: TALK_ARGS_MAX + 1 each; NULL-terminated
-	struct str tag;		  // TALK_EXEC_LABEL: up to TALK_LABEL_MAX of any bytes
+	TALK_EXEC_FIELDS(TALK_MEMBER)
+	TALK_LABEL_FIELDS(TALK_MEMBER)
 };
 
 struct talk_held {
-	uint32_t flags; // of its EXEC, without IF_EMPTY, SHELL, HOME and PACES; STDIN and DIALOGUE
-			// only if pid 1 kept the fd
-	uint32_t exec_cgroup;
-	int pid;    // in the box's pid namespace
-	bool ended; // EXITED follows; its exec cgroup may serve another since
-	struct str tag;
+	TALK_HELD_FIELDS(TALK_MEMBER)
 };
 
 struct talk {
@@ -151,35 +203,28 @@ struct talk {
 	union {
 		struct talk_exec exec;
 		struct {
-			int signal;
-			bool alone; // the process, not its group
+			TALK_SIGNAL_FIELDS(TALK_MEMBER)
 		};
 		struct {
-			struct str user; // as in EXEC
+			TALK_WORKER_FIELDS(TALK_MEMBER)
 		} worker;
-		struct str tag; // LABEL
+		struct {
+			TALK_LABEL_FIELDS(TALK_MEMBER)
+		};
 		struct talk_held held;
 		struct {
-			uint32_t version, features;
+			TALK_READY_FIELDS(TALK_MEMBER)
 		} ready;
 		struct {
-			enum talk_step step;
-			int errnum;
-			char note[64]; // BROKEN: the name of the builder's or pid 1's step
-		} failed;	       // FAILED and BROKEN
+			TALK_FAILED_FIELDS(TALK_MEMBER)
+		} failed;
 		struct {
-			int pid; // in the box's pid namespace
+			TALK_STARTED_FIELDS(TALK_MEMBER)
 		} started;
 		struct {
-			int pid;	   // RAN: in the box's pid namespace
-			int status;	   // as wait() gives it
-			uint64_t max_rss;  // bytes
-			uint64_t cpu_us;   // of the process and its waited-for children
-			bool cgroup_empty; // no process of it is left: the exec cgroup may serve
-					   // again
-			bool over;	   // its pipes were empty, without writers: no FORGET
-					   // is needed
-		} exited;		   // EXITED and RAN
+			TALK_STARTED_FIELDS(TALK_MEMBER)
+			TALK_EXITED_FIELDS(TALK_MEMBER)
+		} exited;
 	};
 };
 
