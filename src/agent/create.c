@@ -205,14 +205,14 @@ static fallible agent_create_check_shadow(const struct who *who, struct str org)
 	return err_new(INVALID, "invalid_owner", "'org' must not be 'tenant-…:…'");
 }
 
-fallible agents_create(struct agent_sessions *agents, const struct who *who,
+fallible agents_create(struct agent_sessions *agents, const struct create_grant *grant,
 		       const struct agent_spec *spec, struct agent_session **out, bool *out_made)
 {
+	const struct who *who = grant->who;
 	char session[OWNER_SESSION_LEN + 1];
 	struct owner owner = spec->owner;
 	struct agent_session *agent = NULL;
 
-	TRY(access_ask(who, ACCESS_MAKE));
 	if (agents->closing || agents->draining)
 		return agent_draining();
 	if (!owner.session.at) {

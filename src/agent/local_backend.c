@@ -127,6 +127,7 @@ static fallible local_find_proc(const struct local *local, const struct backend_
 static fallible make_box(const struct local *local, const struct backend_site *at)
 {
 	struct who who = local_who(at);
+	struct create_grant grant;
 	auto_spec spec = {0};
 	const struct record *record;
 	bool made;
@@ -138,7 +139,8 @@ static fallible make_box(const struct local *local, const struct backend_site *a
 	spec.limits = local->options.classes[at->class];
 	env_map_set(&spec.labels, STR("cove/class"), str_of(owner_class_word(at->class)));
 	spec.retention.sleep_after_ms = (uint64_t)timer_ms(TIMER_IDLE);
-	return create_box(local->options.manager, &who, &spec, CREATE_NEW, &record, &made);
+	TRY(access_create(&who, &grant));
+	return create_box(local->options.manager, &grant, &spec, CREATE_NEW, &record, &made);
 }
 
 // Two sessions of one owner may start at the same time: wait for the other's create.

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "agent/backend.h"
+#include "manager/access.h"
 #include "manager/manager.h"
 #include "manager/sweep_round.h"
 #include "store/store.h"
@@ -69,7 +70,7 @@ struct agent_spec {
 // provisioned. INVALID invalid_owner; CONFLICT session_taken, alias_taken; NO_SPACE
 // capacity_rejected; UNAVAILABLE capacity_unknown, state_unwritable. Borrowed until the caller's
 // next wait.
-fallible agents_create(struct agent_sessions *agents, const struct who *who,
+fallible agents_create(struct agent_sessions *agents, const struct create_grant *grant,
 		       const struct agent_spec *spec, struct agent_session **out, bool *out_made);
 // Referenced until agent_unref(). NOT_FOUND no_session: also for one that is being deleted, unless
 // `even`.

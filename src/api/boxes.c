@@ -90,7 +90,8 @@ static fallible client_gone(void)
 		       "the client disconnected before the sandbox was reported");
 }
 
-static fallible api_boxes_make(struct http *x, struct spec *spec, struct idempotency *idempotency)
+static fallible api_boxes_make(struct http *x, const struct create_grant *grant, struct spec *spec,
+			       struct idempotency *idempotency)
 {
 	struct gateway *gateway = gateway_of(x);
 	auto_buf body = BUF_INIT(REPLY_MAX);
@@ -104,7 +105,7 @@ static fallible api_boxes_make(struct http *x, struct spec *spec, struct idempot
 		return client_gone();
 	ask_name_box(gateway->manager->ask, spec->id);
 	gateway_begin(x, spec->id);
-	TRY(create_box(gateway->manager, gateway_who(x), spec, CREATE_NEW, &record, &made));
+	TRY(create_box(gateway->manager, grant, spec, CREATE_NEW, &record, &made));
 	place = str_of(arena_fmt(x->arena, "/v1/sandboxes/%s", record->id));
 	write_box(x, &out, record, NULL);
 	if (!buf_ok(&body) || is_orphan(x, record->name, idempotency != NULL)) {
@@ -161,6 +162,7 @@ fallible api_boxes_create(struct http *x)
 {
 	struct gateway *gateway = gateway_of(x);
 	struct str key = http_field(x, "Idempotency-Key");
+	struct create_grant grant;
 	auto_json json = NULL;
 	auto_spec spec = {0};
 	auto_idempotency idempotency = NULL;
@@ -168,12 +170,12 @@ fallible api_boxes_create(struct http *x)
 	struct str text;
 	bool first = true;
 
-	TRY(create_ask(
-		gateway_who(x))); // also before replaying an answer that was given to another key
+	// Also before replaying an answer that was given to another key.
+	TRY(access_create(gateway_who(x), &grant));
 	TRY(gateway_json(x, &json, &text));
 	TRY(spec_read(json, manager_bounds(gateway->manager), &spec));
 	if (!key.at)
-		return api_boxes_make(x, &spec, NULL);
+		return api_boxes_make(x, &grant, &spec, NULL);
 	secret_sha256(text.at ? text.at : "", text.len, hash);
 	hash[0] ^= !may_use(
 		x); // only the answer to an authorized principal contains the path token
@@ -190,7 +192,7 @@ fallible api_boxes_create(struct http *x)
 	if (!first)
 		return api_boxes_replay(x, idempotency);
 	idempotency_mark(idempotency, spec.idempotency);
-	return api_boxes_make(x, &spec, idempotency);
+	return api_boxes_make(x, &grant, &spec, idempotency);
 }
 
 fallible api_boxes_ensure(struct http *x)
@@ -198,6 +200,7 @@ fallible api_boxes_ensure(struct http *x)
 	struct gateway *gateway = gateway_of(x);
 	struct str name = x->params[0];
 	const struct record *record;
+	struct create_grant grant;
 	auto_json json = NULL;
 	auto_spec spec = {0};
 	bool made;
@@ -212,7 +215,8 @@ fallible api_boxes_ensure(struct http *x)
 	if (spec.name[0] && !str_is(name, spec.name))
 		return err_new(INVALID, "bad_name", "'name' differs from the name in the path");
 	memcpy(spec.name, name.at, name.len);
-	TRY(create_box(gateway->manager, gateway_who(x), &spec, CREATE_OR_GET, &record, &made));
+	TRY(access_create(gateway_who(x), &grant));
+	TRY(create_box(gateway->manager, &grant, &spec, CREATE_OR_GET, &record, &made));
 	if (!made)
 		TRY(change_retention(gateway->manager, gateway_who(x), str_of(record->id), json));
 	http_set(x, "Location", str_of(arena_fmt(x->arena, "/v1/sandboxes/%s", record->id)));

@@ -168,6 +168,7 @@ fallible api_sessions_create(struct http *x)
 	struct json_out out = json_to(&body);
 	char template[TEMPLATE_NAME_MAX] = "host";
 	struct agent_spec spec = {0};
+	struct create_grant grant;
 	auto_pairs env = {0};
 	auto_json json = NULL;
 	struct agent_sessions *agents;
@@ -176,7 +177,7 @@ fallible api_sessions_create(struct http *x)
 	bool made;
 
 	TRY(agents_of(x, &agents));
-	TRY(create_ask(gateway_who(x)));
+	TRY(access_create(gateway_who(x), &grant));
 	TRY(gateway_json(x, &json, NULL));
 	TRY(json_want(json, "body", JSON_OBJECT));
 	TRY(json_only(json, known));
@@ -185,7 +186,7 @@ fallible api_sessions_create(struct http *x)
 	TRY(read_aliases(json_get(json, "aliases"), &spec));
 	TRY(read_runner(x, json_get(json, "runner"), &spec, &env));
 	TRY(templates_resolve(gateway_of(x)->manager, gateway_who(x), template));
-	err = agents_create(agents, gateway_who(x), &spec, &agent, &made);
+	err = agents_create(agents, &grant, &spec, &agent, &made);
 	if (err)
 		return sessions_explain(x, agents, err);
 	agent_write(&out, agent, gateway_who(x));

@@ -34,6 +34,7 @@ fallible named_box_enter(struct http *x, char out_id[ID_BOX_LEN + 1])
 {
 	struct gateway *gateway = gateway_of(x);
 	const struct record *record = NULL;
+	struct create_grant grant;
 	auto_spec spec = {0};
 	struct err *err;
 	bool made;
@@ -42,7 +43,8 @@ fallible named_box_enter(struct http *x, char out_id[ID_BOX_LEN + 1])
 	TRY(spec_read(NULL, manager_bounds(gateway->manager), &spec));
 	snprintf(spec.name, sizeof(spec.name), STR_FMT, STR_ARG(x->params[0]));
 	env_map_set(&spec.labels, STR("cove.api"), STR("bridge"));
-	err = create_box(gateway->manager, gateway_who(x), &spec, CREATE_OR_GET, &record, &made);
+	TRY(access_create(gateway_who(x), &grant));
+	err = create_box(gateway->manager, &grant, &spec, CREATE_OR_GET, &record, &made);
 	if (err)
 		return named_box_explain(err);
 	snprintf(out_id, ID_BOX_LEN + 1, "%s", record->id);

@@ -50,6 +50,17 @@ fallible access_ask(const struct who *who, enum access what)
 			"use a key with that scope, or the operator's");
 }
 
+fallible access_create(const struct who *who, struct create_grant *out)
+{
+	TRY(access_ask(who, ACCESS_MAKE));
+	if (who->box[0])
+		return err_hint(err_new(FORBIDDEN, "not_allowed",
+					"this key is for one sandbox, and may make no other"),
+				"use a key of the tenant");
+	out->who = who;
+	return OK;
+}
+
 bool access_sees(const struct who *who, const char *tenant, const char *box)
 {
 	if (!who || who->role == WHO_NOBODY)

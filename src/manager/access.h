@@ -19,6 +19,15 @@ enum access {
 
 // FORBIDDEN not_allowed.
 fallible access_ask(const struct who *who, enum access what);
+
+// The right to create sandboxes and agent sessions. access_create() decides it, once per request;
+// a create takes the grant and does not ask again.
+struct create_grant {
+	const struct who *who; // borrowed
+};
+// FORBIDDEN not_allowed, also for a key of one sandbox.
+fallible access_create(const struct who *who, struct create_grant *out);
+
 // True if `who` may know of an object of `tenant` and of the sandbox `box` ("": of no sandbox).
 bool access_sees(const struct who *who, const char *tenant, const char *box);
 // The sandbox of that id, short id or name, if `who` may see it; NULL: absent. Names are looked up

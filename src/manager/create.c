@@ -299,23 +299,13 @@ static fallible await_named(struct manager *manager, const struct who *who, cons
 	}
 }
 
-fallible create_ask(const struct who *who)
-{
-	TRY(access_ask(who, ACCESS_MAKE));
-	if (who->box[0])
-		return err_hint(err_new(FORBIDDEN, "not_allowed",
-					"this key is for one sandbox, and may make no other"),
-				"use a key of the tenant");
-	return OK;
-}
-
-fallible create_box(struct manager *manager, const struct who *who, struct spec *spec,
+fallible create_box(struct manager *manager, const struct create_grant *grant, struct spec *spec,
 		    enum create_way way, const struct record **out, bool *out_made)
 {
+	const struct who *who = grant->who;
 	struct entry *entry = NULL;
 	bool made = false;
 
-	TRY(create_ask(who));
 	snprintf(spec->tenant, sizeof(spec->tenant), "%s", who->tenant);
 	TRY(create_await_start(manager));
 	if (way == CREATE_OR_GET)

@@ -1,14 +1,10 @@
 // Creates a box from a spec: it is ready for commands on success, fully undone on failure.
 #pragma once
 
-#include "manager/table.h"
-#include "types/who.h"
+#include "manager/access.h"
 
 // The order to the warden that builds the box, or builds it again.
 struct order create_order(const struct record *record);
-
-// Whether `who` may create at all: FORBIDDEN not_allowed.
-fallible create_ask(const struct who *who);
 
 // Waits until the daemon knows which boxes exist and the warden is there, up to a bound: check
 // again afterwards. CANCELLED only.
@@ -29,5 +25,5 @@ enum create_way {
 // Waits. Takes over the maps of the spec. *out_made is false when an existing box was found. *out
 // is borrowed until the caller's next wait. EXHAUSTED when there is no room, UNAVAILABLE no_warden
 // or draining, NOT_FOUND no_template, NO_SPACE …
-fallible create_box(struct manager *manager, const struct who *who, struct spec *spec,
+fallible create_box(struct manager *manager, const struct create_grant *grant, struct spec *spec,
 		    enum create_way way, const struct record **out, bool *out_made);

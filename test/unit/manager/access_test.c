@@ -57,3 +57,20 @@ TEST(sight, "a box's token sees that box alone, a tenant its own, the operator a
 	CHECK(access_sees(&own, "", "box-1") && !access_sees(&own, "a", "box-1"));
 	CHECK(access_sees(&one, "a", "box-1") && !access_sees(&one, "a", "box-2"));
 }
+
+TEST(create, "a create is granted to the scope 'make', but never to a key of one sandbox")
+{
+	struct who who = {.role = WHO_TENANT, .tenant = "a", .scopes = WHO_MAY_MAKE};
+	struct create_grant grant = {0};
+
+	CHECK_OK(access_create(&who, &grant));
+	CHECK(grant.who == &who);
+	grant.who = NULL;
+	memcpy(who.box, "box-1", 6);
+	CHECK_ERR(access_create(&who, &grant), FORBIDDEN);
+	who = (struct who){.role = WHO_TENANT, .tenant = "a", .scopes = WHO_MAY_USE};
+	CHECK_ERR(access_create(&who, &grant), FORBIDDEN);
+	CHECK_ERR(access_create(&box, &grant), FORBIDDEN);
+	CHECK_ERR(access_create(NULL, &grant), FORBIDDEN);
+	CHECK(!grant.who);
+}
