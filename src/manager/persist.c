@@ -46,7 +46,7 @@ fallible persist_end(struct store *store, const struct record *record)
 	if (!store)
 		return OK;
 	store_box_of(record, &box);
-	box.state = STATE_DELETING;
+	box.state = state_word(STATE_DELETING);
 	return err_while(store_do_last(store, put, &box), "record the end of %s", record->id);
 }
 

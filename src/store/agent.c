@@ -2,10 +2,26 @@
 // based on an outdated state, and is CONFLICT state_stale.
 #include "store/agent.h"
 
-#include "store/rows.h"
+// clang-format off
+#define ROW(KEY, FIRST, NEXT) \
+	KEY(1,   id,          "id",         TEXT) \
+	FIRST(2, session,     "session",    TEXT) \
+	NEXT(3,  tenant,      "tenant",     TEXT) \
+	NEXT(4,  box,         "box",        TEXT) \
+	NEXT(5,  state,       "state",      TEXT) \
+	NEXT(6,  deadline_ms, "deadline",   INT) \
+	NEXT(7,  generation,  "generation", INT) \
+	NEXT(8,  version,     "version",    INT) \
+	NEXT(9,  body,        "body",       BYTES) \
+	NEXT(10, made_ms,     "made",       INT)
+// clang-format on
+static const struct db_column agent_columns[] = {
+#define F(place, field, column, type) DB_COLUMN(struct store_agent, field, type)
+	ROW(F, F, F){0}
+#undef F
+};
 
-#define COLUMNS "id, session, tenant, box, state, deadline, generation, version, body"
-
+#define COLUMNS DB_NAMES(ROW)
 #define MADE "SELECT made FROM runs WHERE id = $2 AND session = $1"
 
 struct texts {
@@ -14,8 +30,9 @@ struct texts {
 
 #define TEXTS(table)                                                                               \
 	{                                                                                          \
-		.add = "INSERT INTO " table " (" COLUMNS ", made) VALUES ($1, $2, $3, $4, $5, $6," \
-		       " $7, 1, $8, $9) ON CONFLICT (id) DO NOTHING",                              \
+		.add = "INSERT INTO " table " (" COLUMNS                                           \
+		       ") VALUES (" DB_PLACES(ROW) ")"                                             \
+						   " ON CONFLICT (id) DO NOTHING",                 \
 		.put = "UPDATE " table " SET session = $1, tenant = $2, box = $3, state = $4,"     \
 		       " deadline = $5, generation = $6, version = version + 1, body = $7 WHERE"   \
 		       " id = $8 AND version = $9",                                                \
@@ -40,13 +57,10 @@ static fallible stale(const struct store_agent *row)
 
 static fallible use_id(struct db *db, const char *id)
 {
-	auto_query query = {0};
 	uint64_t count = 0;
 
-	TRY(query_open(db, "INSERT INTO session_ids (id) VALUES ($1) ON CONFLICT (id) DO NOTHING",
-		       &query));
-	query_put_text(&query, id);
-	TRY(query_run(&query, &count));
+	TRY(db_run(db, "INSERT INTO session_ids (id) VALUES ($1) ON CONFLICT (id) DO NOTHING",
+		   DB_WITH(db_text(id)), &count));
 	if (!count)
 		return err_hint(
 			err_new(CONFLICT, "session_taken", "this session id was used before"),
@@ -54,63 +68,42 @@ static fallible use_id(struct db *db, const char *id)
 	return OK;
 }
 
-static void bind_columns(struct query *query, const struct store_agent *row)
+static const char *or_none(const char *text)
 {
-	query_put_text(query, row->session ? row->session : "");
-	query_put_text(query, row->tenant ? row->tenant : "");
-	query_put_text(query, row->box ? row->box : "");
-	query_put_text(query, row->state);
-	query_put_int(query, row->deadline_ms);
-	query_put_int(query, (int64_t)row->generation);
+	return text ? text : "";
 }
 
 static fallible store_agent_put(struct db *db, const struct store_agent *row)
 {
-	auto_query query = {0};
+	struct store_agent first = *row;
 	uint64_t count = 0;
 
-	if (!row->version) {
+	if (row->version) {
+		TRY(db_run(db, texts[row->kind].put,
+			   DB_WITH(db_text(or_none(row->session)), db_text(or_none(row->tenant)),
+				   db_text(or_none(row->box)), db_text(row->state),
+				   db_int(row->deadline_ms), db_int((int64_t)row->generation),
+				   db_data(row->body), db_text(row->id),
+				   db_int((int64_t)row->version)),
+			   &count));
+	} else {
 		if (row->kind == STORE_SESSION)
 			TRY(use_id(db, row->id));
-		TRY(query_open(db, texts[row->kind].add, &query));
-		query_put_text(&query, row->id);
-		bind_columns(&query, row);
-		query_put_bytes(&query, row->body.at, row->body.len);
-		query_put_int(&query, row->made_ms);
-	} else {
-		TRY(query_open(db, texts[row->kind].put, &query));
-		bind_columns(&query, row);
-		query_put_bytes(&query, row->body.at, row->body.len);
-		query_put_text(&query, row->id);
-		query_put_int(&query, (int64_t)row->version);
+		first.version = 1;
+		TRY(db_put(db, texts[row->kind].add, agent_columns, &first, &count));
 	}
-	TRY(query_run(&query, &count));
 	return count ? OK : stale(row);
 }
 
 static fallible store_agent_drop(struct db *db, const struct store_agent *row)
 {
-	const struct texts *text = &texts[row->kind];
-	auto_query query = {0};
 	uint64_t count = 0;
 
-	TRY(query_open(db, row->version ? text->drop : text->drop_any, &query));
-	query_put_text(&query, row->id);
-	if (row->version)
-		query_put_int(&query, (int64_t)row->version);
-	TRY(query_run(&query, &count));
-	return count || !row->version ? OK : stale(row);
-}
-
-fallible store_agent_commit_in(struct db *db, const struct store_agent_change *changes,
-			       size_t count)
-{
-	for (size_t i = 0; i < count; i++)
-		if (changes[i].way == STORE_AGENT_PUT)
-			TRY(store_agent_put(db, &changes[i].row));
-		else
-			TRY(store_agent_drop(db, &changes[i].row));
-	return OK;
+	if (!row->version)
+		return db_run(db, texts[row->kind].drop_any, DB_WITH(db_text(row->id)), NULL);
+	TRY(db_run(db, texts[row->kind].drop,
+		   DB_WITH(db_text(row->id), db_int((int64_t)row->version)), &count));
+	return count ? OK : stale(row);
 }
 
 struct changes {
@@ -118,11 +111,16 @@ struct changes {
 	size_t count;
 };
 
-static struct err *commit(struct db *db, void *arg)
+static struct err *agent_commit(struct db *db, void *arg)
 {
 	const struct changes *changes = arg;
 
-	return store_agent_commit_in(db, changes->at, changes->count);
+	for (size_t i = 0; i < changes->count; i++)
+		if (changes->at[i].way == STORE_AGENT_PUT)
+			TRY(store_agent_put(db, &changes->at[i].row));
+		else
+			TRY(store_agent_drop(db, &changes->at[i].row));
+	return OK;
 }
 
 fallible store_agent_commit(struct store *store, const struct store_agent_change *changes,
@@ -133,67 +131,42 @@ fallible store_agent_commit(struct store *store, const struct store_agent_change
 
 	for (size_t i = 0; i < count; i++)
 		only_drops &= changes[i].way == STORE_AGENT_DROP;
-	return only_drops ? store_do_last(store, commit, &all) : store_do(store, commit, &all);
+	return only_drops ? store_do_last(store, agent_commit, &all)
+			  : store_do(store, agent_commit, &all);
 }
 
-struct search {
+struct agent_search {
 	enum store_agent_kind kind;
-	const char *sql, *by, *before; // parameters; NULL: none
-	size_t max;		       // 0: no limit
+	const char *sql;
+	const struct db_value *with;
 	struct rows rows;
-	struct store_agent *at;
 };
 
-static void store_agent_read_row(struct query *query, struct arena *arena, struct store_agent *out)
+static bool agent_mark_bad(void *row, bool bad)
 {
-	struct str body;
-
-	out->id = query_take_text(query, arena);
-	out->session = query_take_text(query, arena);
-	out->tenant = query_take_text(query, arena);
-	out->box = query_take_text(query, arena);
-	out->state = query_take_text(query, arena);
-	out->deadline_ms = query_take_int(query);
-	out->generation = (uint64_t)query_take_int(query);
-	out->version = (uint64_t)query_take_int(query);
-	body = query_take(query);
-	out->body = (struct str){arena_dup(arena, body.len ? body.at : "", body.len), body.len};
-	out->unreadable = query->bad;
+	((struct store_agent *)row)->unreadable = bad;
+	return true;
 }
 
 static struct err *store_agent_find(struct db *db, void *arg)
 {
-	struct search *search = arg;
-	auto_query query = {0};
-	bool found;
+	static const struct db_table table = {agent_columns, sizeof(struct store_agent),
+					      agent_mark_bad};
+	struct agent_search *search = arg;
 
-	search->rows.count = 0;
-	TRY(query_open(db, search->sql, &query));
-	if (search->by)
-		query_put_text(&query, search->by);
-	if (search->before)
-		query_put_text(&query, search->before);
-	if (search->max)
-		query_put_int(&query, (int64_t)search->max);
-	for (;;) {
-		struct store_agent *row;
-		void *at = search->at;
-
-		TRY(query_step(&query, &found));
-		if (!found)
-			return OK;
-		row = rows_next(&search->rows, &at, sizeof(*row));
-		search->at = at;
-		store_agent_read_row(&query, search->rows.arena, row);
-		row->kind = search->kind;
-	}
+	return db_rows(db, search->sql, search->with, &table, &search->rows);
 }
 
-static fallible store_agent_look(struct store *store, struct search *search,
+static fallible store_agent_look(struct store *store, struct agent_search *search,
 				 struct store_agent **out, size_t *out_count)
 {
+	struct store_agent *rows;
+
 	TRY(store_ask(store, store_agent_find, search), "load conversations");
-	*out = search->at;
+	rows = search->rows.at;
+	for (size_t i = 0; i < search->rows.count; i++)
+		rows[i].kind = search->kind;
+	*out = rows;
 	if (out_count)
 		*out_count = search->rows.count;
 	return OK;
@@ -202,7 +175,7 @@ static fallible store_agent_look(struct store *store, struct search *search,
 fallible store_agent_load(struct store *store, enum store_agent_kind kind, struct arena *arena,
 			  struct store_agent **out, size_t *out_count)
 {
-	struct search search = {.kind = kind, .sql = texts[kind].all, .rows = {.arena = arena}};
+	struct agent_search search = {kind, texts[kind].all, NULL, {.arena = arena}};
 
 	return store_agent_look(store, &search, out, out_count);
 }
@@ -210,8 +183,8 @@ fallible store_agent_load(struct store *store, enum store_agent_kind kind, struc
 fallible store_agent_get(struct store *store, enum store_agent_kind kind, const char *id,
 			 struct arena *arena, struct store_agent **out)
 {
-	struct search search = {
-		.kind = kind, .sql = texts[kind].one, .by = id, .rows = {.arena = arena}};
+	struct agent_search search = {
+		kind, texts[kind].one, DB_WITH(db_text(id)), {.arena = arena}};
 
 	return store_agent_look(store, &search, out, NULL);
 }
@@ -219,10 +192,10 @@ fallible store_agent_get(struct store *store, enum store_agent_kind kind, const 
 fallible store_agent_runs(struct store *store, const char *session, struct arena *arena,
 			  struct store_agent **out, size_t *out_count)
 {
-	struct search search = {
+	struct agent_search search = {
 		.kind = STORE_RUN,
 		.sql = "SELECT " COLUMNS " FROM runs WHERE session = $1 ORDER BY id",
-		.by = session,
+		.with = DB_WITH(db_text(session)),
 		.rows = {.arena = arena},
 	};
 
@@ -233,42 +206,17 @@ fallible store_agent_runs_page(struct store *store, const char *session, const c
 			       size_t max, struct arena *arena, struct store_agent **out,
 			       size_t *out_count)
 {
-	struct search search = {
+	struct agent_search search = {
 		.kind = STORE_RUN,
 		.sql = before ? "SELECT " COLUMNS " FROM runs WHERE session = $1 AND (made < (" MADE
 				") OR (made = (" MADE ") AND id < $2)) ORDER BY made DESC, id DESC"
 				" LIMIT $3"
 			      : "SELECT " COLUMNS " FROM runs WHERE session = $1"
 				" ORDER BY made DESC, id DESC LIMIT $2",
-		.by = session,
-		.before = before,
-		.max = max,
+		.with = before ? DB_WITH(db_text(session), db_text(before), db_int((int64_t)max))
+			       : DB_WITH(db_text(session), db_int((int64_t)max)),
 		.rows = {.arena = arena},
 	};
 
 	return store_agent_look(store, &search, out, out_count);
-}
-
-struct use {
-	const char *id;
-	bool used;
-};
-
-static struct err *was_used(struct db *db, void *arg)
-{
-	struct use *use = arg;
-	auto_query query = {0};
-
-	TRY(query_open(db, "SELECT id FROM session_ids WHERE id = $1", &query));
-	query_put_text(&query, use->id);
-	return query_step(&query, &use->used);
-}
-
-fallible store_agent_used(struct store *store, const char *id, bool *out)
-{
-	struct use use = {.id = id};
-
-	TRY(store_ask(store, was_used, &use));
-	*out = use.used;
-	return OK;
 }

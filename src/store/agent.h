@@ -37,8 +37,6 @@ struct store_agent_change {
 // drop.
 fallible store_agent_commit(struct store *store, const struct store_agent_change *changes,
 			    size_t count);
-fallible store_agent_commit_in(struct db *db, const struct store_agent_change *changes,
-			       size_t count);
 
 // Every row of a kind, by id; texts are in the arena.
 fallible store_agent_load(struct store *store, enum store_agent_kind kind, struct arena *arena,
@@ -53,5 +51,3 @@ fallible store_agent_runs(struct store *store, const char *session, struct arena
 fallible store_agent_runs_page(struct store *store, const char *session, const char *before,
 			       size_t max, struct arena *arena, struct store_agent **out,
 			       size_t *out_count);
-// Whether that session id was ever used.
-fallible store_agent_used(struct store *store, const char *id, bool *out);

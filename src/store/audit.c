@@ -10,21 +10,32 @@
 #include "codec/text.h"
 #include "store/counters.h"
 #include "store/kv.h"
-#include "store/rows.h"
 
 #define ROW_MAX (4 << 20)
 #define PAGE 500 // rows that are checked at a time
-#define COLUMNS "id, " WORDS
-#define WORDS "time, tenant, who, action, target, outcome, fields, hash"
-
-static const char *or_none(const char *text)
-{
-	return text ? text : "";
-}
+// clang-format off
+#define ROW(KEY, FIRST, NEXT) \
+	KEY(1,   id,      "id",      INT) \
+	FIRST(2, time_ms, "time",    INT) \
+	NEXT(3,  tenant,  "tenant",  TEXT) \
+	NEXT(4,  who,     "who",     TEXT) \
+	NEXT(5,  action,  "action",  TEXT) \
+	NEXT(6,  target,  "target",  TEXT) \
+	NEXT(7,  outcome, "outcome", TEXT) \
+	NEXT(8,  fields,  "fields",  TEXT) \
+	NEXT(9,  hash,    "hash",    HASH) \
+	NEXT(10, own,     "own",     INT)
+// clang-format on
+#define COLUMNS DB_NAMES(ROW)
+static const struct db_column audit_columns[] = {
+#define F(place, field, column, type) DB_COLUMN(struct store_audit, field, type)
+	ROW(F, F, F){0}
+#undef F
+};
 
 static void add_field(struct buf *out, const char *text)
 {
-	text = or_none(text);
+	text = text ? text : "";
 	buf_fmt(out, "%zu:%s\n", strlen(text), text);
 }
 
@@ -70,44 +81,25 @@ static fallible audit_read_head(struct db *db, uint64_t *out_id, uint8_t out[SEC
 // The length of the chain is stored separately, so that a truncation is detected.
 static fallible keep_length(struct db *db, uint64_t id)
 {
-	auto_query query = {0};
-
-	TRY(query_open(db,
-		       "INSERT INTO counters (name, value) VALUES ('audit', $1) ON CONFLICT (name)"
-		       " DO UPDATE SET value = excluded.value",
-		       &query));
-	query_put_int(&query, (int64_t)id);
-	return query_run(&query, NULL);
+	return db_run(db,
+		      "INSERT INTO counters (name, value) VALUES ('audit', $1) ON CONFLICT (name)"
+		      " DO UPDATE SET value = excluded.value",
+		      DB_WITH(db_int((int64_t)id)), NULL);
 }
 
 fallible store_audit_add_in(struct db *db, const struct store_audit *row, uint64_t *out_id)
 {
 	uint8_t before[SECRET_HASH];
 	struct store_audit full = *row;
-	auto_query query = {0};
-	uint64_t own = 0;
 
 	if (!full.fields)
 		full.fields = "{}";
 	TRY(audit_read_head(db, &full.id, before));
 	full.id++;
 	TRY(chain(before, &full, full.hash));
-	TRY(counter_next(db, "audit", or_none(full.tenant), &own));
-	TRY(query_open(db,
-		       "INSERT INTO audit (" COLUMNS ", own) VALUES ($1, $2, $3, $4, $5, $6, $7,"
-		       " $8, $9, $10)",
-		       &query));
-	query_put_int(&query, (int64_t)full.id);
-	query_put_int(&query, full.time_ms);
-	query_put_text(&query, or_none(full.tenant));
-	query_put_text(&query, or_none(full.who));
-	query_put_text(&query, or_none(full.action));
-	query_put_text(&query, or_none(full.target));
-	query_put_text(&query, or_none(full.outcome));
-	query_put_text(&query, full.fields);
-	query_put_bytes(&query, full.hash, SECRET_HASH);
-	query_put_int(&query, (int64_t)own);
-	TRY(query_run(&query, NULL));
+	TRY(counter_next(db, "audit", full.tenant ? full.tenant : "", &full.own));
+	TRY(db_put(db, "INSERT INTO audit (" COLUMNS ") VALUES (" DB_PLACES(ROW) ")", audit_columns,
+		   &full, NULL));
 	TRY(keep_length(db, full.id));
 	if (out_id)
 		*out_id = full.id;
@@ -116,27 +108,14 @@ fallible store_audit_add_in(struct db *db, const struct store_audit *row, uint64
 
 struct adding {
 	struct store_audit row;
-	uint64_t id;
-	struct arena *arena; // of a queued row: owns all of it
+	struct arena *arena; // owns all of it
 	void (*done)(void *arg);
 	void *arg;
 };
 
-static struct err *add(struct db *db, void *arg)
+static struct err *audit_add(struct db *db, void *arg)
 {
-	struct adding *adding = arg;
-
-	return store_audit_add_in(db, &adding->row, &adding->id);
-}
-
-fallible store_audit_add(struct store *store, const struct store_audit *row, uint64_t *out_id)
-{
-	struct adding adding = {.row = *row};
-
-	TRY(store_do(store, add, &adding), "write the audit log");
-	if (out_id)
-		*out_id = adding.id;
-	return OK;
+	return store_audit_add_in(db, &((struct adding *)arg)->row, NULL);
 }
 
 static void drop_adding(void *arg)
@@ -148,11 +127,6 @@ static void drop_adding(void *arg)
 	arena_free(adding->arena);
 }
 
-static const char *copy(struct arena *arena, const char *text)
-{
-	return text ? arena_dup(arena, text, strlen(text)) : NULL;
-}
-
 void store_audit_tell(struct store *store, const struct store_audit *row, void (*done)(void *arg),
 		      void *arg)
 {
@@ -160,32 +134,8 @@ void store_audit_tell(struct store *store, const struct store_audit *row, void (
 	struct adding *adding = arena_take(arena, sizeof(*adding));
 
 	*adding = (struct adding){.row = *row, .arena = arena, .done = done, .arg = arg};
-	adding->row.tenant = copy(arena, row->tenant);
-	adding->row.who = copy(arena, row->who);
-	adding->row.action = copy(arena, row->action);
-	adding->row.target = copy(arena, row->target);
-	adding->row.outcome = copy(arena, row->outcome);
-	adding->row.fields = copy(arena, row->fields);
-	store_tell(store, add, adding, drop_adding);
-}
-
-static void audit_read_row(struct query *query, struct arena *arena, struct store_audit *out)
-{
-	struct str hash;
-
-	out->id = (uint64_t)query_take_int(query);
-	out->time_ms = query_take_int(query);
-	out->tenant = query_take_text(query, arena);
-	out->who = query_take_text(query, arena);
-	out->action = query_take_text(query, arena);
-	out->target = query_take_text(query, arena);
-	out->outcome = query_take_text(query, arena);
-	out->fields = query_take_text(query, arena);
-	hash = query_take(query);
-	if (hash.len == SECRET_HASH)
-		memcpy(out->hash, hash.at, SECRET_HASH);
-	else
-		query->bad = true;
+	db_copy_texts(audit_columns, arena, &adding->row);
+	store_tell(store, audit_add, adding, drop_adding);
 }
 
 struct paging {
@@ -194,39 +144,25 @@ struct paging {
 	bool own;
 	size_t max;
 	struct rows rows;
-	struct store_audit *at;
 };
 
 static struct err *audit_page(struct db *db, void *arg)
 {
+	static const struct db_table table = {audit_columns, sizeof(struct store_audit), NULL};
 	struct paging *paging = arg;
-	auto_query query = {0};
-	bool found;
+	int64_t after = (int64_t)paging->after, max = (int64_t)paging->max;
 
-	paging->rows.count = 0;
-	TRY(query_open(db,
-		       paging->own	? "SELECT own, " WORDS " FROM audit WHERE own > $1 AND"
-					  " tenant = $2 ORDER BY own LIMIT $3"
-		       : paging->tenant ? "SELECT " COLUMNS " FROM audit WHERE id > $1 AND"
-					  " tenant = $2 ORDER BY id LIMIT $3"
+	return db_rows(db,
+		       paging->own ? "SELECT " COLUMNS " FROM audit WHERE own > $1 AND tenant = $2"
+				     " ORDER BY own LIMIT $3"
+		       : paging->tenant ? "SELECT " COLUMNS
+					  " FROM audit WHERE id > $1 AND tenant = $2"
+					  " ORDER BY id LIMIT $3"
 					: "SELECT " COLUMNS " FROM audit WHERE id > $1 ORDER BY id"
 					  " LIMIT $2",
-		       &query));
-	query_put_int(&query, (int64_t)paging->after);
-	if (paging->tenant)
-		query_put_text(&query, paging->tenant);
-	query_put_int(&query, (int64_t)paging->max);
-	for (;;) {
-		struct store_audit *row;
-		void *at = paging->at;
-
-		TRY(query_step(&query, &found));
-		if (!found)
-			return OK;
-		row = rows_next(&paging->rows, &at, sizeof(*row));
-		paging->at = at;
-		audit_read_row(&query, paging->rows.arena, row);
-	}
+		       paging->tenant ? DB_WITH(db_int(after), db_text(paging->tenant), db_int(max))
+				      : DB_WITH(db_int(after), db_int(max)),
+		       &table, &paging->rows);
 }
 
 fallible store_audit_page(struct store *store, uint64_t after, const char *tenant, bool own,
@@ -235,9 +171,13 @@ fallible store_audit_page(struct store *store, uint64_t after, const char *tenan
 {
 	struct paging paging = {
 		.after = after, .tenant = tenant, .own = own, .max = max, .rows = {.arena = arena}};
+	struct store_audit *rows;
 
 	TRY(store_ask(store, audit_page, &paging), "read the audit log");
-	*out = paging.at;
+	rows = paging.rows.at;
+	for (size_t i = 0; own && i < paging.rows.count; i++)
+		rows[i].id = rows[i].own;
+	*out = rows;
 	*out_count = paging.rows.count;
 	return OK;
 }
@@ -287,7 +227,7 @@ static fallible read_cut(struct db *db, struct cut *out)
 
 	*out = (struct cut){0};
 	TRY(query_open(db, "SELECT value FROM kv WHERE name = $1", &query));
-	query_put_text(&query, CUT);
+	query_put(&query, DB_WITH(db_text(CUT)));
 	TRY(query_step(&query, &found));
 	if (!found)
 		return OK;
@@ -304,43 +244,30 @@ struct pruning {
 	uint64_t keep, count;
 };
 
-static fallible ask_int(struct db *db, const char *sql, int64_t with, int64_t *out)
-{
-	auto_query query = {0};
-	bool found = false;
-
-	TRY(query_open(db, sql, &query));
-	query_put_int(&query, with);
-	TRY(query_step(&query, &found));
-	*out = found ? query_take_int(&query) : 0;
-	return OK;
-}
-
 // The last row to prune; 0: none. Only a prefix of the log is pruned, whatever the clock did.
 static fallible find_cut(struct db *db, const struct pruning *pruning, uint64_t *out)
 {
-	int64_t first = 0, last = 0, oldest = 0, young = 0, by_count;
-	uint64_t slack = pruning->keep / 8;
+	uint64_t first = 0, last = 0, oldest = 0, young = 0;
 
 	*out = 0;
-	TRY(ask_int(db, "SELECT coalesce(min(id), 0) FROM audit WHERE id > $1", 0, &first));
-	TRY(ask_int(db, "SELECT coalesce(max(id), 0) FROM audit WHERE id > $1", 0, &last));
-	TRY(ask_int(db, "SELECT time FROM audit WHERE id = $1", first, &oldest));
+	TRY(db_number(db, "SELECT min(id) FROM audit WHERE id > 0", NULL, &first));
+	TRY(db_number(db, "SELECT max(id) FROM audit WHERE id > 0", NULL, &last));
 	if (!first)
 		return OK;
-	by_count = last - (int64_t)pruning->keep;
-	if (last - first + 1 > (int64_t)(pruning->keep + slack))
-		*out = (uint64_t)by_count;
-	if (oldest < pruning->now_ms - pruning->age_ms - pruning->age_ms / 8) {
-		TRY(ask_int(db, "SELECT coalesce(min(id), 0) FROM audit WHERE time >= $1",
-			    pruning->now_ms - pruning->age_ms, &young));
+	TRY(db_number(db, "SELECT time FROM audit WHERE id = $1", DB_WITH(db_int((int64_t)first)),
+		      &oldest));
+	if (last - first + 1 > pruning->keep + pruning->keep / 8)
+		*out = last - pruning->keep;
+	if ((int64_t)oldest < pruning->now_ms - pruning->age_ms - pruning->age_ms / 8) {
+		TRY(db_number(db, "SELECT min(id) FROM audit WHERE time >= $1",
+			      DB_WITH(db_int(pruning->now_ms - pruning->age_ms)), &young));
 		if (!young)
 			young = last + 1;
-		if (young - 1 > (int64_t)*out)
-			*out = (uint64_t)(young - 1);
+		if (young - 1 > *out)
+			*out = young - 1;
 	}
-	if (*out > (uint64_t)first + STEP)
-		*out = (uint64_t)first + STEP;
+	if (*out > first + STEP)
+		*out = first + STEP;
 	return OK;
 }
 
@@ -351,7 +278,7 @@ static fallible audit_read_hash(struct db *db, struct cut *cut)
 	struct str hash;
 
 	TRY(query_open(db, "SELECT hash FROM audit WHERE id = $1", &query));
-	query_put_int(&query, (int64_t)cut->id);
+	query_put(&query, DB_WITH(db_int((int64_t)cut->id)));
 	TRY(query_step(&query, &found));
 	hash = found ? query_take(&query) : STR("");
 	if (hash.len != SECRET_HASH)
@@ -372,7 +299,6 @@ static struct err *audit_prune(struct db *db, void *arg)
 		.target = cut.text,
 		.outcome = "done",
 	};
-	auto_query query = {0};
 
 	pruning->count = 0;
 	TRY(find_cut(db, pruning, &cut.id));
@@ -382,9 +308,8 @@ static struct err *audit_prune(struct db *db, void *arg)
 	write_cut(&cut);
 	TRY(store_audit_add_in(db, &row, NULL));
 	TRY(store_kv_put_in(db, CUT, str_of(cut.text)));
-	TRY(query_open(db, "DELETE FROM audit WHERE id <= $1", &query));
-	query_put_int(&query, (int64_t)cut.id);
-	return query_run(&query, &pruning->count);
+	return db_run(db, "DELETE FROM audit WHERE id <= $1", DB_WITH(db_int((int64_t)cut.id)),
+		      &pruning->count);
 }
 
 fallible store_audit_prune(struct store *store, int64_t now_ms, int64_t age_ms, uint64_t keep,
@@ -414,17 +339,6 @@ struct proof {
 	bool begun, done;
 };
 
-static fallible read_length(struct db *db, uint64_t *out)
-{
-	auto_query query = {0};
-	bool found = false;
-
-	TRY(query_open(db, "SELECT value FROM counters WHERE name = 'audit'", &query));
-	TRY(query_step(&query, &found));
-	*out = found ? (uint64_t)query_take_int(&query) : 0;
-	return OK;
-}
-
 // Checks one row. False: it is inconsistent.
 static fallible audit_follow(struct proof *proof, struct query *query, struct arena *arena,
 			     bool *out)
@@ -432,7 +346,7 @@ static fallible audit_follow(struct proof *proof, struct query *query, struct ar
 	uint8_t want[SECRET_HASH];
 	struct store_audit row = {0};
 
-	audit_read_row(query, arena, &row);
+	query_take_row(query, audit_columns, arena, &row);
 	TRY(chain(proof->head, &row, want));
 	*out = !query->bad && row.id == proof->last + 1 && memcmp(want, row.hash, SECRET_HASH) == 0;
 	if (*out) {
@@ -473,11 +387,10 @@ static struct err *audit_verify(struct db *db, void *arg)
 	TRY(db_script(db, "SAVEPOINT look"));
 	TRY(audit_begin(db, &proof));
 	from = proof.last;
-	TRY(read_length(db, &length));
+	TRY(db_number(db, "SELECT value FROM counters WHERE name = 'audit'", NULL, &length));
 	TRY(query_open(db, "SELECT " COLUMNS " FROM audit WHERE id > $1 ORDER BY id LIMIT $2",
 		       &query));
-	query_put_int(&query, (int64_t)from);
-	query_put_int(&query, PAGE);
+	query_put(&query, DB_WITH(db_int((int64_t)from), db_int(PAGE)));
 	while (good) {
 		TRY(query_step(&query, &found));
 		if (!found)

@@ -6,16 +6,16 @@
 #include "store/store.h"
 
 struct store_audit {
-	uint64_t id; // set here: 1, 2, 3 … without a gap
+	uint64_t id;  // set here: 1, 2, 3 … without a gap
+	uint64_t own; // set here: its number among the rows of its tenant
 	int64_t time_ms;
 	const char *tenant, *who, *action, *target, *outcome; // "": none
 	const char *fields;				      // JSON object
 	uint8_t hash[SECRET_HASH];			      // computed here
 };
 
-// Waits until it is durable. hash = sha256(hash of the previous row, text of the row); the first
-// row's predecessor is 32 zero bytes. `out` may be NULL.
-fallible store_audit_add(struct store *store, const struct store_audit *row, uint64_t *out_id);
+// hash = sha256(hash of the previous row, text of the row); the first row's predecessor is 32 zero
+// bytes. `out_id` may be NULL.
 fallible store_audit_add_in(struct db *db, const struct store_audit *row, uint64_t *out_id);
 // Does not wait. done(arg), if any, is called on the loop's thread when the row is durable or lost.
 void store_audit_tell(struct store *store, const struct store_audit *row, void (*done)(void *arg),

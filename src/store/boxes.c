@@ -6,37 +6,142 @@
 #include <stdio.h>
 
 #include "codec/json.h"
-
-#define OLD_IDEMPOTENCY "pledge" // the key in records of schema 4 and before
+#include "store/counters.h"
 
 #define BODY_MAX (4 << 20)
+#define SEQ "box_seq" // the counter of records
+#define NUMBER_MAX (1ull << 53)
 
-static void put_pairs(struct json_out *out, const char *key, const struct env_map *env_map)
-{
-	json_key(out, key);
-	env_map_write(out, env_map);
-}
+// clang-format off
+#define ROW(KEY, FIRST, NEXT) \
+	KEY(1,   id,     "id",     ROOM) \
+	FIRST(2, seq,    "seq",    INT) \
+	NEXT(3,  tenant, "tenant", ROOM) \
+	NEXT(4,  name,   "name",   ROOM) \
+	NEXT(5,  state,  "state",  TEXT) \
+	NEXT(6,  body,   "body",   TEXT)
+// clang-format on
+static const struct db_column box_columns[] = {
+#define F(place, field, column, type) DB_COLUMN(struct store_box, field, type)
+	ROW(F, F, F){0}
+#undef F
+};
 
-static void store_boxes_put_limits(struct json_out *out, const struct limits *limits)
+// The fields of the body, in order.
+enum body_type {
+	BODY_WORD,   // char[]
+	BODY_TEXT,   // char *; NULL is null
+	BODY_PATH,   // char *; NULL is absent
+	BODY_NUMBER, // uint64_t or int64_t, from 0 on
+	BODY_FLAG,   // bool
+	BODY_PAIRS,  // struct env_map
+	BODY_LIMITS, // struct limits; must be there
+	BODY_POLICY, // struct policy *; NULL is absent
+	BODY_OBJECT, // a struct with fields of its own; must be there
+};
+struct body_field {
+	const char *key;
+	enum body_type type;
+	uint16_t offset, size; // the size of a word
+	const char *old;       // its key in records of schema 4 and before; NULL: the same
+	const struct body_field *fields; // of an object
+};
+#define FIELD(of, word, kind, field, ...)                                                          \
+	{                                                                                          \
+		.key = word, .type = BODY_##kind, .offset = offsetof(struct of, field),            \
+		__VA_ARGS__                                                                        \
+	}
+#define SIZE(of, field) .size = sizeof(((struct of *)NULL)->field)
+
+// clang-format off
+static const struct body_field retention_fields[] = {
+	FIELD(retention, "sleepAfter", NUMBER, sleep_after_ms),
+	FIELD(retention, "keepAlive",  FLAG,   keep_alive),
+#define F(field, key, stored, ...) FIELD(retention, stored, NUMBER, waits.field),
+	RETENTION_WAITS(F)
+#undef F
+	FIELD(retention, "base",       TEXT,   base_url),
+	FIELD(retention, "tokenTurn",  NUMBER, token_turn),
+	{0},
+};
+static const struct body_field record_fields[] = {
+	FIELD(record, "template",    WORD,   template, SIZE(record, template)),
+	FIELD(record, "reason",      WORD,   reason, SIZE(record, reason)),
+	FIELD(record, "limits",      LIMITS, limits),
+	FIELD(record, "env",         PAIRS,  env),
+	FIELD(record, "user",        WORD,   user, SIZE(record, user)),
+	FIELD(record, "workdir",     PATH,   workdir),
+	FIELD(record, "labels",      PAIRS,  labels),
+	FIELD(record, "terms",       OBJECT, retention, .fields = retention_fields),
+	FIELD(record, "network",     POLICY, network),
+	FIELD(record, "created",     NUMBER, created_ms),
+	FIELD(record, "started",     NUMBER, started_ms),
+	FIELD(record, "ends",        NUMBER, ends_ms),
+	FIELD(record, "failed",      NUMBER, failed_ms),
+	FIELD(record, "ephemeral",   FLAG,   ephemeral),
+	FIELD(record, "diskKept",    FLAG,   disk_kept),
+	FIELD(record, "idempotency", WORD,   idempotency, SIZE(record, idempotency), .old = "pledge"),
+	{0},
+};
+// clang-format on
+
+static void body_put(struct json_out *out, const struct body_field *fields, const void *from);
+
+static void body_put_limits(struct json_out *out, const struct limits *limits)
 {
-	json_key(out, "limits");
 	json_begin(out, '{');
 	for (enum limit i = 0; i < LIMIT_COUNT; i++)
 		json_put_int(out, limit_rows[i].stored, (int64_t)limit_of(limits, i));
 	json_end(out, '}');
 }
 
-static void put_retention(struct json_out *out, const struct retention *terms)
+static void body_put_field(struct json_out *out, const struct body_field *field, const void *at)
 {
-	json_key(out, "terms");
+	const struct policy *policy;
+
+	switch (field->type) {
+	case BODY_WORD:
+		json_put_text(out, field->key, at);
+		break;
+	case BODY_PATH:
+		if (*(char *const *)at)
+			json_put_text(out, field->key, *(char *const *)at);
+		break;
+	case BODY_TEXT:
+		json_put_text(out, field->key, *(char *const *)at);
+		break;
+	case BODY_NUMBER:
+		json_put_int(out, field->key, *(const int64_t *)at);
+		break;
+	case BODY_FLAG:
+		json_put_bool(out, field->key, *(const bool *)at);
+		break;
+	case BODY_PAIRS:
+		json_key(out, field->key);
+		env_map_write(out, at);
+		break;
+	case BODY_LIMITS:
+		json_key(out, field->key);
+		body_put_limits(out, at);
+		break;
+	case BODY_POLICY:
+		policy = *(struct policy *const *)at;
+		if (!policy)
+			break;
+		json_key(out, field->key);
+		policy_save(out, policy);
+		break;
+	case BODY_OBJECT:
+		json_key(out, field->key);
+		body_put(out, field->fields, at);
+	}
+}
+
+static void body_put(struct json_out *out, const struct body_field *fields, const void *from)
+{
 	json_begin(out, '{');
-	json_put_int(out, "sleepAfter", (int64_t)terms->sleep_after_ms);
-	json_put_bool(out, "keepAlive", terms->keep_alive);
-	json_put_int(out, "get", (int64_t)terms->waits.instance_get_ms);
-	json_put_int(out, "port", (int64_t)terms->waits.port_ready_ms);
-	json_put_int(out, "interval", (int64_t)terms->waits.wait_interval_ms);
-	json_put_text(out, "base", terms->base_url);
-	json_put_int(out, "tokenTurn", (int64_t)terms->token_turn);
+	for (const struct body_field *field = fields; field->key; field++)
+		body_put_field(out, field, (const char *)from + field->offset);
 	json_end(out, '}');
 }
 
@@ -45,29 +150,8 @@ void store_box_of(const struct record *record, struct store_box *out)
 	auto_buf body = BUF_INIT(BODY_MAX);
 	struct json_out json = json_to(&body);
 
-	json_begin(&json, '{');
-	json_put_text(&json, "template", record->template);
-	json_put_text(&json, "reason", record->reason);
-	store_boxes_put_limits(&json, &record->limits);
-	put_pairs(&json, "env", &record->env);
-	json_put_text(&json, "user", record->user);
-	if (record->workdir)
-		json_put_text(&json, "workdir", record->workdir);
-	put_pairs(&json, "labels", &record->labels);
-	put_retention(&json, &record->retention);
-	if (record->network) {
-		json_key(&json, "network");
-		policy_save(&json, record->network);
-	}
-	json_put_int(&json, "created", record->created_ms);
-	json_put_int(&json, "started", record->started_ms);
-	json_put_int(&json, "ends", record->ends_ms);
-	json_put_int(&json, "failed", record->failed_ms);
-	json_put_bool(&json, "ephemeral", record->ephemeral);
-	json_put_bool(&json, "diskKept", record->disk_kept);
-	json_put_text(&json, "idempotency", record->idempotency);
-	json_end(&json, '}');
-	*out = (struct store_box){.state = record->state, .seq = record->seq};
+	body_put(&json, record_fields, record);
+	*out = (struct store_box){.state = state_word(record->state), .seq = record->seq};
 	memcpy(out->id, record->id, sizeof(out->id));
 	memcpy(out->tenant, record->tenant, sizeof(out->tenant));
 	memcpy(out->name, record->name, sizeof(out->name));
@@ -79,7 +163,9 @@ void store_box_done(struct store_box *box)
 	free(take_ptr(box->body));
 }
 
-static fallible read_pairs(const struct json *object, struct env_map *out)
+static fallible body_read(const struct json *from, const struct body_field *fields, void *out);
+
+static fallible body_read_pairs(const struct json *object, struct env_map *out)
 {
 	struct json *value;
 	struct str key;
@@ -93,69 +179,16 @@ static fallible read_pairs(const struct json *object, struct env_map *out)
 	return OK;
 }
 
-static fallible read_u64(const struct json *object, const char *key, uint64_t *out)
-{
-	return json_u64(json_get(object, key), key, 0, 1ull << 53, out);
-}
-
-static fallible store_boxes_read_limits(const struct json *from, struct limits *out)
+static fallible body_read_limits(const struct json *from, struct limits *out)
 {
 	TRY(json_want(from, "limits", JSON_OBJECT));
 	for (enum limit i = 0; i < LIMIT_COUNT; i++)
-		TRY(read_u64(from, limit_rows[i].stored, limit_at(out, i)));
+		TRY(json_u64(json_get(from, limit_rows[i].stored), limit_rows[i].stored, 0,
+			     NUMBER_MAX, limit_at(out, i)));
 	return OK;
 }
 
-static fallible read_retention(const struct json *from, struct retention *out)
-{
-	struct str base = {0};
-
-	*out = RETENTION_DEFAULT;
-	TRY(json_want(from, "terms", JSON_OBJECT));
-	TRY(read_u64(from, "sleepAfter", &out->sleep_after_ms));
-	TRY(json_bool(json_get(from, "keepAlive"), "keepAlive", &out->keep_alive));
-	TRY(read_u64(from, "get", &out->waits.instance_get_ms));
-	TRY(read_u64(from, "port", &out->waits.port_ready_ms));
-	TRY(read_u64(from, "interval", &out->waits.wait_interval_ms));
-	TRY(json_str(json_get(from, "base"), "base", &base));
-	if (json_get(from, "tokenTurn")) // absent before tokens could be rotated
-		TRY(read_u64(from, "tokenTurn", &out->token_turn));
-	out->base_url = base.at ? mem_dup(base.at, base.len) : NULL;
-	return OK;
-}
-
-static fallible read_word(const struct json *from, const char *key, char *room, size_t size)
-{
-	struct str text = {0};
-
-	TRY(json_str(json_get(from, key), key, &text));
-	if (text.len >= size)
-		return err_new(INVALID, "bad_field", "'%s' is too long", key);
-	memcpy(room, text.at ? text.at : "", text.len);
-	room[text.len] = '\0';
-	return OK;
-}
-
-static fallible read_workdir(const struct json *from, struct record *out)
-{
-	struct str path = {0};
-
-	TRY(json_str(json_get(from, "workdir"), "workdir", &path));
-	if (path.len)
-		out->workdir = mem_dup(path.at, path.len);
-	return read_word(from, "user", out->user, sizeof(out->user));
-}
-
-static fallible read_time(const struct json *from, const char *key, int64_t *out)
-{
-	uint64_t ms = 0;
-
-	TRY(read_u64(from, key, &ms));
-	*out = (int64_t)ms;
-	return OK;
-}
-
-static fallible store_boxes_read_network(const struct json *saved, struct policy **out)
+static fallible body_read_policy(const struct json *saved, struct policy **out)
 {
 	auto_policy policy = POLICY_INIT(POLICY_OFF);
 
@@ -166,66 +199,81 @@ static fallible store_boxes_read_network(const struct json *saved, struct policy
 	return OK;
 }
 
-static fallible store_boxes_read_body(struct str text, struct record *out)
+static fallible body_read_field(const struct json *value, const struct body_field *field, void *at)
 {
-	auto_json body = NULL;
+	struct str text = {0};
 
-	TRY(json_read_any(text, &body));
-	TRY(json_want(body, "record", JSON_OBJECT));
-	TRY(read_word(body, "template", out->template, sizeof(out->template)));
-	TRY(read_word(body, "reason", out->reason, sizeof(out->reason)));
-	TRY(read_word(body, json_get(body, OLD_IDEMPOTENCY) ? OLD_IDEMPOTENCY : "idempotency",
-		      out->idempotency, sizeof(out->idempotency)));
-	if (!json_get(body, "limits") || !json_get(body, "terms"))
-		return err_new(INVALID, "bad_field", "the record has neither limits nor terms");
-	TRY(store_boxes_read_limits(json_get(body, "limits"), &out->limits));
-	TRY(read_retention(json_get(body, "terms"), &out->retention));
-	TRY(read_pairs(json_get(body, "env"), &out->env));
-	TRY(read_workdir(body, out));
-	TRY(read_pairs(json_get(body, "labels"), &out->labels));
-	TRY(store_boxes_read_network(json_get(body, "network"), &out->network));
-	TRY(read_time(body, "created", &out->created_ms));
-	TRY(read_time(body, "started", &out->started_ms));
-	TRY(read_time(body, "ends", &out->ends_ms));
-	TRY(read_time(body, "failed", &out->failed_ms));
-	TRY(json_bool(json_get(body, "ephemeral"), "ephemeral", &out->ephemeral));
-	return json_bool(json_get(body, "diskKept"), "diskKept", &out->disk_kept);
-}
-
-static bool store_boxes_take_word(struct query *query, char *room, size_t size)
-{
-	struct str text = query_take(query);
-	bool fits = text.len < size && !(text.len && memchr(text.at, 0, text.len));
-
-	if (fits && text.len)
-		memcpy(room, text.at, text.len);
-	return fits;
-}
-
-static bool store_boxes_read_state(struct str word, enum state *out)
-{
-#define X(name, text)                                                                              \
-	if (str_is(word, text)) {                                                                  \
-		*out = STATE_##name;                                                               \
-		return true;                                                                       \
+	if (!value && (field->type == BODY_LIMITS || field->type == BODY_OBJECT))
+		return err_new(INVALID, "bad_field", "the record has no %s", field->key);
+	switch (field->type) {
+	case BODY_WORD:
+		TRY(json_str(value, field->key, &text));
+		if (text.len >= field->size)
+			return err_new(INVALID, "bad_field", "'%s' is too long", field->key);
+		memcpy(at, text.at ? text.at : "", text.len);
+		return OK;
+	case BODY_TEXT:
+	case BODY_PATH:
+		TRY(json_str(value, field->key, &text));
+		*(char **)at = text.len ? mem_dup(text.at, text.len) : NULL;
+		return OK;
+	case BODY_NUMBER:
+		return json_u64(value, field->key, 0, NUMBER_MAX, at);
+	case BODY_FLAG:
+		return json_bool(value, field->key, at);
+	case BODY_PAIRS:
+		return body_read_pairs(value, at);
+	case BODY_LIMITS:
+		return body_read_limits(value, at);
+	case BODY_POLICY:
+		return body_read_policy(value, at);
+	case BODY_OBJECT:
+		return body_read(value, field->fields, at);
 	}
-	STATES(X)
-#undef X
+	return OK;
+}
+
+static fallible body_read(const struct json *from, const struct body_field *fields, void *out)
+{
+	TRY(json_want(from, "record", JSON_OBJECT));
+	for (const struct body_field *field = fields; field->key; field++) {
+		const struct json *value = json_get(from, field->key);
+
+		if (!value && field->old)
+			value = json_get(from, field->old);
+		TRY(body_read_field(value, field, (char *)out + field->offset));
+	}
+	return OK;
+}
+
+static bool store_boxes_read_state(const char *word, enum state *out)
+{
+	for (enum state i = 0; i < STATE_COUNT; i++)
+		if (!strcmp(word, state_word(i))) {
+			*out = i;
+			return true;
+		}
 	return false;
 }
 
 // False: unreadable. Fields that could be read are set.
-static bool store_boxes_read_row(struct query *query, struct record *out)
+static bool store_boxes_read_row(struct query *query, struct arena *arena, struct record *out)
 {
-	bool good = store_boxes_take_word(query, out->id, sizeof(out->id));
+	struct store_box row = {0};
+	auto_json body = NULL;
 	struct err *err;
+	bool good;
 
-	out->seq = (uint64_t)query_take_int(query);
-	good &= store_boxes_take_word(query, out->tenant, sizeof(out->tenant));
-	good &= store_boxes_take_word(query, out->name, sizeof(out->name));
-	out->state = STATE_FAILED;
-	good &= store_boxes_read_state(query_take(query), &out->state);
-	err = store_boxes_read_body(query_take(query), out);
+	query_take_row(query, box_columns, arena, &row);
+	*out = (struct record){
+		.state = STATE_FAILED, .seq = row.seq, .retention = RETENTION_DEFAULT};
+	memcpy(out->id, row.id, sizeof(out->id));
+	memcpy(out->tenant, row.tenant, sizeof(out->tenant));
+	memcpy(out->name, row.name, sizeof(out->name));
+	good = store_boxes_read_state(row.state, &out->state);
+	err = json_read_any(str_of(row.body), &body);
+	if (!err)
+		err = body_read(body, record_fields, out);
 	good &= !err && !query->bad;
 	err_free(err);
 	snprintf(out->short_id, sizeof(out->short_id), "%.*s", ID_SHORT_LEN,
@@ -233,87 +281,48 @@ static bool store_boxes_read_row(struct query *query, struct record *out)
 	return good;
 }
 
-static fallible keep_seq(struct db *db, uint64_t seq)
-{
-	auto_query query = {0};
-
-	TRY(query_open(db,
-		       "INSERT INTO counters (name, value) VALUES ('box_seq', $1) ON CONFLICT"
-		       " (name) DO UPDATE SET value = excluded.value WHERE excluded.value >"
-		       " counters.value",
-		       &query));
-	query_put_int(&query, (int64_t)seq);
-	return query_run(&query, NULL);
-}
-
 fallible store_boxes_put_in(struct db *db, const struct store_box *box)
 {
-	auto_query query = {0};
-
-	TRY(query_open(db,
-		       "INSERT INTO boxes (id, seq, tenant, name, state, body) VALUES ($1, $2, $3,"
-		       " $4, $5, $6) ON CONFLICT (id) DO UPDATE SET seq = excluded.seq, tenant ="
-		       " excluded.tenant, name = excluded.name, state = excluded.state, body ="
-		       " excluded.body",
-		       &query));
-	query_put_text(&query, box->id);
-	query_put_int(&query, (int64_t)box->seq);
-	query_put_text(&query, box->tenant);
-	query_put_text(&query, box->name);
-	query_put_text(&query, state_word(box->state));
-	query_put_text(&query, box->body);
-	TRY(query_run(&query, NULL));
-	return box->state == STATE_CREATING ? keep_seq(db, box->seq) : OK;
+	TRY(db_put(db, DB_UPSERT("boxes", "id", ROW), box_columns, box, NULL));
+	if (strcmp(box->state, state_word(STATE_CREATING)) != 0)
+		return OK;
+	return counter_raise(db, SEQ, box->seq);
 }
 
 fallible store_boxes_drop_in(struct db *db, const char *id)
 {
-	auto_query query = {0};
-
-	TRY(query_open(db, "DELETE FROM boxes WHERE id = $1", &query));
-	query_put_text(&query, id);
-	return query_run(&query, NULL);
-}
-
-static fallible load_seq(struct db *db, struct store_boxes *out)
-{
-	auto_query query = {0};
-	bool found = false;
-
-	TRY(query_open(db, "SELECT value FROM counters WHERE name = 'box_seq'", &query));
-	TRY(query_step(&query, &found));
-	if (found)
-		out->last_seq = (uint64_t)query_take_int(&query);
-	for (size_t i = 0; i < out->count; i++)
-		if (out->at[i].seq > out->last_seq)
-			out->last_seq = out->at[i].seq;
-	return OK;
+	return db_run(db, "DELETE FROM boxes WHERE id = $1", DB_WITH(db_text(id)), NULL);
 }
 
 static struct err *boxes_query_load(struct db *db, void *arg)
 {
 	struct store_boxes *out = arg;
+	auto_arena arena = arena_new();
 	auto_query query = {0};
 	size_t room = 0;
 	bool found;
 
 	store_boxes_done(out);
-	TRY(query_open(db, "SELECT id, seq, tenant, name, state, body FROM boxes ORDER BY seq",
-		       &query));
+	TRY(db_number(db, "SELECT value FROM counters WHERE name = '" SEQ "'", NULL,
+		      &out->last_seq));
+	TRY(query_open(db, "SELECT " DB_NAMES(ROW) " FROM boxes ORDER BY seq", &query));
 	for (;;) {
+		struct record *record;
+
 		TRY(query_step(&query, &found));
 		if (!found)
-			break;
+			return OK;
 		if (out->count == room) {
 			room = room ? room * 2 : 64;
 			out->at = mem_grow(out->at, room, sizeof(*out->at));
 			out->unreadable = mem_grow(out->unreadable, room, sizeof(bool));
 		}
-		out->at[out->count] = (struct record){0};
-		out->unreadable[out->count] = !store_boxes_read_row(&query, &out->at[out->count]);
-		out->count++;
+		record = &out->at[out->count];
+		arena_reset(arena);
+		out->unreadable[out->count++] = !store_boxes_read_row(&query, arena, record);
+		if (record->seq > out->last_seq)
+			out->last_seq = record->seq;
 	}
-	return load_seq(db, out);
 }
 
 fallible store_boxes_load(struct store *store, struct store_boxes *out)

@@ -9,7 +9,7 @@ struct store_box {
 	char id[ID_BOX_LEN + 1];
 	char tenant[RECORD_TENANT_MAX];
 	char name[ID_NAME_MAX + 1];
-	enum state state;
+	const char *state; // its word
 	uint64_t seq;
 	char *body; // JSON: all other fields
 };

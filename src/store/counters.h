@@ -5,6 +5,6 @@
 #include "store/db.h"
 
 fallible counter_next(struct db *db, const char *what, const char *of, uint64_t *out);
-fallible counter_raise(struct db *db, const char *what, const char *of, uint64_t least);
+fallible counter_raise(struct db *db, const char *name, uint64_t least); // the whole name
 // 0: none. `of` NULL: the maximum of all counters of `what`.
 fallible counter_read(struct db *db, const char *what, const char *of, uint64_t *out);

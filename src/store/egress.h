@@ -48,7 +48,6 @@ fallible store_egress_page(struct store *store, const char *box, uint64_t after,
 			   struct arena *arena, struct store_egress_page *out);
 fallible store_egress_sums(struct store *store, const char *box, struct store_egress_sums *out);
 // Removes everything of a deleted box.
-fallible store_egress_forget(struct store *store, const char *box);
 fallible store_egress_forget_in(struct db *db, const char *box);
 // The same for all boxes without a record: for the janitor.
 fallible store_egress_forget_gone(struct store *store);

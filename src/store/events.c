@@ -4,76 +4,38 @@
 #include "store/events.h"
 
 #include "store/counters.h"
-#include "store/rows.h"
 
 #define OWN "event" // counter of a tenant
 #define GONE "gone" // the last pruned id of a tenant
-#define WORDS "time, tenant, kind, sandbox, session, fields"
-
-static fallible next_id(struct db *db, uint64_t *out)
-{
-	return counter_next(db, "events", "", out);
-}
-
-static fallible read_newest(struct db *db, uint64_t *out)
-{
-	return counter_read(db, "events", "", out);
-}
-
-static const char *or_none(const char *text)
-{
-	return text ? text : "";
-}
+// clang-format off
+#define ROW(KEY, FIRST, NEXT) \
+	KEY(1,   id,      "id",      INT) \
+	FIRST(2, time_ms, "time",    INT) \
+	NEXT(3,  tenant,  "tenant",  TEXT) \
+	NEXT(4,  kind,    "kind",    TEXT) \
+	NEXT(5,  sandbox, "sandbox", TEXT) \
+	NEXT(6,  session, "session", TEXT) \
+	NEXT(7,  fields,  "fields",  TEXT) \
+	NEXT(8,  own,     "own",     INT)
+// clang-format on
+static const struct db_column event_columns[] = {
+#define F(place, field, column, type) DB_COLUMN(struct store_event, field, type)
+	ROW(F, F, F){0}
+#undef F
+};
 
 fallible store_events_add_in(struct db *db, const struct store_event *event, uint64_t *out_id)
 {
-	const char *tenant = or_none(event->tenant);
-	auto_query query = {0};
-	uint64_t id = 0, own = 0;
+	struct store_event row = *event;
 
-	TRY(next_id(db, &id));
-	TRY(counter_next(db, OWN, tenant, &own));
-	TRY(query_open(db,
-		       "INSERT INTO events (id, time, tenant, kind, sandbox, session, fields, own)"
-		       " VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
-		       &query));
-	query_put_int(&query, (int64_t)id);
-	query_put_int(&query, event->time_ms);
-	query_put_text(&query, tenant);
-	query_put_text(&query, or_none(event->kind));
-	query_put_text(&query, or_none(event->sandbox));
-	query_put_text(&query, or_none(event->session));
-	query_put_text(&query, event->fields ? event->fields : "{}");
-	query_put_int(&query, (int64_t)own);
-	TRY(query_run(&query, NULL));
+	if (!row.fields)
+		row.fields = "{}";
+	TRY(counter_next(db, "events", "", &row.id));
+	TRY(counter_next(db, OWN, row.tenant ? row.tenant : "", &row.own));
+	TRY(db_put(db, "INSERT INTO events (" DB_NAMES(ROW) ") VALUES (" DB_PLACES(ROW) ")",
+		   event_columns, &row, NULL));
 	if (out_id)
-		*out_id = id;
-	return OK;
-}
-
-struct adding {
-	const struct store_event *at;
-	size_t count;
-	uint64_t first;
-};
-
-static struct err *events_query_add(struct db *db, void *arg)
-{
-	struct adding *adding = arg;
-
-	for (size_t i = 0; i < adding->count; i++)
-		TRY(store_events_add_in(db, &adding->at[i], i ? NULL : &adding->first));
-	return OK;
-}
-
-fallible store_events_add(struct store *store, const struct store_event *events, size_t count,
-			  uint64_t *out_first)
-{
-	struct adding adding = {.at = events, .count = count};
-
-	TRY(store_do(store, events_query_add, &adding), "write events down");
-	if (out_first)
-		*out_first = adding.first;
+		*out_id = row.id;
 	return OK;
 }
 
@@ -85,20 +47,12 @@ struct paging {
 
 static fallible first_of(struct db *db, const struct store_events_ask *ask, uint64_t *out)
 {
-	auto_query query = {0};
-	bool found = false;
-
-	TRY(query_open(db,
-		       ask->own	     ? "SELECT coalesce(min(own), 0) FROM events WHERE tenant = $1"
-				       " AND own > 0"
-		       : ask->tenant ? "SELECT coalesce(min(id), 0) FROM events WHERE tenant = $1"
-				     : "SELECT coalesce(min(id), 0) FROM events",
-		       &query));
-	if (ask->tenant)
-		query_put_text(&query, ask->tenant);
-	TRY(query_step(&query, &found));
-	*out = (uint64_t)query_take_int(&query);
-	return OK;
+	return db_number(
+		db,
+		ask->own ? "SELECT coalesce(min(own), 0) FROM events WHERE tenant = $1 AND own > 0"
+		: ask->tenant ? "SELECT coalesce(min(id), 0) FROM events WHERE tenant = $1"
+			      : "SELECT coalesce(min(id), 0) FROM events",
+		ask->tenant ? DB_WITH(db_text(ask->tenant)) : NULL, out);
 }
 
 static fallible ends(struct db *db, const struct store_events_ask *ask, struct store_events *out)
@@ -106,7 +60,7 @@ static fallible ends(struct db *db, const struct store_events_ask *ask, struct s
 	uint64_t gone = 0;
 
 	TRY(ask->own ? counter_read(db, OWN, ask->tenant, &out->newest)
-		     : read_newest(db, &out->newest));
+		     : counter_read(db, "events", "", &out->newest));
 	TRY(first_of(db, ask, &out->oldest));
 	if (!out->oldest)
 		out->oldest = out->newest + 1;
@@ -118,56 +72,35 @@ static fallible ends(struct db *db, const struct store_events_ask *ask, struct s
 	return OK;
 }
 
-// After a restore from a backup new ids are smaller than the requested one.
-static uint64_t begin_of(const struct paging *paging)
-{
-	const struct store_events *page = &paging->page;
-
-	return paging->ask->after > page->newest ? page->newest : paging->ask->after;
-}
-
 static struct err *events_query_page(struct db *db, void *arg)
 {
+	static const struct db_table table = {event_columns, sizeof(struct store_event), NULL};
 	struct paging *paging = arg;
 	const struct store_events_ask *ask = paging->ask;
 	struct store_events *out = &paging->page;
-	auto_query query = {0};
-	bool found;
+	int64_t max = (int64_t)ask->max, after;
 
-	paging->rows.count = 0;
 	TRY(ends(db, ask, out));
-	TRY(query_open(db,
-		       ask->own	     ? "SELECT own, " WORDS " FROM events WHERE own > $1 AND"
-				       " tenant = $2 ORDER BY own LIMIT $3"
-		       : ask->tenant ? "SELECT id, " WORDS " FROM events WHERE id > $1 AND"
-				       " tenant = $2 ORDER BY id LIMIT $3"
-				     : "SELECT id, " WORDS " FROM events WHERE id > $1"
-				       " ORDER BY id LIMIT $2",
-		       &query));
-	out->last = begin_of(paging);
-	query_put_int(&query, (int64_t)out->last);
-	if (ask->tenant)
-		query_put_text(&query, ask->tenant);
-	query_put_int(&query, (int64_t)ask->max);
-	for (;;) {
-		struct store_event *event;
-		void *at = out->at;
-
-		TRY(query_step(&query, &found));
-		if (!found)
-			break;
-		event = rows_next(&paging->rows, &at, sizeof(*event));
-		out->at = at;
-		event->id = (uint64_t)query_take_int(&query);
-		event->time_ms = query_take_int(&query);
-		event->tenant = query_take_text(&query, paging->rows.arena);
-		event->kind = query_take_text(&query, paging->rows.arena);
-		event->sandbox = query_take_text(&query, paging->rows.arena);
-		event->session = query_take_text(&query, paging->rows.arena);
-		event->fields = query_take_text(&query, paging->rows.arena);
-		out->last = event->id;
-	}
+	// After a restore from a backup new ids are smaller than the requested one.
+	out->last = ask->after > out->newest ? out->newest : ask->after;
+	after = (int64_t)out->last;
+	TRY(db_rows(db,
+		    ask->own	  ? "SELECT " DB_NAMES(ROW) " FROM events WHERE own > $1 AND"
+							    " tenant = $2 ORDER BY own LIMIT $3"
+		    : ask->tenant ? "SELECT " DB_NAMES(ROW) " FROM events WHERE id > $1 AND"
+							    " tenant = $2 ORDER BY id LIMIT $3"
+				  : "SELECT " DB_NAMES(ROW) " FROM events WHERE id > $1"
+							    " ORDER BY id LIMIT $2",
+		    ask->tenant ? DB_WITH(db_int(after), db_text(ask->tenant), db_int(max))
+				: DB_WITH(db_int(after), db_int(max)),
+		    &table, &paging->rows));
+	out->at = paging->rows.at;
 	out->count = paging->rows.count;
+	for (size_t i = 0; i < out->count; i++) {
+		if (ask->own)
+			out->at[i].id = out->at[i].own;
+		out->last = out->at[i].id;
+	}
 	// Nothing more matches up to the newest: skip what was read.
 	if (out->count < ask->max && out->newest > out->last)
 		out->last = out->newest;
@@ -198,115 +131,58 @@ struct doomed {
 	const char *tenant;
 };
 
+static const struct db_column doomed_columns[] = {
+	DB_COLUMN(struct doomed, id, INT) DB_COLUMN(struct doomed, tenant, TEXT){0}};
+static const struct db_table doomed_table = {doomed_columns, sizeof(struct doomed), NULL};
+
 static fallible store_events_forget(struct db *db, const struct doomed *doomed)
 {
-	auto_query query = {0};
+	auto_free char *gone = mem_fmt(GONE "/%s", doomed->tenant);
 
-	TRY(query_open(db, "DELETE FROM events WHERE id = $1", &query));
-	query_put_int(&query, (int64_t)doomed->id);
-	TRY(query_run(&query, NULL));
-	return counter_raise(db, GONE, doomed->tenant, doomed->id);
+	TRY(db_run(db, "DELETE FROM events WHERE id = $1", DB_WITH(db_int((int64_t)doomed->id)),
+		   NULL));
+	return counter_raise(db, gone, doomed->id);
 }
 
-// Only among the first: times follow ids, as far as the clock was right.
-static fallible find_old(struct db *db, const struct pruning *pruning, struct rows *rows,
-			 struct doomed **out)
+// The events of tenants that have more than `keep`, by the number of all that each ever had.
+static fallible find_many(struct db *db, uint64_t keep, struct rows *out)
 {
-	auto_query query = {0};
-	bool found;
+	struct rows tenants = {.arena = out->arena};
 
-	TRY(query_open(db, "SELECT id, tenant, time FROM events ORDER BY id LIMIT $1", &query));
-	query_put_int(&query, STEP);
-	for (;;) {
-		struct doomed one;
-		void *at = *out;
+	TRY(db_rows(db,
+		    "SELECT value, substr(name, length($1) + 1) FROM counters WHERE"
+		    " substr(name, 1, length($1)) = $1",
+		    DB_WITH(db_text(OWN "/")), &doomed_table, &tenants));
+	for (size_t i = 0; i < tenants.count && !out->count; i++) {
+		const struct doomed *tally = // `id` is a number of events
+			(struct doomed *)tenants.at + i;
 
-		TRY(query_step(&query, &found));
-		if (!found)
-			return OK;
-		one.id = (uint64_t)query_take_int(&query);
-		one.tenant = query_take_text(&query, rows->arena);
-		if (query_take_int(&query) >= pruning->before_ms)
-			continue;
-		*(struct doomed *)rows_next(rows, &at, sizeof(one)) = one;
-		*out = at;
+		if (tally->id > keep)
+			TRY(db_rows(db,
+				    "SELECT id, tenant FROM events WHERE tenant = $1 AND own <= $2"
+				    " ORDER BY own LIMIT $3",
+				    DB_WITH(db_text(tally->tenant),
+					    db_int((int64_t)(tally->id - keep)), db_int(STEP)),
+				    &doomed_table, out));
 	}
-}
-
-struct tally {
-	const char *tenant;
-	uint64_t count; // of all that it ever had
-};
-
-static fallible count_all(struct db *db, struct rows *rows, struct tally **out)
-{
-	auto_query query = {0};
-	bool found;
-
-	TRY(query_open(db,
-		       "SELECT substr(name, length($1) + 1), value FROM counters WHERE"
-		       " substr(name, 1, length($1)) = $1",
-		       &query));
-	query_put_text(&query, OWN "/");
-	for (;;) {
-		struct tally *one;
-		void *at = *out;
-
-		TRY(query_step(&query, &found));
-		if (!found)
-			return OK;
-		one = rows_next(rows, &at, sizeof(*one));
-		*out = at;
-		one->tenant = query_take_text(&query, rows->arena);
-		one->count = (uint64_t)query_take_int(&query);
-	}
-}
-
-static fallible find_many(struct db *db, const struct tally *tally, uint64_t keep,
-			  struct rows *rows, struct doomed **out)
-{
-	auto_query query = {0};
-	bool found;
-
-	if (tally->count <= keep || rows->count >= STEP)
-		return OK;
-	TRY(query_open(db,
-		       "SELECT id FROM events WHERE tenant = $1 AND own <= $2 ORDER BY own"
-		       " LIMIT $3",
-		       &query));
-	query_put_text(&query, tally->tenant);
-	query_put_int(&query, (int64_t)(tally->count - keep));
-	query_put_int(&query, (int64_t)(STEP - rows->count));
-	for (;;) {
-		struct doomed *one;
-		void *at = *out;
-
-		TRY(query_step(&query, &found));
-		if (!found)
-			return OK;
-		one = rows_next(rows, &at, sizeof(*one));
-		*out = at;
-		one->id = (uint64_t)query_take_int(&query);
-		one->tenant = tally->tenant;
-	}
+	return OK;
 }
 
 static struct err *events_query_prune(struct db *db, void *arg)
 {
 	struct pruning *pruning = arg;
 	auto_arena arena = arena_new();
-	struct rows found = {.arena = arena}, tenants = {.arena = arena};
-	struct doomed *doomed = NULL;
-	struct tally *tallies = NULL;
+	struct rows found = {.arena = arena};
 
-	TRY(find_old(db, pruning, &found, &doomed));
-	if (!found.count) {
-		TRY(count_all(db, &tenants, &tallies));
-		for (size_t i = 0; i < tenants.count; i++)
-			TRY(find_many(db, &tallies[i], pruning->keep, &found, &doomed));
-	}
+	// Only among the first: times follow ids, as far as the clock was right.
+	TRY(db_rows(db,
+		    "SELECT id, tenant FROM (SELECT id, tenant, time FROM events ORDER BY id LIMIT"
+		    " $1) AS first WHERE time < $2",
+		    DB_WITH(db_int(STEP), db_int(pruning->before_ms)), &doomed_table, &found));
+	if (!found.count)
+		TRY(find_many(db, pruning->keep, &found));
 	for (size_t i = 0; i < found.count; i++)
-		TRY(store_events_forget(db, &doomed[i]));
+		TRY(store_events_forget(db, (struct doomed *)found.at + i));
 	pruning->count = found.count;
 	return OK;
 }

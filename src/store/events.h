@@ -5,15 +5,13 @@
 #include "store/store.h"
 
 struct store_event {
-	uint64_t id; // set here
+	uint64_t id, own; // set here: among all events, among those of the tenant
 	int64_t time_ms;
 	const char *tenant, *kind, *sandbox, *session; // "": none
 	const char *fields;			       // JSON object
 };
 
-// Waits until they are durable. Ids are consecutive: *out_first, *out_first + 1 …
-fallible store_events_add(struct store *store, const struct store_event *events, size_t count,
-			  uint64_t *out_first);
+// `out_id` may be NULL.
 fallible store_events_add_in(struct db *db, const struct store_event *event, uint64_t *out_id);
 
 // Up to `max` events after `after`, oldest first. *out: `last` is where to continue, also when none

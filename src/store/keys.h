@@ -27,7 +27,6 @@ fallible store_tenants_put(struct store *store, const struct store_tenant *tenan
 fallible store_tenants_drop(struct store *store, const char *id);
 fallible store_keys_put(struct store *store, const struct store_key *key);
 fallible store_keys_revoke(struct store *store, const char *id, int64_t now_ms); // NOT_FOUND no_key
-fallible store_keys_drop(struct store *store, const char *id);
 
 // All rows. Texts are in the arena. An unreadable row has its id, and body == NULL.
 struct store_keyring {

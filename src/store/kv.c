@@ -3,7 +3,6 @@
 #include "store/kv.h"
 
 #include "base/clock.h"
-#include "store/rows.h"
 
 struct writing {
 	const char *name;
@@ -12,25 +11,15 @@ struct writing {
 
 fallible store_kv_put_in(struct db *db, const char *name, struct str value)
 {
-	auto_query query = {0};
-
-	TRY(query_open(db,
-		       "INSERT INTO kv (name, value, time) VALUES ($1, $2, $3) ON CONFLICT (name)"
-		       " DO UPDATE SET value = excluded.value, time = excluded.time",
-		       &query));
-	query_put_text(&query, name);
-	query_put_bytes(&query, value.at, value.len);
-	query_put_int(&query, clock_wall_ms());
-	return query_run(&query, NULL);
+	return db_run(db,
+		      "INSERT INTO kv (name, value, time) VALUES ($1, $2, $3) ON CONFLICT (name)"
+		      " DO UPDATE SET value = excluded.value, time = excluded.time",
+		      DB_WITH(db_text(name), db_data(value), db_int(clock_wall_ms())), NULL);
 }
 
 fallible store_kv_drop_in(struct db *db, const char *name)
 {
-	auto_query query = {0};
-
-	TRY(query_open(db, "DELETE FROM kv WHERE name = $1", &query));
-	query_put_text(&query, name);
-	return query_run(&query, NULL);
+	return db_run(db, "DELETE FROM kv WHERE name = $1", DB_WITH(db_text(name)), NULL);
 }
 
 static struct err *kv_change(struct db *db, void *arg)
@@ -72,50 +61,31 @@ void store_kv_tell(struct store *store, const char *name, struct str value)
 	store_tell(store, kv_change, writing, drop_writing);
 }
 
-struct search {
+struct kv_search {
 	const char *prefix;
 	struct rows rows;
-	struct store_kv *at;
 };
 
 static struct err *kv_find(struct db *db, void *arg)
 {
-	struct search *search = arg;
-	auto_query query = {0};
-	bool found;
+	static const struct db_column columns[] = {DB_COLUMN(struct store_kv, name, TEXT) DB_COLUMN(
+		struct store_kv, value, BYTES) DB_COLUMN(struct store_kv, time_ms, INT){0}};
+	struct kv_search *search = arg;
 
-	search->rows.count = 0;
-	TRY(query_open(db,
+	return db_rows(db,
 		       "SELECT name, value, time FROM kv WHERE substr(name, 1, length($1)) = $1"
 		       " ORDER BY name",
-		       &query));
-	query_put_text(&query, search->prefix);
-	for (;;) {
-		struct store_kv *kv;
-		void *at = search->at;
-		struct str value;
-
-		TRY(query_step(&query, &found));
-		if (!found)
-			return OK;
-		kv = rows_next(&search->rows, &at, sizeof(*kv));
-		search->at = at;
-		kv->name = query_take_text(&query, search->rows.arena);
-		value = query_take(&query);
-		kv->value = (struct str){
-			arena_dup(search->rows.arena, value.len ? value.at : "", value.len),
-			value.len};
-		kv->time_ms = query_take_int(&query);
-	}
+		       DB_WITH(db_text(search->prefix)),
+		       &(struct db_table){columns, sizeof(struct store_kv), NULL}, &search->rows);
 }
 
 fallible store_kv_load(struct store *store, const char *prefix, struct arena *arena,
 		       struct store_kv **out, size_t *out_count)
 {
-	struct search search = {.prefix = prefix, .rows = {.arena = arena}};
+	struct kv_search search = {.prefix = prefix, .rows = {.arena = arena}};
 
 	TRY(store_ask(store, kv_find, &search), "look for names");
-	*out = search.at;
+	*out = search.rows.at;
 	*out_count = search.rows.count;
 	return OK;
 }

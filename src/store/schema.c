@@ -103,19 +103,10 @@ static fallible schema_read_version(struct db *db, int64_t *out)
 	return OK;
 }
 
-static fallible write_version(struct db *db, int64_t version)
-{
-	auto_query query = {0};
-
-	TRY(query_open(db, "UPDATE schema SET version = $1", &query));
-	query_put_int(&query, version);
-	return query_run(&query, NULL);
-}
-
 static fallible take_step(struct db *db, int64_t from)
 {
 	TRY(db_script(db, steps[from]));
-	TRY(write_version(db, from + 1));
+	TRY(db_run(db, "UPDATE schema SET version = $1", DB_WITH(db_int(from + 1)), NULL));
 	return db_script(db, "COMMIT");
 }
 

@@ -111,27 +111,19 @@ static void reopen(struct batch *batch)
 		remember(batch, err);
 }
 
-static fallible store_batch_begin(struct batch *batch, const char *sql)
-{
-	auto_query query = {0};
-
-	TRY(query_open(batch->db, sql, &query));
-	return query_run(&query, NULL);
-}
-
 // A deed's own failure rolls back that deed alone; an error of the disk is returned.
 static fallible do_deed(struct batch *batch, struct job *job)
 {
 	struct err *err;
 
-	TRY(store_batch_begin(batch, "SAVEPOINT deed"));
+	TRY(db_run(batch->db, "SAVEPOINT deed", NULL, NULL));
 	err = job->deed(batch->db, job->arg);
 	if (is_trouble(err))
 		return err;
 	if (err)
-		TRY(store_batch_begin(batch, "ROLLBACK TO SAVEPOINT deed"));
+		TRY(db_run(batch->db, "ROLLBACK TO SAVEPOINT deed", NULL, NULL));
 	job->err = err;
-	return store_batch_begin(batch, "RELEASE SAVEPOINT deed");
+	return db_run(batch->db, "RELEASE SAVEPOINT deed", NULL, NULL);
 }
 
 typedef bool choice(const struct job *job);
@@ -148,7 +140,7 @@ static bool is_kept(const struct job *job)
 
 static fallible do_all(struct batch *batch, struct link *jobs, choice *chosen)
 {
-	TRY(store_batch_begin(batch, "BEGIN"));
+	TRY(db_run(batch->db, "BEGIN", NULL, NULL));
 	list_each (at, jobs) {
 		struct job *job = link_of(at, struct job, link);
 
@@ -156,7 +148,7 @@ static fallible do_all(struct batch *batch, struct link *jobs, choice *chosen)
 			TRY(do_deed(batch, job));
 	}
 	kill_point("daemon.before_commit", NULL);
-	TRY(store_batch_begin(batch, "COMMIT"));
+	TRY(db_run(batch->db, "COMMIT", NULL, NULL));
 	kill_point("daemon.commit", NULL);
 	return OK;
 }
@@ -164,14 +156,11 @@ static fallible do_all(struct batch *batch, struct link *jobs, choice *chosen)
 // Only a write shows whether the state can be written.
 static struct err *store_batch_probe(struct db *db, void *arg)
 {
-	auto_query query = {0};
-
 	(void)arg;
-	TRY(query_open(db,
-		       "INSERT INTO counters (name, value) VALUES ('probe', 1) ON CONFLICT (name)"
-		       " DO UPDATE SET value = counters.value + 1",
-		       &query));
-	return query_run(&query, NULL);
+	return db_run(db,
+		      "INSERT INTO counters (name, value) VALUES ('probe', 1) ON CONFLICT (name)"
+		      " DO UPDATE SET value = counters.value + 1",
+		      NULL, NULL);
 }
 
 static fallible store_batch_attempt(struct batch *batch, struct link *jobs, choice *chosen)
@@ -179,8 +168,8 @@ static fallible store_batch_attempt(struct batch *batch, struct link *jobs, choi
 	struct err *err = do_all(batch, jobs, chosen);
 
 	if (err) {
-		err_free(
-			store_batch_begin(batch, "ROLLBACK")); // SQLite may have rolled back itself
+		err_free(db_run(batch->db, "ROLLBACK", NULL,
+				NULL)); // SQLite may have rolled back itself
 		batch->failures++;
 	} else {
 		batch->commits++;

@@ -23,19 +23,14 @@ static void drop_use(void *arg)
 static struct err *usage_query_add(struct db *db, void *arg)
 {
 	const struct use *use = arg;
-	auto_query query = {0};
 
-	TRY(query_open(db,
-		       "INSERT INTO usage (tenant, sandbox, what, hour, amount) VALUES ($1, $2, $3,"
-		       " $4, $5) ON CONFLICT (what, hour, tenant, sandbox) DO UPDATE SET amount ="
-		       " usage.amount + excluded.amount",
-		       &query));
-	query_put_text(&query, use->tenant);
-	query_put_text(&query, use->sandbox);
-	query_put_text(&query, use->what);
-	query_put_int(&query, use->hour);
-	query_put_int(&query, (int64_t)use->amount);
-	return query_run(&query, NULL);
+	return db_run(db,
+		      "INSERT INTO usage (tenant, sandbox, what, hour, amount) VALUES ($1, $2, $3,"
+		      " $4, $5) ON CONFLICT (what, hour, tenant, sandbox) DO UPDATE SET amount ="
+		      " usage.amount + excluded.amount",
+		      DB_WITH(db_text(use->tenant), db_text(use->sandbox), db_text(use->what),
+			      db_int(use->hour), db_int((int64_t)use->amount)),
+		      NULL);
 }
 
 void store_usage_add(struct store *store, const char *tenant, const char *sandbox, const char *what,
@@ -63,22 +58,14 @@ struct sum {
 static struct err *store_usage_sum_up(struct db *db, void *arg)
 {
 	struct sum *sum = arg;
-	auto_query query = {0};
-	bool found = false;
 
-	TRY(query_open(db,
-		       "SELECT coalesce(sum(amount), 0) FROM usage WHERE what = $1 AND hour >= $2"
-		       " AND hour < $3 AND tenant = coalesce($4, tenant) AND sandbox ="
-		       " coalesce($5, sandbox)",
-		       &query));
-	query_put_text(&query, sum->what);
-	query_put_int(&query, sum->from);
-	query_put_int(&query, sum->to);
-	query_put_text(&query, sum->tenant);
-	query_put_text(&query, sum->sandbox);
-	TRY(query_step(&query, &found));
-	sum->total = found ? (uint64_t)query_take_int(&query) : 0;
-	return OK;
+	return db_number(db,
+			 "SELECT coalesce(sum(amount), 0) FROM usage WHERE what = $1 AND hour >= $2"
+			 " AND hour < $3 AND tenant = coalesce($4, tenant) AND sandbox ="
+			 " coalesce($5, sandbox)",
+			 DB_WITH(db_text(sum->what), db_int(sum->from), db_int(sum->to),
+				 db_text(sum->tenant), db_text(sum->sandbox)),
+			 &sum->total);
 }
 
 fallible store_usage_sum(struct store *store, const char *tenant, const char *sandbox,
@@ -99,11 +86,8 @@ fallible store_usage_sum(struct store *store, const char *tenant, const char *sa
 
 static struct err *usage_query_prune(struct db *db, void *arg)
 {
-	auto_query query = {0};
-
-	TRY(query_open(db, "DELETE FROM usage WHERE hour < $1", &query));
-	query_put_int(&query, *(const int64_t *)arg / HOUR_MS);
-	return query_run(&query, NULL);
+	return db_run(db, "DELETE FROM usage WHERE hour < $1",
+		      DB_WITH(db_int(*(const int64_t *)arg / HOUR_MS)), NULL);
 }
 
 fallible store_usage_prune(struct store *store, int64_t before_ms)

@@ -52,19 +52,22 @@ fallible retention_read_span(const struct json *value, const char *where, uint64
 
 static fallible read_waits(const struct json *waits, struct retention *retention)
 {
-	static const char *const known[] = {"instanceGetTimeoutMS", "portReadyTimeoutMS",
-					    "waitIntervalMS", NULL};
+	static const char *const known[] = {
+#define F(field, key, ...) key,
+		RETENTION_WAITS(F)
+#undef F
+			NULL};
 
 	if (!waits)
 		return OK;
 	TRY(json_want(waits, "containerTimeouts", JSON_OBJECT));
 	TRY(json_only(waits, known));
-	TRY(json_u64(json_get(waits, known[0]), "containerTimeouts.instanceGetTimeoutMS", 5000,
-		     300000, &retention->waits.instance_get_ms));
-	TRY(json_u64(json_get(waits, known[1]), "containerTimeouts.portReadyTimeoutMS", 10000,
-		     600000, &retention->waits.port_ready_ms));
-	return json_u64(json_get(waits, known[2]), "containerTimeouts.waitIntervalMS", 100, 5000,
-			&retention->waits.wait_interval_ms);
+#define F(field, key, stored, least, most, preset)                                                 \
+	TRY(json_u64(json_get(waits, key), "containerTimeouts." key, least, most,                  \
+		     &retention->waits.field));
+	RETENTION_WAITS(F)
+#undef F
+	return OK;
 }
 
 static bool is_base(struct str text)
@@ -137,8 +140,8 @@ void retention_write(struct json_out *out, const struct retention *retention)
 	json_put_bool(out, "keepAlive", retention->keep_alive);
 	json_key(out, "containerTimeouts");
 	json_begin(out, '{');
-	json_put_int(out, "instanceGetTimeoutMS", (int64_t)retention->waits.instance_get_ms);
-	json_put_int(out, "portReadyTimeoutMS", (int64_t)retention->waits.port_ready_ms);
-	json_put_int(out, "waitIntervalMS", (int64_t)retention->waits.wait_interval_ms);
+#define F(field, key, ...) json_put_int(out, key, (int64_t)retention->waits.field);
+	RETENTION_WAITS(F)
+#undef F
 	json_end(out, '}');
 }

@@ -5,11 +5,22 @@
 #include "base/err.h"
 #include "codec/json.h"
 
+// How long clients wait, in ms: the API's bounds and the default of each.
+// clang-format off
+//	  field             key                     stored      least  most    default
+#define RETENTION_WAITS(F) \
+	F(instance_get_ms,  "instanceGetTimeoutMS", "get",      5000,  300000, 30000) \
+	F(port_ready_ms,    "portReadyTimeoutMS",   "port",     10000, 600000, 90000) \
+	F(wait_interval_ms, "waitIntervalMS",       "interval", 100,   5000,   300)
+// clang-format on
+
 struct retention {
 	uint64_t sleep_after_ms; // sleeps after so long without use
 	bool keep_alive;	 // never sleeps for idleness
 	struct {
-		uint64_t instance_get_ms, port_ready_ms, wait_interval_ms;
+#define F(field, ...) uint64_t field;
+		RETENTION_WAITS(F)
+#undef F
 	} waits;	// timeouts of readiness: of the instance, of a port, between two checks
 	char *base_url; // where clients reach it: http(s)://host[:port][/path]; NULL: not set.
 			// Owned
@@ -19,9 +30,8 @@ struct retention {
 #define RETENTION_SLEEP_MS (10 * 60 * 1000)
 #define RETENTION_DEFAULT                                                                          \
 	((struct retention){.sleep_after_ms = RETENTION_SLEEP_MS,                                  \
-			    .waits = {.instance_get_ms = 30000,                                    \
-				      .port_ready_ms = 90000,                                      \
-				      .wait_interval_ms = 300}})
+			    .waits = {RETENTION_WAITS(RETENTION_WAIT_DEFAULT_)}})
+#define RETENTION_WAIT_DEFAULT_(field, key, stored, least, most, preset) .field = (preset),
 void retention_done(struct retention *retention);
 
 // Reads {sleepAfter, keepAlive, containerTimeouts, baseUrl} of a body into *out; absent fields stay

@@ -4,6 +4,7 @@
 #include "backends.h"
 #include "store/agent.h"
 #include "store/keys.h"
+#include "unit/store/writes.h"
 
 EACH_BACKEND(audit, "the audit chain holds, and shows what was changed, taken out or cut off")
 {
@@ -14,7 +15,7 @@ EACH_BACKEND(audit, "the audit chain holds, and shows what was changed, taken ou
 	size_t page = 0;
 
 	for (int i = 0; i < 3; i++)
-		CHECK_OK(store_audit_add(house->store, &row, &id));
+		CHECK_OK(add_audit(house->store, &row, &id));
 	CHECK(id == 3);
 	store_audit_tell(house->store, &row, NULL, NULL);
 	CHECK_OK(store_flush(house->store));
@@ -68,7 +69,7 @@ EACH_BACKEND(pruned, "an audit log that was pruned is whole from its cut on, and
 
 	for (int i = 0; i < 100; i++) {
 		row.time_ms = 1000 + i;
-		CHECK_OK(store_audit_add(house->store, &row, NULL));
+		CHECK_OK(add_audit(house->store, &row, NULL));
 	}
 	CHECK_OK(store_audit_prune(house->store, 1100, 1000, 90, &count));
 	CHECK(count == 0); // within an eighth of what is kept
@@ -86,7 +87,7 @@ EACH_BACKEND(pruned, "an audit log that was pruned is whole from its cut on, and
 	CHECK_OK(store_audit_page(house->store, 0, NULL, false, 9, house->arena, &rows, &page));
 	CHECK(page == 2 && rows[0].id == 101 && rows[1].id == 102);
 	CHECK_STR(rows[1].action, STORE_AUDIT_PRUNE);
-	CHECK_OK(store_audit_add(house->store, &row, &count));
+	CHECK_OK(add_audit(house->store, &row, &count));
 	CHECK(count == 103);
 	CHECK_OK(garble(house->store,
 			"UPDATE kv SET value = '101 ' || (SELECT lower(hex(hash)) FROM"
@@ -112,14 +113,13 @@ EACH_BACKEND(dropped, "of a dropped tenant nothing is left to one of the same na
 	struct store_events page;
 	uint64_t first = 0;
 	size_t count = 9;
-	bool used = true;
 
 	CHECK_OK(store_tenants_put(house->store, &tenant));
-	CHECK_OK(store_events_add(house->store, &event, 1, &first));
-	CHECK_OK(store_audit_add(house->store, &row, NULL));
+	CHECK_OK(add_events(house->store, &event, 1, &first));
+	CHECK_OK(add_audit(house->store, &row, NULL));
 	CHECK_OK(store_agent_commit(house->store, &session, 1));
 	CHECK_OK(store_tenants_drop(house->store, "acme"));
-	CHECK_OK(store_events_add(house->store, &event, 1, &first)); // the last word about it
+	CHECK_OK(add_events(house->store, &event, 1, &first)); // the last word about it
 	CHECK_OK(store_tenants_put(house->store, &tenant));
 	page = PAGE(.tenant = "acme", .own = true);
 	CHECK(page.count == 0 && page.newest == 0 && !page.missed);
@@ -131,9 +131,8 @@ EACH_BACKEND(dropped, "of a dropped tenant nothing is left to one of the same na
 	CHECK(count == 1);
 	CHECK_OK(store_audit_verify(house->store, &proof));
 	CHECK(proof.bad == 0);
-	CHECK_OK(store_agent_used(house->store, "acme__s", &used));
-	CHECK(!used);
-	CHECK_OK(store_events_add(house->store, &event, 1, &first));
+	CHECK(!is_session_used(house->store, "acme__s"));
+	CHECK_OK(add_events(house->store, &event, 1, &first));
 	page = PAGE(.tenant = "acme", .own = true);
 	CHECK(page.count == 1 && page.at[0].id == 1 && page.oldest == 1);
 	CHECK_OK(store_tenants_put(house->store, &tenant)); // other terms: it is the same

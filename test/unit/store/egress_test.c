@@ -2,6 +2,7 @@
 
 #include "loop/loop.h"
 #include "tap.h"
+#include "unit/store/writes.h"
 
 static struct loop *loop;
 static struct store *store;
@@ -98,7 +99,7 @@ TEST(prune,
 	CHECK_OK(put("box-a", 5000, true, 5000));
 	CHECK_OK(store_egress_page(store, "box-a", 1200, 10, arena, &page));
 	CHECK(page.count == 1 && page.at[0].id == 1201);
-	CHECK_OK(store_egress_forget(store, "box-a"));
+	CHECK_OK(forget_egress(store, "box-a"));
 	CHECK_OK(store_egress_page(store, "box-a", 0, 10, arena, &page));
 	CHECK(page.count == 0 && page.sums.connections == 0);
 	close_all();

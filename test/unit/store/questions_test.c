@@ -11,6 +11,7 @@
 #include "store/keys.h"
 #include "store/kv.h"
 #include "store/usage.h"
+#include "unit/store/writes.h"
 
 static struct err *put_box(struct db *db, void *arg)
 {
@@ -108,6 +109,43 @@ EACH_BACKEND(whole_record, "a record comes back with every field")
 	CHECK_STR(got->env.at[0].value, "two\nlines \"q\"");
 	CHECK_STR(got->env.at[1].value, "ä");
 	CHECK_STR(env_map_get(&got->labels, STR("team")), "red");
+}
+
+TEST(record_text, "the text of a stored record is what older versions wrote")
+{
+	on_exit_call(record_done) struct record record;
+	struct store_box box;
+
+	make_record(&record, "0123456789ab", 7);
+	store_box_of(&record, &box);
+	CHECK_STR(box.state, "creating");
+	CHECK_STR(
+		box.body,
+		"{\"template\":\"debian\",\"reason\":\"box_lost\",\"limits\":{\"memory\":"
+		"2147483648,"
+		"\"cpu\":1500,\"pids\":99,\"disk\":1099511627776,\"inodes\":5,\"output\":7,"
+		"\"keptOutput\":0,\"io\":0,\"cpuTime\":8,\"wallTime\":9},"
+		"\"env\":{\"B\":\"two\\nlines \\\"q\\\"\",\"A\":\"ä\"},\"user\":\"\","
+		"\"labels\":{\"team\":\"red\"},\"terms\":{\"sleepAfter\":61000,\"keepAlive\":true,"
+		"\"get\":30000,\"port\":90000,\"interval\":300,\"base\":\"http://x:1\","
+		"\"tokenTurn\":0},\"created\":1760000000123,\"started\":1760000000456,"
+		"\"ends\":0,\"failed\":0,\"ephemeral\":true,\"diskKept\":true,"
+		"\"idempotency\":\"aa:bb\"}");
+	store_box_done(&box);
+}
+
+EACH_BACKEND(old_key, "a record of schema 4 has its idempotency key under another word")
+{
+	on_exit_call(store_boxes_done) struct store_boxes boxes = {0};
+	on_exit_call(record_done) struct record record;
+
+	make_record(&record, "0123456789ab", 7);
+	CHECK_OK(keep(house->store, &record));
+	CHECK_OK(garble(house->store,
+			"UPDATE boxes SET body = replace(body, '\"idempotency\"', '\"pledge\"')"));
+	CHECK_OK(store_boxes_load(house->store, &boxes));
+	CHECK(boxes.count == 1 && !boxes.unreadable[0]);
+	CHECK_STR(boxes.at[0].idempotency, "aa:bb");
 }
 
 EACH_BACKEND(changed_record, "a record is replaced, and removed; its number is not given again")
@@ -240,17 +278,14 @@ EACH_BACKEND(together, "several changes hold together or not at all")
 EACH_BACKEND(used_ids, "a session id is used once, also after the session is gone")
 {
 	struct store_agent_change change = put(STORE_SESSION, "s1", 0, "open");
-	bool used = true;
 
-	CHECK_OK(store_agent_used(house->store, "s1", &used));
-	CHECK(!used);
+	CHECK(!is_session_used(house->store, "s1"));
 	CHECK_OK(store_agent_commit(house->store, &change, 1));
 	change.way = STORE_AGENT_DROP;
 	CHECK_OK(store_agent_commit(house->store, &change, 1));
 	change.way = STORE_AGENT_PUT;
 	CHECK_ERR(store_agent_commit(house->store, &change, 1), CONFLICT);
-	CHECK_OK(store_agent_used(house->store, "s1", &used));
-	CHECK(used);
+	CHECK(is_session_used(house->store, "s1"));
 }
 
 EACH_BACKEND(bad_lease, "row 27 a lease that is no lease is unreadable, not absent")
@@ -278,7 +313,7 @@ EACH_BACKEND(events, "events have one order, pages go on from an id, tenants see
 	struct store_events page;
 	uint64_t first = 0, pruned = 0;
 
-	CHECK_OK(store_events_add(house->store, all, 3, &first));
+	CHECK_OK(add_events(house->store, all, 3, &first));
 	CHECK(first == 1);
 	page = PAGE(.max = 2);
 	CHECK(page.count == 2 && page.last == 2 && page.oldest == 1 && !page.missed);
@@ -292,7 +327,7 @@ EACH_BACKEND(events, "events have one order, pages go on from an id, tenants see
 	reopen(house);
 	page = PAGE(.after = 2);
 	CHECK(page.count == 0 && page.missed && page.last == 3 && page.oldest == 4);
-	CHECK_OK(store_events_add(house->store, all, 1, &first));
+	CHECK_OK(add_events(house->store, all, 1, &first));
 	CHECK(first == 4);
 	page = PAGE(.after = 3);
 	CHECK(page.count == 1 && page.oldest == 4 && !page.missed);
@@ -306,7 +341,7 @@ EACH_BACKEND(own_numbers, "I-01 a tenant's numbers count its own events and rows
 	struct store_events page;
 	size_t count = 0;
 
-	CHECK_OK(store_events_add(house->store, all, 4, NULL));
+	CHECK_OK(add_events(house->store, all, 4, NULL));
 	page = PAGE(.tenant = "a", .own = true);
 	CHECK(page.count == 2 && page.at[0].id == 1 && page.at[1].id == 2);
 	CHECK(page.last == 2 && page.newest == 2 && page.oldest == 1);
@@ -315,8 +350,8 @@ EACH_BACKEND(own_numbers, "I-01 a tenant's numbers count its own events and rows
 	page = PAGE(.tenant = "c", .own = true);
 	CHECK(page.count == 0 && page.last == 0 && page.newest == 0 && page.oldest == 1);
 	for (int i = 0; i < 4; i++)
-		CHECK_OK(store_audit_add(house->store,
-					 &(struct store_audit){.tenant = all[i].tenant}, NULL));
+		CHECK_OK(add_audit(house->store, &(struct store_audit){.tenant = all[i].tenant},
+				   NULL));
 	CHECK_OK(store_audit_page(house->store, 1, "a", true, 9, house->arena, &rows, &count));
 	CHECK(count == 1 && rows[0].id == 2);
 	CHECK_OK(store_audit_page(house->store, 1, "a", false, 9, house->arena, &rows, &count));
@@ -330,10 +365,10 @@ EACH_BACKEND(noisy,
 	struct store_events page;
 	uint64_t pruned = 0;
 
-	CHECK_OK(store_events_add(house->store, &quiet, 1, NULL));
+	CHECK_OK(add_events(house->store, &quiet, 1, NULL));
 	for (int i = 0; i < 1300; i++)
-		CHECK_OK(store_events_add(house->store, &loud, 1, NULL));
-	CHECK_OK(store_events_add(house->store, &quiet, 1, NULL));
+		CHECK_OK(add_events(house->store, &loud, 1, NULL));
+	CHECK_OK(add_events(house->store, &quiet, 1, NULL));
 	CHECK_OK(store_events_prune(house->store, 0, 100, &pruned));
 	CHECK(pruned == 1200);
 	page = PAGE(.tenant = "quiet", .own = true, .after = 1);
@@ -434,8 +469,8 @@ static struct err *leave_rows(struct house *house, int64_t now, int count)
 	char key[72];
 
 	for (int i = 0; i < count; i++) {
-		TRY(store_events_add(house->store, &event, 1, NULL));
-		TRY(store_audit_add(house->store, &row, NULL));
+		TRY(add_events(house->store, &event, 1, NULL));
+		TRY(add_audit(house->store, &row, NULL));
 		snprintf(key, sizeof(key), "%064d", made++);
 		store_idempotency_rows_put(house->store,
 					   &(struct store_idempotency){.key = key,

@@ -14,6 +14,7 @@
 #include "store/kv.h"
 #include "store/schema.h"
 #include "tap.h"
+#include "unit/store/writes.h"
 
 static struct loop *loop;
 static struct store *store;
@@ -471,7 +472,6 @@ TEST(older, "the state of the first version is brought to today's, with what it 
 	struct store_kv *kv;
 	uint64_t first = 0;
 	size_t count = 0;
-	bool used = false;
 
 	subdir("older");
 	CHECK(run_raw("older", first_state));
@@ -481,7 +481,7 @@ TEST(older, "the state of the first version is brought to today's, with what it 
 	CHECK(count == 1 && str_is(kv[0].value, "1"));
 	CHECK_OK(store_events_page(store, &ask, arena, &page));
 	CHECK(page.count == 1 && page.at[0].id == 6);
-	CHECK_OK(store_events_add(store, &event, 1, &first));
+	CHECK_OK(add_events(store, &event, 1, &first));
 	CHECK(first == 8);
 	ask.after = 6;
 	CHECK_OK(store_events_page(store, &ask, arena, &page));
@@ -494,8 +494,7 @@ TEST(older, "the state of the first version is brought to today's, with what it 
 	CHECK(row != NULL);
 	CHECK_OK(store_agent_runs(store, "acme__t", arena, &row, &count));
 	CHECK(count == 1 && !strcmp(row->id, "run_1"));
-	CHECK_OK(store_agent_used(store, "acme__t", &used));
-	CHECK(used);
+	CHECK(is_session_used(store, "acme__t"));
 	store_close(take_ptr(store));
 	CHECK(run_raw("older", "SELECT own FROM audit; SELECT own FROM events"));
 	CHECK(!run_raw("older", "SELECT 1 FROM tapes"));
