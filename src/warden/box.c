@@ -71,6 +71,14 @@ struct warden_box *warden_box_new(struct warden *warden, const char *box_id,
 	return box;
 }
 
+struct warden_box *warden_box_next(const struct warden *warden, size_t *at)
+{
+	struct str id;
+	void *box;
+
+	return map_next(warden->boxes, at, &id, &box) ? box : NULL;
+}
+
 void warden_box_close(struct warden *warden, struct warden_box *box)
 {
 	int *const fds[] = {&box->pidfd, &box->mounts, &box->steer, &box->netns, &box->group_mount};

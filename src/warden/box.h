@@ -182,6 +182,9 @@ struct warden_box *warden_box_new(struct warden *warden, const char *box_id,
 				  enum warden_box_state state);
 // False: the table has no such transition, and the box stays as it is.
 bool warden_box_move(struct warden *warden, struct warden_box *box, enum warden_box_event event);
+// The next box of the table; NULL: no more. Start with *at = 0; the table must not change
+// meanwhile.
+struct warden_box *warden_box_next(const struct warden *warden, size_t *at);
 // The zygote has the request for its clone, and has not answered.
 bool warden_box_is_building(const struct warden_box *box);
 // Closes every descriptor that is held for the box. Frees its errors.

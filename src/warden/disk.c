@@ -354,7 +354,7 @@ static void disk_unbind(struct disk *disk, const char *box)
 	}
 }
 
-fallible disk_adopt_orphans(struct disk *disk, const char *box)
+fallible disk_remove_orphan(struct disk *disk, const char *box)
 {
 	disk_unbind(disk, box);
 	return disk_drop(disk, box);

@@ -47,7 +47,7 @@ fallible disk_each(struct disk *disk, void (*each)(void *arg, const char *box), 
 // the bytes are freed in the background. Idempotent.
 fallible disk_drop(struct disk *disk, const char *box);
 // The same for a disk without a box: unmounts and detaches it from loop devices first.
-fallible disk_adopt_orphans(struct disk *disk, const char *box);
+fallible disk_remove_orphan(struct disk *disk, const char *box);
 // Idle work: prepares images, grows the pool, gives boxes at their limit the little space that a
 // truncate needs. Call it after start and when there is nothing to do. Returns the milliseconds to
 // the next call, -1: not before the next box.

@@ -9,7 +9,7 @@
 // opened by root could move any process of the host into a cgroup that is then killed.
 //
 // syscalls: mkdirat unlinkat openat read write close fchownat kill faccessat open_tree setresuid
-// syscalls: capget capset prctl getppid getpid exit_group
+// syscalls: capget capset prctl getppid getpid exit_group getdents64 lseek fstat newfstatat fcntl
 #include "warden/group.h"
 
 #include <errno.h>
@@ -28,13 +28,41 @@
 #include "base/weak.h"
 #include "os/fd.h"
 #include "os/mount.h"
+#include "os/path.h"
 #include "os/set_ids.h"
 
+#define GROUP_CGROUP_ROOM (16 + GROUP_MARK_ROOM) // x-<n>.<mark>
 #define NAME_ROOM (ID_BOX_LEN + 2 + GROUP_CGROUP_ROOM)
 #define PATH_ROOM (NAME_ROOM + 48)
 #define PERIOD_US 100000
 #define TCP_MIN (16ull << 20)
 #define KILL_BATCH 2048 // bytes of `tasks` read at once
+#define PIDS_ROOM 1536	// bytes of `cgroup.procs` that are read
+#define PIDS_NESTED 320 // of one process, in the most namespaces that the kernel nests
+
+static bool tree_holds(const struct group_tree *tree, enum cgroup_controller controller)
+{
+	return tree->holds & 1u << controller;
+}
+
+// The hierarchy of a controller; NULL: none.
+static const struct group_tree *tree_of(const struct groups *groups,
+					enum cgroup_controller controller)
+{
+	each_tree (tree, groups)
+		if (tree_holds(tree, controller))
+			return tree;
+	return NULL;
+}
+
+// The hierarchy where a box's cgroup holds pid 1 alone, and exec cgroups hold the commands.
+static const struct group_tree *exec_cgroup_tree(const struct groups *groups)
+{
+	each_tree (tree, groups)
+		if (tree->leafy && (tree->version == 2 || tree_holds(tree, CGROUP_FREEZER)))
+			return tree;
+	return NULL;
+}
 
 static int group_put(const struct group_tree *tree, const char *box, const char *file,
 		     const char *text)
@@ -43,6 +71,15 @@ static int group_put(const struct group_tree *tree, const char *box, const char 
 
 	snprintf(path, sizeof(path), "%s/%s", box, file);
 	return fd_put(tree->dir, path, text);
+}
+
+static ssize_t group_get(const struct group_tree *tree, const char *box, const char *file,
+			 char *room, size_t size)
+{
+	char path[PATH_ROOM];
+
+	snprintf(path, sizeof(path), "%s/%s", box, file);
+	return fd_get(tree->dir, path, room, size);
 }
 
 static int group_put_number(const struct group_tree *tree, const char *box, const char *file,
@@ -115,13 +152,13 @@ static int limit_cpu(const struct group_tree *tree, const char *box, uint32_t mi
 static fallible set_limits(const struct group_tree *tree, const char *box,
 			   const struct limits *limits)
 {
-	if (tree->holds & 1u << CGROUP_MEMORY && !weak(MEMORY) &&
+	if (tree_holds(tree, CGROUP_MEMORY) && !weak(MEMORY) &&
 	    limit_memory(tree, box, limits->memory))
 		return err_sys(errno, "limit the memory of %s", box);
-	if (tree->holds & 1u << CGROUP_PIDS && !weak(PIDS) &&
+	if (tree_holds(tree, CGROUP_PIDS) && !weak(PIDS) &&
 	    group_put_number(tree, box, "pids.max", limits->pids))
 		return err_sys(errno, "limit the processes of %s", box);
-	if (tree->holds & 1u << CGROUP_CPU && !weak(CPU) && limit_cpu(tree, box, limits->cpu_milli))
+	if (tree_holds(tree, CGROUP_CPU) && !weak(CPU) && limit_cpu(tree, box, limits->cpu_milli))
 		return err_sys(errno, "limit the processors of %s", box);
 	return OK;
 }
@@ -207,24 +244,19 @@ static fallible warden_group_make(const struct group_tree *tree, const char *gro
 
 fallible group_oom(struct groups *groups, const char *box, int *out_oom)
 {
-	for (int i = 0; i < groups->count; i++) {
-		const struct group_tree *tree = &groups->trees[i];
+	const struct group_tree *tree = tree_of(groups, CGROUP_MEMORY);
 
-		if (!(tree->holds & 1u << CGROUP_MEMORY))
-			continue;
-		*out_oom = group_open_in(
-			tree, box, tree->version == 2 ? "memory.events" : "memory.oom_control",
-			O_RDONLY);
-		return *out_oom < 0 ? err_sys(errno, "open the OOM counter of %s", box) : OK;
-	}
-	return OK;
+	if (!tree)
+		return OK;
+	*out_oom = group_open_in(
+		tree, box, tree->version == 2 ? "memory.events" : "memory.oom_control", O_RDONLY);
+	return *out_oom < 0 ? err_sys(errno, "open the OOM counter of %s", box) : OK;
 }
 
 static fallible make_in_all(struct groups *groups, const char *box, uint32_t root,
 			    struct group_door *door)
 {
-	for (int i = 0; i < groups->count; i++) {
-		const struct group_tree *tree = &groups->trees[i];
+	each_tree (tree, groups) {
 		int fd = -1;
 
 		if (tree->shared) {
@@ -261,9 +293,9 @@ fallible group_make(struct groups *groups, const char *box, uint32_t root,
 fallible group_limit(struct groups *groups, const char *box, const struct limits *limits,
 		     int *out_oom)
 {
-	for (int i = 0; i < groups->count; i++)
-		if (!groups->trees[i].shared)
-			TRY(set_limits(&groups->trees[i], box, limits));
+	each_tree (tree, groups)
+		if (!tree->shared)
+			TRY(set_limits(tree, box, limits));
 	if (groups->weighs_io)
 		group_weigh_io(groups, box, limits->cpu_milli);
 	return group_oom(groups, box, out_oom);
@@ -271,7 +303,7 @@ fallible group_limit(struct groups *groups, const char *box, const struct limits
 
 static fallible open_cgroup_meter(const struct group_tree *tree, const char *name, int *meter)
 {
-	if (tree->version == 1 && !(tree->holds & 1u << CGROUP_CPUACCT))
+	if (tree->version == 1 && !tree_holds(tree, CGROUP_CPUACCT))
 		return OK;
 	*meter = group_open_in(tree, name, tree->version == 2 ? "cpu.stat" : "cpuacct.usage",
 			       O_RDONLY);
@@ -286,9 +318,9 @@ uint64_t group_cpu_us(struct groups *groups, const char *box)
 	auto_fd meter = -1;
 	ssize_t len;
 
-	for (int i = 0; i < groups->count && meter < 0; i++)
-		if (groups->trees[i].leafy)
-			err_free(open_cgroup_meter(&groups->trees[i], box, &meter));
+	each_tree (tree, groups)
+		if (tree->leafy && meter < 0)
+			err_free(open_cgroup_meter(tree, box, &meter));
 	len = meter < 0 ? -1 : read(meter, text, sizeof(text) - 1);
 	text[len > 0 ? len : 0] = 0;
 	at = strstr(text, word);
@@ -299,22 +331,15 @@ uint64_t group_cpu_us(struct groups *groups, const char *box)
 static uint64_t group_number(struct groups *groups, const char *box, int controller,
 			     const char *v2_file, const char *v1_file)
 {
-	for (int i = 0; i < groups->count; i++) {
-		const struct group_tree *tree = &groups->trees[i];
-		auto_fd file = -1;
-		char text[32], *end;
-		uint64_t number;
-		ssize_t len;
+	const struct group_tree *tree = tree_of(groups, controller);
+	char text[32], *end;
+	uint64_t number;
 
-		if (!(tree->holds & 1u << controller))
-			continue;
-		file = group_open_in(tree, box, tree->version == 2 ? v2_file : v1_file, O_RDONLY);
-		len = file < 0 ? -1 : read(file, text, sizeof(text) - 1);
-		text[len > 0 ? len : 0] = 0;
-		number = strtoull(text, &end, 10);
-		return end == text ? UINT64_MAX : number;
-	}
-	return UINT64_MAX;
+	if (!tree ||
+	    group_get(tree, box, tree->version == 2 ? v2_file : v1_file, text, sizeof(text)) <= 0)
+		return UINT64_MAX;
+	number = strtoull(text, &end, 10);
+	return end == text ? UINT64_MAX : number;
 }
 
 uint64_t group_memory(struct groups *groups, const char *box)
@@ -330,8 +355,7 @@ uint64_t group_pids(struct groups *groups, const char *box)
 static fallible group_make_exec(struct groups *groups, const char *name, uint32_t root, int *mount,
 				struct group_exec *exec_cgroup)
 {
-	for (int i = 0; i < groups->count; i++) {
-		const struct group_tree *tree = &groups->trees[i];
+	each_tree (tree, groups) {
 
 		if (!tree->leafy)
 			continue;
@@ -342,6 +366,45 @@ static fallible group_make_exec(struct groups *groups, const char *name, uint32_
 		TRY(open_cgroup_meter(tree, name, &exec_cgroup->meter));
 	}
 	return OK;
+}
+
+// "x-3" or "x-3.mark"
+static bool is_cgroup(const char *name, uint32_t *out_number, bool *out_marked)
+{
+	struct str rest = str_of(name), number;
+	uint64_t value;
+
+	if (!str_starts(rest, "x-"))
+		return false;
+	rest = str_skip(rest, 2);
+	str_cut(&rest, '.', &number);
+	if (!str_to_u64(number, 0, UINT16_MAX, &value))
+		return false;
+	*out_number = (uint32_t)value;
+	*out_marked = rest.at != NULL;
+	return true;
+}
+
+// The name of an exec cgroup's directory in that hierarchy: "x-3", "x-3.mark"; false: there is
+// none.
+static bool group_exec_find(const struct group_tree *tree, const char *box, uint32_t exec_cgroup,
+			    char out[GROUP_CGROUP_ROOM])
+{
+	auto_dir list = path_list(tree->dir, box);
+	struct dirent *entry;
+	uint32_t number;
+	bool marked;
+
+	while (list && (entry = path_next(list))) {
+		size_t len = strlen(entry->d_name);
+
+		if (!is_cgroup(entry->d_name, &number, &marked) || number != exec_cgroup ||
+		    len >= GROUP_CGROUP_ROOM)
+			continue;
+		memcpy(out, entry->d_name, len + 1);
+		return true;
+	}
+	return false;
 }
 
 // The path of an exec cgroup in that hierarchy, whether or not it exists. Most have no mark.
@@ -357,13 +420,13 @@ static void name_cgroup(const struct group_tree *tree, const char *box, uint32_t
 
 bool group_exec_is_gone(struct groups *groups, const char *box, uint32_t exec_cgroup)
 {
-	for (int i = 0; i < groups->count; i++) {
+	each_tree (tree, groups) {
 		char name[NAME_ROOM];
 
-		if (!groups->trees[i].leafy)
+		if (!tree->leafy)
 			continue;
-		name_cgroup(&groups->trees[i], box, exec_cgroup, name);
-		if (faccessat(groups->trees[i].dir, name, F_OK, 0) && errno == ENOENT)
+		name_cgroup(tree, box, exec_cgroup, name);
+		if (faccessat(tree->dir, name, F_OK, 0) && errno == ENOENT)
 			return true;
 	}
 	return false;
@@ -378,28 +441,26 @@ bool group_exec_drop(struct groups *groups, const char *box, uint32_t exec_cgrou
 {
 	bool all = true;
 
-	for (int i = 0; i < groups->count; i++) {
+	each_tree (tree, groups) {
 		char name[NAME_ROOM];
 
-		if (!groups->trees[i].leafy)
+		if (!tree->leafy)
 			continue;
-		name_cgroup(&groups->trees[i], box, exec_cgroup, name);
-		all &= cgroup_is_gone(groups->trees[i].dir, name);
+		name_cgroup(tree, box, exec_cgroup, name);
+		all &= cgroup_is_gone(tree->dir, name);
 	}
 	return all;
 }
 
 bool group_exec_retire(struct groups *groups, const char *box, uint32_t exec_cgroup)
 {
-	for (int i = 0; i < groups->count; i++) {
-		char name[NAME_ROOM];
+	const struct group_tree *tree = exec_cgroup_tree(groups);
+	char name[NAME_ROOM];
 
-		if (!groups->trees[i].leafy)
-			continue;
-		name_cgroup(&groups->trees[i], box, exec_cgroup, name);
-		return strchr(name, '.') && group_exec_drop(groups, box, exec_cgroup);
-	}
-	return false;
+	if (!tree)
+		return false;
+	name_cgroup(tree, box, exec_cgroup, name);
+	return strchr(name, '.') && group_exec_drop(groups, box, exec_cgroup);
 }
 
 fallible group_exec(struct groups *groups, const char *box, uint32_t exec_cgroup, const char *mark,
@@ -424,30 +485,26 @@ fallible group_exec_meter(struct groups *groups, const char *box, uint32_t exec_
 			  int *out_meter, bool *out_marked)
 {
 	*out_meter = -1;
-	for (int i = 0; i < groups->count && *out_meter < 0; i++) {
+	each_tree (tree, groups) {
 		char name[NAME_ROOM];
 
-		if (!groups->trees[i].leafy)
+		if (!tree->leafy || *out_meter >= 0)
 			continue;
-		name_cgroup(&groups->trees[i], box, exec_cgroup, name);
+		name_cgroup(tree, box, exec_cgroup, name);
 		*out_marked = strchr(name, '.') != NULL;
-		TRY(open_cgroup_meter(&groups->trees[i], name, out_meter));
+		TRY(open_cgroup_meter(tree, name, out_meter));
 	}
 	return OK;
 }
 
 void group_lift(struct groups *groups, const char *box)
 {
-	for (int i = 0; i < groups->count; i++) {
-		const struct group_tree *tree = &groups->trees[i];
+	const struct group_tree *tree = tree_of(groups, CGROUP_CPU);
 
-		if (!(tree->holds & 1u << CGROUP_CPU))
-			continue;
-		if (tree->version == 2)
-			group_put(tree, box, "cpu.max", "max");
-		else
-			group_put(tree, box, "cpu.cfs_quota_us", "-1");
-	}
+	if (tree && tree->version == 2)
+		group_put(tree, box, "cpu.max", "max");
+	else if (tree)
+		group_put(tree, box, "cpu.cfs_quota_us", "-1");
 }
 
 // Signals every pid in `tasks`. No frozen process can exit, so no pid is reused meanwhile. False:
@@ -481,13 +538,12 @@ static bool signal_all(const struct group_tree *tree, const char *group)
 // read and the signal. A cgroup that is still FREEZING is left so until the next round.
 static bool kill_v1(const struct group_tree *tree, const char *group)
 {
-	char path[PATH_ROOM], state[32];
+	char state[32];
 	bool none;
 
 	if (group_put(tree, group, "freezer.state", "FROZEN"))
 		return errno == ENOENT || errno == ENODEV;
-	snprintf(path, sizeof(path), "%s/freezer.state", group);
-	if (fd_get(tree->dir, path, state, sizeof(state)) < 0)
+	if (group_get(tree, group, "freezer.state", state, sizeof(state)) < 0)
 		return errno == ENOENT || errno == ENODEV;
 	if (strcmp(state, "FROZEN\n") != 0)
 		return false;
@@ -498,48 +554,45 @@ static bool kill_v1(const struct group_tree *tree, const char *group)
 
 bool group_kill(struct groups *groups, const char *box, uint32_t exec_cgroup)
 {
-	for (int i = 0; i < groups->count; i++) {
-		const struct group_tree *tree = &groups->trees[i];
-		char name[NAME_ROOM];
+	const struct group_tree *tree = exec_cgroup_tree(groups);
+	char name[NAME_ROOM];
 
-		if (!tree->leafy)
-			continue;
-		name_cgroup(tree, box, exec_cgroup, name);
-		if (tree->version == 2)
-			return group_put(tree, name, "cgroup.kill", "1") == 0 || errno == ENOENT;
-		if (tree->holds & 1u << CGROUP_FREEZER)
-			return kill_v1(tree, name);
-	}
-	return true;
+	if (!tree)
+		return true;
+	name_cgroup(tree, box, exec_cgroup, name);
+	if (tree->version == 2)
+		return group_put(tree, name, "cgroup.kill", "1") == 0 || errno == ENOENT;
+	return kill_v1(tree, name);
 }
 
 void group_thaw(struct groups *groups, const char *box, uint32_t exec_cgroup)
 {
-	for (int i = 0; i < groups->count; i++) {
-		const struct group_tree *tree = &groups->trees[i];
-		char name[NAME_ROOM];
-
-		if (!tree->leafy || !(tree->holds & 1u << CGROUP_FREEZER))
-			continue;
-		name_cgroup(tree, box, exec_cgroup, name);
-		group_put(tree, name, "freezer.state", "THAWED");
-	}
-}
-
-static void drop_marked(const struct group_tree *tree, const char *box, const char *exec_cgroup)
-{
+	const struct group_tree *tree = exec_cgroup_tree(groups);
 	char name[NAME_ROOM];
 
-	snprintf(name, sizeof(name), "%s/%s", box, exec_cgroup);
-	unlinkat(tree->dir, name, AT_REMOVEDIR);
+	if (!tree || tree->version == 2)
+		return;
+	name_cgroup(tree, box, exec_cgroup, name);
+	group_put(tree, name, "freezer.state", "THAWED");
+}
+
+static void drop_marked(const struct group_tree *tree, const char *box)
+{
+	auto_dir list = path_list(tree->dir, box);
+	struct dirent *entry;
+	uint32_t number;
+	bool marked;
+
+	while (list && (entry = path_next(list)))
+		if (is_cgroup(entry->d_name, &number, &marked) && marked)
+			unlinkat(dirfd(list), entry->d_name, AT_REMOVEDIR);
 }
 
 bool group_drop(struct groups *groups, const char *box, uint32_t exec_cgroups)
 {
 	bool all = true;
 
-	for (int i = 0; i < groups->count; i++) {
-		const struct group_tree *tree = &groups->trees[i];
+	each_tree (tree, groups) {
 		char name[NAME_ROOM];
 
 		if (tree->shared)
@@ -552,10 +605,152 @@ bool group_drop(struct groups *groups, const char *box, uint32_t exec_cgroups)
 		if (cgroup_is_gone(tree->dir, box))
 			continue;
 		if (tree->leafy)
-			group_marked(tree, box, drop_marked);
+			drop_marked(tree, box);
 		all &= cgroup_is_gone(tree->dir, box);
 	}
 	return all;
+}
+
+uint32_t group_cgroups(struct groups *groups, const char *box)
+{
+	uint32_t most = 0;
+
+	each_tree (tree, groups) {
+		auto_dir list = tree->leafy ? path_list(tree->dir, box) : NULL;
+		struct dirent *entry;
+		uint32_t number;
+		bool marked;
+
+		while (list && (entry = path_next(list)))
+			if (is_cgroup(entry->d_name, &number, &marked) && number >= most)
+				most = number + 1;
+	}
+	return most;
+}
+
+// True if errno says that the object does not exist. Any other error says nothing about it.
+static bool is_gone(int errnum)
+{
+	return errnum == ENOENT || errnum == ESRCH || errnum == ENODEV;
+}
+
+// The pids of a process by namespace, from ours to its own: "NSpid:", each behind a tab. -1 with
+// errno: unknown; 0: the kernel does not tell.
+static ssize_t process_nspid(uint64_t pid, char *out, size_t size)
+{
+	char path[32], text[1536]; // the line is well within this
+	char *at, *end;
+
+	snprintf(path, sizeof(path), "/proc/%llu/status", (unsigned long long)pid);
+	if (fd_get(AT_FDCWD, path, text, sizeof(text)) <= 0)
+		return -1;
+	at = strstr(text, "\nNSpid:");
+	end = at ? strchr(at + 1, '\n') : NULL;
+	if (!end)
+		return 0;
+	*end = 0;
+	return snprintf(out, size, "%s", at + strlen("\nNSpid:"));
+}
+
+// Whether it is pid 1 of its pid namespace, which is below ours; -1: unknown.
+static int process_is_first(uint64_t pid)
+{
+	char pids[PIDS_NESTED];
+	ssize_t len = process_nspid(pid, pids, sizeof(pids));
+
+	if (len <= 0)
+		return len < 0 && !is_gone(errno) ? -1 : 0;
+	return strchr(pids, '\t') != strrchr(pids, '\t') && !strcmp(strrchr(pids, '\t'), "\t1");
+}
+
+int group_first(struct groups *groups, const char *box)
+{
+	const struct group_tree *tree = exec_cgroup_tree(groups);
+	char text[PIDS_ROOM];
+	struct str rest, line;
+	uint64_t pid;
+	ssize_t len;
+
+	if (!tree)
+		return 0;
+	len = group_get(tree, box, "cgroup.procs", text, sizeof(text));
+	if (len < 0)
+		return is_gone(errno) ? 0 : -1;
+	rest = (struct str){text, (size_t)len};
+	while (rest.len && str_cut(&rest, '\n', &line)) {
+		int first = str_to_u64(line, 2, INT32_MAX, &pid) ? process_is_first(pid) : 0;
+
+		if (first)
+			return first < 0 ? -1 : (int)pid;
+	}
+	return 0;
+}
+
+// A process of a box, even of one being built, is at least one pid namespace below ours.
+static bool has_outsider(const struct group_tree *tree, const char *group)
+{
+	char text[PIDS_ROOM], pids[PIDS_NESTED];
+	ssize_t len = group_get(tree, group, "cgroup.procs", text, sizeof(text));
+	struct str rest = {text, len > 0 ? (size_t)len : 0}, line;
+	uint64_t pid;
+
+	while (len > 0 && str_cut(&rest, '\n', &line))
+		if (str_to_u64(line, 2, INT32_MAX, &pid) &&
+		    process_nspid(pid, pids, sizeof(pids)) > 0 &&
+		    strchr(pids, '\t') == strrchr(pids, '\t'))
+			return true;
+	return false;
+}
+
+bool group_has_outsider(struct groups *groups, const char *box)
+{
+	each_tree (tree, groups) {
+		auto_dir list = tree->shared ? NULL : path_list(tree->dir, box);
+		struct dirent *entry;
+		char name[PATH_ROOM];
+
+		if (list && has_outsider(tree, box))
+			return true;
+		while (list && tree->leafy && (entry = path_next(list))) {
+			snprintf(name, sizeof(name), "%s/%.*s", box, GROUP_CGROUP_ROOM,
+				 entry->d_name);
+			if (entry->d_type == DT_DIR && has_outsider(tree, name))
+				return true;
+		}
+	}
+	return false;
+}
+
+int group_pause(struct groups *groups, const char *box, bool frozen)
+{
+	const struct group_tree *tree = exec_cgroup_tree(groups);
+
+	if (!tree) {
+		errno = ENOTSUP;
+		return -1;
+	}
+	if (tree->version == 2)
+		return group_put(tree, box, "cgroup.freeze", frozen ? "1" : "0");
+	return group_put(tree, box, "freezer.state", frozen ? "FROZEN" : "THAWED");
+}
+
+enum group_pulse group_pulse(struct groups *groups, const char *box)
+{
+	const struct group_tree *tree = exec_cgroup_tree(groups);
+	char text[256];
+
+	if (!tree || group_get(tree, box, tree->version == 2 ? "cgroup.freeze" : "freezer.state",
+			       text, sizeof(text)) <= 0)
+		return GROUP_UNKNOWN;
+	if (tree->version == 1)
+		return !strcmp(text, "THAWED\n")   ? GROUP_RUNS
+		       : !strcmp(text, "FROZEN\n") ? GROUP_FROZEN
+						   : GROUP_FREEZING;
+	if (text[0] != '1')
+		return GROUP_RUNS;
+	if (group_get(tree, box, "cgroup.events", text, sizeof(text)) <= 0)
+		return GROUP_UNKNOWN;
+	return strstr(text, "frozen 1") ? GROUP_FROZEN : GROUP_FREEZING;
 }
 
 void group_door_close(struct group_door *door)

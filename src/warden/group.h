@@ -1,6 +1,6 @@
 // The cgroups of this instance: cove/<instance>/<box> holds the limits and pid 1. Its exec cgroups
 // x-<n>, or x-<n>.<mark>, hold one command each. The files differ by host (docs/ISOLATION.md CG-1
-// to CG-6); only group*.c know them.
+// to CG-6); only group.c and groups.c know them.
 #pragma once
 
 #include <stdbool.h>
@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "base/map.h"
 #include "os/cgroup.h"
 #include "types/limits.h"
 
@@ -33,8 +34,12 @@ struct groups {
 	bool unified;	// exec cgroups are v2
 	bool weighs_io; // the disk's I/O scheduler supports weights
 	char instance[GROUP_NAME_ROOM];
-	const char *word;
+	const char *word; // of the host, see cgroup_word()
 };
+
+#define each_tree(tree, groups)                                                                    \
+	for (const struct group_tree *tree = (groups)->trees;                                      \
+	     tree < (groups)->trees + (groups)->count; tree++)
 
 // Descriptors for joining: the cgroup2 directory to clone into (-1: none), and the `tasks` files to
 // write "0" to.
@@ -58,8 +63,6 @@ fallible groups_name(int data, char out[GROUP_NAME_ROOM]);
 fallible groups_open(const struct cgroup_host *host, const char *instance, struct groups **out);
 // Removes the instance's own cgroups, and the parent if it is empty. All boxes must be gone.
 void groups_close(struct groups *groups);
-const char *groups_word(const struct groups *groups);
-bool groups_join_by_clone(const struct groups *groups); // exec cgroups are v2
 // Finds out whether the I/O scheduler of this disk supports cgroup v2 weights: bfq, or io.cost. If
 // so the io controller is enabled for children, and group_limit() sets weights.
 void groups_share_disk(struct groups *groups, dev_t disk);
@@ -104,21 +107,21 @@ void group_thaw(struct groups *groups, const char *box, uint32_t exec_cgroup);
 // Removes a box's cgroups. False: still busy, call again. Idempotent.
 bool group_drop(struct groups *groups, const char *box, uint32_t exec_cgroups);
 
-// Questions to the kernel (group_find.c), for a warden that has just started. Calls `each` for the
+// Kills every process in the instance's cgroups, except those of boxes in `known`, waits for all to
+// exit and removes the cgroups. Blocks, at most GROUPS_DESTROY_MS; then UNAVAILABLE stuck_leftover.
+#define GROUPS_DESTROY_MS 10000
+fallible groups_destroy(struct groups *groups, const struct map *known, int *out_destroyed);
+// The same for one box id. True: gone. Does not block: call it again.
+bool group_destroy(struct groups *groups, const char *box);
+
+// Questions to the kernel, for a warden that has just started. Calls `each` for the
 // name of every box that has a cgroup in any hierarchy, possibly more than once.
 void groups_each(struct groups *groups, void (*each)(void *arg, const char *box), void *arg);
 // The pid of a box's pid 1, by its cgroup and its pid namespace; 0: there is none; -1 with errno:
 // unknown.
 int group_first(struct groups *groups, const char *box);
-// The name of an exec cgroup's directory in that hierarchy: "x-3", "x-3.mark"; false: there is
-// none.
-#define GROUP_CGROUP_ROOM (16 + GROUP_MARK_ROOM)
-bool group_exec_find(const struct group_tree *tree, const char *box, uint32_t exec_cgroup,
-		     char out[GROUP_CGROUP_ROOM]);
-// Calls `each` for the name of every exec cgroup with a mark.
-void group_marked(const struct group_tree *tree, const char *box,
-		  void (*each)(const struct group_tree *tree, const char *box,
-			       const char *exec_cgroup));
+// True if a process was moved into the box's cgroups from outside: it would be killed with the box.
+bool group_has_outsider(struct groups *groups, const char *box);
 // The highest number of an exec cgroup plus one.
 uint32_t group_cgroups(struct groups *groups, const char *box);
 fallible group_oom(struct groups *groups, const char *box, int *out_oom);

@@ -1,26 +1,32 @@
 // The instance's own cgroups, cove/<instance>, in every hierarchy that a box needs. They are found
-// or made at start, held open, and removed at the end.
+// or made at start, held open, and removed at the end. Cgroups that an earlier warden left are
+// killed and removed: a mount namespace dies with its last process, so cgroups and their processes
+// are all that can be left of a box, besides its disk.
 //
 // syscalls: mkdirat unlinkat openat read write close getdents64 fstat fcntl lseek faccessat
-// syscalls: faccessat2
-#include <dirent.h>
+// syscalls: faccessat2 kill newfstatat
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <time.h>
 #include <unistd.h>
 
-#include "base/auto.h"
+#include "base/clock.h"
 #include "base/id.h"
 #include "base/mem.h"
 #include "base/secret.h"
+#include "base/str.h"
 #include "base/weak.h"
 #include "os/fd.h"
+#include "os/path.h"
 #include "warden/group.h"
 
+#define SWEEP_PAUSE_NS 500000 // between rounds
 #define WEIGHT_DEFAULT 100
 #define WEIGHT_MAX 1000 // of bfq; io.cost accepts ten times as much
 
@@ -69,23 +75,21 @@ static fallible hand_down(const struct group_tree *tree)
 // exists one cgroup for all boxes does so too. It is not enabled further down: no box pays for it.
 static void refuse_huge_pages(const struct group_tree *tree)
 {
+	auto_dir files = NULL;
 	struct dirent *entry;
-	DIR *files;
 
 	if (weak(HUGETLB) || !(tree->holds & limiting) || // a hybrid host has its limits on v1
 	    fd_put(tree->top, "cgroup.subtree_control", "+hugetlb") ||
 	    fd_put(tree->cove, "cgroup.subtree_control", "+hugetlb"))
 		return;
-	files = fdopendir(openat(tree->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-	while (files && (entry = readdir(files))) {
+	files = path_list(tree->dir, ".");
+	while (files && (entry = path_next(files))) {
 		size_t len = strlen(entry->d_name);
 
 		if (strncmp(entry->d_name, "hugetlb.", 8) == 0 && len > 4 &&
 		    strcmp(entry->d_name + len - 4, ".max") == 0)
 			(void)fd_put(tree->dir, entry->d_name, "0");
 	}
-	if (files)
-		closedir(files);
 }
 
 static fallible set_policy(const struct group_tree *tree)
@@ -265,8 +269,7 @@ void groups_share_disk(struct groups *groups, dev_t disk)
 		 minor(disk));
 	if (fd_get(AT_FDCWD, path, scheduler, sizeof(scheduler)) <= 0)
 		scheduler[0] = '\0';
-	for (int i = 0; i < groups->count; i++) {
-		const struct group_tree *tree = &groups->trees[i];
+	each_tree (tree, groups) {
 
 		if (!limits_io(tree))
 			continue;
@@ -285,11 +288,10 @@ void group_weigh_io(struct groups *groups, const char *box, uint32_t cpu_milli)
 
 	weight = weight < 1 ? 1 : weight > WEIGHT_MAX ? WEIGHT_MAX : weight;
 	snprintf(text, sizeof(text), "%u", weight);
-	for (int i = 0; i < groups->count; i++)
-		for (size_t f = 0; f < sizeof(files) / sizeof(*files); f++) {
+	each_tree (tree, groups)
+		for (size_t f = 0; limits_io(tree) && f < sizeof(files) / sizeof(*files); f++) {
 			snprintf(path, sizeof(path), "%s/%s", box, files[f]);
-			if (limits_io(&groups->trees[i]))
-				(void)fd_put(groups->trees[i].dir, path, text);
+			(void)fd_put(tree->dir, path, text);
 		}
 }
 
@@ -298,8 +300,7 @@ fallible group_limit_io(struct groups *groups, const char *box, uint64_t bytes, 
 {
 	bool limited = false;
 
-	for (int i = 0; i < groups->count; i++) {
-		const struct group_tree *tree = &groups->trees[i];
+	each_tree (tree, groups) {
 		char path[ID_BOX_LEN + 16], line[128];
 
 		if (!limits_io(tree) || !hand_down_io(tree))
@@ -321,12 +322,124 @@ fallible group_limit_io(struct groups *groups, const char *box, uint64_t bytes, 
 	return OK;
 }
 
-const char *groups_word(const struct groups *groups)
+void groups_each(struct groups *groups, void (*each)(void *arg, const char *box), void *arg)
 {
-	return groups->word;
+	each_tree (tree, groups) {
+		auto_dir list = tree->shared ? NULL : path_list(tree->dir, ".");
+		struct dirent *entry;
+
+		while (list && (entry = path_next(list)))
+			if (entry->d_type == DT_DIR)
+				each(arg, entry->d_name);
+	}
 }
 
-bool groups_join_by_clone(const struct groups *groups)
+uint32_t groups_pids(struct groups *groups)
 {
-	return groups->unified;
+	char text[32];
+	uint64_t count = 0;
+
+	each_tree (tree, groups)
+		if (tree->holds & 1u << CGROUP_PIDS &&
+		    fd_get(tree->dir, "pids.current", text, sizeof(text)) > 0)
+			count = strtoull(text, NULL, 10);
+	return (uint32_t)count;
+}
+
+static void kill_listed(int group)
+{
+	char text[2048];
+	ssize_t len = fd_get(group, "cgroup.procs", text, sizeof(text));
+	struct str rest = {text, len > 0 ? (size_t)len : 0}, line;
+	uint64_t pid;
+
+	if (len <= 0)
+		return;
+	while (str_cut(&rest, '\n', &line))
+		if (str_to_u64(line, 2, INT32_MAX, &pid) && (rest.at || len < 2047))
+			kill((pid_t)pid, SIGKILL);
+}
+
+// Kills what is in the cgroup `name` and its exec cgroups, and removes those that are empty. By pid
+// only where there is no v2 cgroup: a pid may be reused between the read and the signal.
+static bool group_sweep(const struct group_tree *tree, bool by_number, const char *name)
+{
+	auto_dir list = path_list(tree->dir, name);
+	struct dirent *entry;
+
+	if (!list)
+		return true;
+	fd_put(dirfd(list), "freezer.state", "THAWED");
+	if (tree->holds & 1u << CGROUP_CPU)
+		fd_put(dirfd(list), tree->version == 2 ? "cpu.max" : "cpu.cfs_quota_us",
+		       tree->version == 2 ? "max" : "-1");
+	if (tree->version == 2)
+		fd_put(dirfd(list), "cgroup.kill", "1"); // exec cgroups included
+	if (by_number)
+		kill_listed(dirfd(list));
+	while ((entry = path_next(list))) {
+		if (entry->d_type != DT_DIR)
+			continue;
+		auto_fd exec_cgroup = openat(dirfd(list), entry->d_name,
+					     O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+		if (exec_cgroup >= 0 && by_number)
+			kill_listed(exec_cgroup);
+		unlinkat(dirfd(list), entry->d_name, AT_REMOVEDIR);
+	}
+	return unlinkat(tree->dir, name, AT_REMOVEDIR) == 0 || errno == ENOENT;
+}
+
+// One round over all cgroups: how many boxes are left, and how many were seen.
+static int groups_sweep(struct groups *groups, const struct map *known, int *seen)
+{
+	int left = 0;
+
+	*seen = 0;
+	each_tree (tree, groups) {
+		auto_dir list = tree->shared ? NULL : path_list(tree->dir, ".");
+		struct dirent *entry;
+		int here = 0;
+
+		while (list && (entry = path_next(list))) {
+			if (entry->d_type != DT_DIR || map_get(known, str_of(entry->d_name)))
+				continue;
+			here++;
+			left += !group_sweep(tree, !groups->unified, entry->d_name);
+		}
+		*seen = here > *seen ? here : *seen;
+	}
+	return left;
+}
+
+// Rounds repeat until every cgroup is removed: a process forked during a round is killed in the
+// next.
+fallible groups_destroy(struct groups *groups, const struct map *known, int *out_destroyed)
+{
+	const struct timespec pause = {.tv_nsec = SWEEP_PAUSE_NS};
+	int64_t deadline = clock_ms() + GROUPS_DESTROY_MS;
+	int first, seen, left = groups_sweep(groups, known, &first);
+
+	while (left > 0 && clock_ms() < deadline) {
+		nanosleep(&pause, NULL);
+		left = groups_sweep(groups, known, &seen);
+	}
+	if (left > 0)
+		return err_hint(err_new(UNAVAILABLE, "stuck_leftover",
+					"%d cgroups of an earlier warden do not become empty",
+					left),
+				"look for processes in state D beneath the cgroup cove/%s",
+				groups->instance);
+	*out_destroyed = first;
+	return OK;
+}
+
+bool group_destroy(struct groups *groups, const char *box)
+{
+	bool gone = true;
+
+	each_tree (tree, groups)
+		if (!tree->shared)
+			gone &= group_sweep(tree, !groups->unified, box);
+	return gone;
 }

@@ -20,13 +20,13 @@
 #include "base/mem.h"
 #include "os/fd.h"
 #include "protocol/talk.h"
-#include "warden/adopt_orphans.h"
 #include "warden/box_network.h"
 #include "warden/build.h"
 #include "warden/freeze.h"
 #include "warden/jail.h"
 #include "warden/prebuilt.h"
 #include "warden/reconcile.h"
+#include "warden/recover.h"
 #include "warden/reply_queue.h"
 #include "warden/teardown.h"
 
@@ -67,8 +67,7 @@ static fallible orders_hello(struct warden *warden, const struct order *order)
 		.boxes_max = warden->boxes_max,
 	};
 	snprintf(answer->host.disk, sizeof(answer->host.disk), "%s", disk_word(warden->disk));
-	snprintf(answer->host.cgroup, sizeof(answer->host.cgroup), "%s",
-		 groups_word(warden->groups));
+	snprintf(answer->host.cgroup, sizeof(answer->host.cgroup), "%s", warden->groups->word);
 	snprintf(answer->host.net, sizeof(answer->host.net), "%s", netout_word(warden->netout.by));
 	reply_queue_answer(warden, answer, NULL, 0);
 	return OK;
@@ -89,7 +88,7 @@ static fallible orders_destroy(struct warden *warden, const struct order *order)
 	struct warden_box *box = box_find(warden, order);
 
 	if (!box) {
-		TRY(adopt_orphans_box(warden, order->box));
+		TRY(recover_remove_orphan(warden, order->box));
 		reply_queue_done(warden, ORDER_DESTROY, order->id);
 		return OK;
 	}

@@ -1,10 +1,11 @@
 // Lists boxes for the daemon, and compares the table with cgroups, disks, sockets and state files.
-// All that is compared with the table is read anew from the kernel and the disk.
+// All that is compared with the table is read anew from the kernel and the disk. Leaks that names
+// do not show are found too: foreign processes in boxes' cgroups, loop devices without a box, id
+// ranges in use without a box.
 //
 // syscalls: openat read close getdents64 newfstatat fstat ioctl faccessat faccessat2 fcntl lseek
 #include "warden/reconcile.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -16,12 +17,13 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "os/loopdev.h"
+#include "os/path.h"
 #include "warden/jail.h"
-#include "warden/leaked.h"
 #include "warden/reply_queue.h"
 #include "warden/teardown.h"
 
 #define FRESH_US 2000000
+#define IMAGE ".img" // of a box's disk
 
 static enum order_box_state state_of(struct warden *warden, const struct warden_box *box)
 {
@@ -61,14 +63,12 @@ static void add_to_page(struct answer *answer, const char *after, const struct w
 fallible warden_reconcile_boxes(struct warden *warden, const struct order *order)
 {
 	struct answer *answer = &warden->answer;
-	struct str key;
-	size_t at = 0;
-	void *value;
+	const struct warden_box *box;
 
 	*answer = (struct answer){.kind = ANSWER_DONE, .to = ORDER_BOXES, .id = order->id};
-	while (map_next(warden->boxes, &at, &key, &value))
-		if (value != warden->prebuilt)
-			add_to_page(answer, order->box, value);
+	for (size_t at = 0; (box = warden_box_next(warden, &at));)
+		if (box != warden->prebuilt)
+			add_to_page(answer, order->box, box);
 	// The state of boxes on the page alone: it is read from the kernel.
 	for (uint32_t i = 0; i < answer->cell_count; i++)
 		answer->cells[i].state = state_of(
@@ -100,17 +100,12 @@ static void state_name(void *arg, const char *name)
 
 static void list_dir(int dir, struct map *names)
 {
-	auto_fd again = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *entries = again < 0 ? NULL : fdopendir(again);
+	auto_dir list = path_list(dir, ".");
 	struct dirent *entry;
 
-	if (!entries)
-		return;
-	take_fd(&again);
-	while ((entry = readdir(entries)))
+	while (list && (entry = path_next(list)))
 		if (entry->d_name[0] != '.')
 			state_name(names, entry->d_name);
-	closedir(entries);
 }
 
 enum place { GROUPS, DISKS, NOTES, EARS, PLACES };
@@ -137,13 +132,15 @@ static void reconcile_compare(struct warden *warden, struct map *names, enum pla
 	static const char *const lost[] = {"box_without_group", "box_without_disk",
 					   "box_without_state_file", "box_without_socket"};
 	struct answer *answer = &warden->answer;
+	const struct warden_box *box;
 	struct str key;
 	size_t at = 0;
 	void *value;
 
 	while (map_next(names, &at, &key, &value)) {
-		const struct warden_box *box = map_get(warden->boxes, key);
 		char name[256];
+
+		box = map_get(warden->boxes, key);
 
 		snprintf(name, sizeof(name), STR_FMT, STR_ARG(key));
 		if (place == GROUPS && str_is(key, JAIL_GROUP))
@@ -151,13 +148,10 @@ static void reconcile_compare(struct warden *warden, struct map *names, enum pla
 		if (!box || !box_belongs(box, place))
 			warden_reconcile_odd(answer, leaked[place], name);
 	}
-	at = 0;
-	while (map_next(warden->boxes, &at, &key, &value)) {
-		const struct warden_box *box = value;
-
+	for (at = 0; (box = warden_box_next(warden, &at));) {
 		if (box->state != WARDEN_BOX_ALIVE && box->state != WARDEN_BOX_KEPT)
 			continue; // being built or removed
-		if (box_belongs(box, place) && !map_get(names, key))
+		if (box_belongs(box, place) && !map_get(names, str_of(box->id)))
 			warden_reconcile_odd(answer, lost[place], box->id);
 	}
 }
@@ -183,13 +177,9 @@ static void count_boxes(struct warden *warden)
 		[ORDER_BOX_DEAD] = &inventory->dead,   [ORDER_BOX_KEPT] = &inventory->kept,
 		[ORDER_BOX_GOING] = &inventory->going,
 	};
-	struct str key;
-	size_t at = 0;
-	void *value;
+	const struct warden_box *box;
 
-	while (map_next(warden->boxes, &at, &key, &value)) {
-		const struct warden_box *box = value;
-
+	for (size_t at = 0; (box = warden_box_next(warden, &at));) {
 		if (box == warden->prebuilt) {
 			inventory->prebuilt++;
 			continue;
@@ -212,6 +202,61 @@ static uint32_t count_loops(struct warden *warden)
 	uint32_t count = loopdev_count(warden->data, "pool.img");
 
 	return boxes < 0 ? count : count + loopdev_count(boxes, NULL);
+}
+
+static void find_processes(struct warden *warden)
+{
+	const struct warden_box *box;
+
+	for (size_t at = 0; (box = warden_box_next(warden, &at));)
+		if (box->has.groups && group_has_outsider(warden->groups, box->id))
+			warden_reconcile_odd(&warden->answer, "process_not_of_cell", box->id);
+}
+
+// Names with a dot are the drivers' own: templates, images that are ready.
+static void see_loop(void *arg, int fd, const char *name)
+{
+	struct warden *warden = arg;
+	struct str box_id = str_of(name);
+	const struct warden_box *box;
+
+	(void)fd;
+	if (name[0] == '.')
+		return;
+	if (str_ends(box_id, IMAGE))
+		box_id.len -= strlen(IMAGE);
+	box = map_get(warden->boxes, box_id);
+	if (!box || (!warden_box_is_building(box) && !box->has.disk))
+		warden_reconcile_odd(&warden->answer, "loop_without_box", name);
+}
+
+static void find_loops(struct warden *warden)
+{
+	static const char *const places[] = {"boxes", "trash"};
+
+	for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
+		auto_fd dir = openat(warden->data, places[i], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+		if (dir >= 0)
+			loopdev_each(dir, see_loop, warden);
+	}
+	if (loopdev_count(warden->data, "pool.img") > 1)
+		warden_reconcile_odd(&warden->answer, "loop_without_box", "pool.img");
+}
+
+// Two boxes with the same ids could access each other's files.
+static void find_slots(struct warden *warden)
+{
+	uint32_t held = 1; // the slot of the jail
+	const struct warden_box *box;
+
+	for (size_t at = 0; (box = warden_box_next(warden, &at));) {
+		held += box->has.slot;
+		if (box->state == WARDEN_BOX_ALIVE && !box->has.slot)
+			warden_reconcile_odd(&warden->answer, "box_without_slot", box->id);
+	}
+	if (ids_taken(warden->ids) > held)
+		warden_reconcile_odd(&warden->answer, "slot_without_box", "");
 }
 
 fallible warden_reconcile_inventory(struct warden *warden, const struct order *order)
@@ -242,7 +287,9 @@ fallible warden_reconcile_inventory(struct warden *warden, const struct order *o
 		answer->inventory.trash = (uint32_t)disk_trash(warden->disk);
 		for (int i = 0; i < PLACES; i++)
 			reconcile_compare(warden, found[i], (enum place)i);
-		leaked_find(warden, warden_reconcile_odd);
+		find_processes(warden);
+		find_loops(warden);
+		find_slots(warden);
 		reply_queue_answer(warden, answer, NULL, 0);
 	}
 	for (int i = 0; i < PLACES; i++)

@@ -6,11 +6,12 @@
 //	no or a bad state file               a pid 1 in the box's cgroup is the box's; its uid_map
 //	                                     names the slot
 //	a disk alone                         kept; the daemon has it destroyed if not wanted
-// Nothing is signalled here: other cgroups are destroyed by inventory.c. A box that cannot be
+// Nothing is signalled here: other cgroups are destroyed by groups.c. A box that cannot be
 // examined is neither living nor gone: then the start fails, and the boxes run on.
+//
+// syscalls: faccessat faccessat2
 #include "warden/recover.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -25,6 +26,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "os/fd.h"
+#include "os/path.h"
 #include "os/thread.h"
 #include "warden/listener.h"
 #include "warden/teardown.h"
@@ -223,19 +225,15 @@ static void recover_group(void *arg, const char *box_id)
 static fallible each_name(int dir, fallible (*each)(struct recover *recover, const char *name),
 			  struct recover *recover)
 {
-	auto_fd again = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *entries = again < 0 ? NULL : fdopendir(again);
+	auto_dir list = path_list(dir, ".");
 	struct dirent *entry;
-	struct err *err = OK;
 
-	if (!entries)
+	if (!list)
 		return err_sys(errno, "list the files of an earlier warden");
-	take_fd(&again);
-	while (!err && (entry = readdir(entries)))
+	while ((entry = path_next(list)))
 		if (id_is_box(str_of(entry->d_name)))
-			err = each(recover, entry->d_name);
-	closedir(entries);
-	return err;
+			TRY(each(recover, entry->d_name));
+	return OK;
 }
 
 void recover_drop(struct recover **held)
@@ -333,4 +331,22 @@ fallible recover_disks(struct warden *warden, struct recover *recover)
 	if (recover->adopted || warden->kept)
 		log_event(LOG_INFO, "boxes.recovered", "alive", adopted, "kept", kept, NULL);
 	return OK;
+}
+
+static fallible orphan_busy(const char *what)
+{
+	return err_new(UNAVAILABLE, "leaked_busy", "%s without a box cannot be removed yet", what);
+}
+
+// Cgroups come first: processes in them keep the files busy.
+fallible recover_remove_orphan(struct warden *warden, const char *box_id)
+{
+	if (!group_destroy(warden->groups, box_id))
+		return orphan_busy("a control group");
+	box_listener_drop(warden->listeners, box_id);
+	box_state_drop(warden->state_dir, box_id);
+	if (faccessat(warden->listeners, box_id, F_OK, AT_SYMLINK_NOFOLLOW) == 0 ||
+	    faccessat(warden->state_dir, box_id, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+		return orphan_busy("a run file");
+	return disk_remove_orphan(warden->disk, box_id);
 }

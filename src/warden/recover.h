@@ -17,3 +17,7 @@ fallible recover_boxes(struct warden *warden, struct recover **out);
 fallible recover_disks(struct warden *warden, struct recover *recover);
 void recover_drop(struct recover **held);
 #define auto_recover on_exit_call(recover_drop) struct recover *
+// Removes all resources that carry a box id without a box in the table: cgroups with their
+// processes, a socket, a state file, a disk with its mounts and loop devices. OK: verified gone.
+// UNAVAILABLE leaked_busy: not yet, ask again. Does not block.
+fallible recover_remove_orphan(struct warden *warden, const char *box_id);

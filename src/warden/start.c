@@ -34,7 +34,6 @@
 #include "os/seccomp.h"
 #include "os/syscalls.h"
 #include "warden/blocked.h"
-#include "warden/inventory.h"
 #include "warden/jail.h"
 #include "warden/listener.h"
 #include "warden/recover.h"
@@ -170,7 +169,7 @@ static fallible destroy_rest(struct warden *warden)
 	int destroyed = 0;
 
 	if (!weak(INVENTORY))
-		TRY(inventory_destroy(warden->groups, warden->boxes, &destroyed),
+		TRY(groups_destroy(warden->groups, warden->boxes, &destroyed),
 		    "destroy the leftovers of an earlier warden");
 	snprintf(text, sizeof(text), "%d", destroyed);
 	if (destroyed)
@@ -326,7 +325,7 @@ static fallible warden_start_begin(struct warden *warden, const struct options *
 	TRY(destroy_rest(warden));
 	kill_point("warden.start", "leaked_ended");
 	// Before the filter: boxes inherit from the zygote.
-	TRY(zygote_start(groups_join_by_clone(warden->groups), &warden->zygote));
+	TRY(zygote_start(warden->groups->unified, &warden->zygote));
 	TRY(deferred_unmount_start(&warden->unmount));
 	if (is_told_to_leave(warden))
 		return OK;
@@ -377,13 +376,11 @@ fallible start_warden(int argc, char **argv, struct warden **out)
 
 static void free_boxes(struct warden *warden)
 {
-	struct str key;
-	size_t at = 0;
-	void *value;
+	struct warden_box *box;
 
-	while (map_next(warden->boxes, &at, &key, &value)) {
-		warden_box_close(warden, value); // the box keeps its own mounts
-		free(value);
+	for (size_t at = 0; (box = warden_box_next(warden, &at));) {
+		warden_box_close(warden, box); // the box keeps its own mounts
+		free(box);
 	}
 	map_free(warden->boxes);
 }

@@ -324,11 +324,9 @@ static struct warden_box **all_boxes(struct warden *warden, size_t *out_count)
 {
 	size_t count = 0, at = 0, room = map_count(warden->boxes);
 	struct warden_box **box_list = mem_grow(NULL, room + 1, sizeof(struct warden_box *));
-	struct str key;
-	void *value;
 
-	while (count < room && map_next(warden->boxes, &at, &key, &value))
-		box_list[count++] = value;
+	while (count < room && (box_list[count] = warden_box_next(warden, &at)))
+		count++;
 	*out_count = count;
 	return box_list;
 }
@@ -349,13 +347,11 @@ void teardown_end_all(struct warden *warden)
 
 void teardown_forget_orders(struct warden *warden)
 {
-	size_t count;
-	auto_free struct warden_box **box_list = all_boxes(warden, &count);
+	struct warden_box *box;
 
-	for (size_t i = 0; i < count; i++) {
-		box_list[i]->waiter_count = 0;
-		box_list[i]->build_order = 0;
-		free(box_list[i]->refusal);
-		box_list[i]->refusal = NULL;
+	for (size_t at = 0; (box = warden_box_next(warden, &at));) {
+		box->waiter_count = 0;
+		box->build_order = 0;
+		free(take_ptr(box->refusal));
 	}
 }

@@ -231,13 +231,9 @@ static bool warden_turn(struct warden *warden, int64_t until_us)
 static int64_t oldest_start(const struct warden *warden)
 {
 	int64_t oldest = INT64_MAX;
-	struct str key;
-	size_t at = 0;
-	void *value;
+	const struct warden_box *box;
 
-	while (map_next(warden->boxes, &at, &key, &value)) {
-		const struct warden_box *box = value;
-
+	for (size_t at = 0; (box = warden_box_next(warden, &at));) {
 		// A prebuilt box has no layers until it is set up.
 		if (box->state != WARDEN_BOX_KEPT && box->state != WARDEN_BOX_PREBUILDING &&
 		    box->state != WARDEN_BOX_PREBUILT)
@@ -350,7 +346,7 @@ int warden_main(int argc, char **argv)
 	if (!warden)
 		return 0; // SIGTERM came during the start
 	log_event(LOG_INFO, "warden.ready", "disk", disk_word(warden->disk), "cgroup",
-		  groups_word(warden->groups), NULL);
+		  warden->groups->word, NULL);
 	warden_serve(warden);
 	warden_stop(warden);
 	status = !warden->failed ? 0 : warden->leftovers ? 1 : EX_TEMPFAIL;
