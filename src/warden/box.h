@@ -15,7 +15,6 @@
 #include "warden/disk.h"
 #include "warden/group.h"
 #include "warden/ids.h"
-#include "warden/netout.h"
 #include "warden/template.h"
 #include "warden/zygote.h"
 
@@ -74,7 +73,7 @@ struct warden_box {
 	bool net;   // its build was to open its network
 	int userns; // of its id range, owned by the slot; until it is ALIVE
 	int netns;  // of a prebuilt box with an open network; -1: none
-	int steer;  // holds the steering program, see warden/netout.h; -1: none
+	int steer;  // holds the steering program, see warden/box_network.h; -1: none
 	int fds[ORDER_FDS_MAX]; // for the daemon: control, oom, meter, network
 	struct limits limits;	// that its cgroups enforce
 	struct err *build_err;	// refuse with this when the zygote has answered
@@ -88,21 +87,13 @@ struct warden_box {
 	struct link link; // in warden.building or warden.teardowns
 };
 
-// An exec cgroup that is not empty after the first kill (cgroup v1).
-struct kill_retry {
+// A KILL or PAUSE that the kernel has not finished: retried by the clock, up to a deadline.
+struct retry {
 	struct link link;
+	enum order_kind kind;
 	char box[ID_BOX_LEN + 1];
 	char trace[ORDER_TRACE_MAX];
 	uint32_t exec_cgroup, order;
-	int64_t next_us, deadline_us;
-};
-
-// A box that is being frozen.
-struct pause {
-	struct link link;
-	char box[ID_BOX_LEN + 1];
-	char trace[ORDER_TRACE_MAX];
-	uint32_t order;
 	int64_t next_us, deadline_us;
 };
 
@@ -117,6 +108,17 @@ struct repair {
 	struct link link;
 	struct order order; // its id is 0 if the daemon that asked is gone
 	int pid;	    // of e2fsck
+};
+
+// How connections are steered to the listener.
+enum box_network_by { NETWORK_BY_NONE, NETWORK_BY_SK_LOOKUP, NETWORK_BY_NFT };
+
+// See warden/box_network.h.
+struct box_network {
+	enum box_network_by by;
+	int home; // the host's own network namespace
+	dev_t dev;
+	ino_t inode;
 };
 
 struct blocked_calls;
@@ -137,7 +139,7 @@ struct warden {
 	uint32_t group_mounts; // boxes that have one
 	struct zygote *zygote;
 	struct deferred_unmount *unmount;
-	struct netout netout;
+	struct box_network network;
 	uint64_t builds;	     // number of the last build
 	char next[ID_BOX_LEN + 1];   // id that the daemon will give to the next box
 	int64_t asked_us;	     // when the last box was ordered
@@ -157,8 +159,7 @@ struct warden {
 	size_t building_count;
 	struct link teardowns; // boxes that are being removed
 	size_t kept;	       // boxes that are nothing but a disk
-	struct link kill_retries;
-	struct link pauses;
+	struct link retries;   // KILL and PAUSE orders
 	struct link repairs;
 	struct link replies; // answers that wait for the socket
 	size_t reply_count;

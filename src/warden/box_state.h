@@ -2,10 +2,14 @@
 // the box is made, completed when the box has a process, and removed last. A state file is trusted
 // as far as the kernel agrees: same boot, same process (pid and start time), in the box's own
 // cgroup.
+//
+// The listening socket of a box, RUN/box/ID: bound by the warden before the box is built, passed to
+// pid 1, accessible to the daemon's user alone.
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/err.h"
 #include "base/id.h"
@@ -44,3 +48,9 @@ void box_state_drop(int dir, const char *box);
 
 // The boot id. INTERNAL if the kernel does not tell.
 fallible box_state_boot(char out[BOX_STATE_BOOT]);
+
+// Opens RUN/box, made if absent and owned by the daemon.
+fallible box_listener_open_dir(int run, uid_t uid, gid_t gid, int *out_dir);
+// A listening SOCK_SEQPACKET socket at RUN/box/`box`. Replaces one that an earlier warden left.
+fallible box_listener_make(int dir, const char *box, int *out_fd);
+void box_listener_drop(int dir, const char *box);

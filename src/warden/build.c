@@ -8,6 +8,7 @@
 // warden destroys it. A builder that is still running then fails, because its cgroups are removed.
 //
 // syscalls: close pidfd_send_signal waitid
+// syscalls: socketpair setsockopt open_tree mount_setattr move_mount fsopen fsconfig fsmount
 #include "warden/build.h"
 
 #include <errno.h>
@@ -15,21 +16,290 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/auto.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/weak.h"
 #include "os/fd.h"
+#include "os/mount.h"
 #include "os/thread.h"
+#include "protocol/rootfs_mounts.h"
+#include "protocol/talk.h"
 #include "warden/box_network.h"
-#include "warden/build_inputs.h"
 #include "warden/disk_driver.h"
 #include "warden/reply_queue.h"
 #include "warden/teardown.h"
+
+#define CONTROL_BYTES (2 * TALK_SIZE_MAX)
+#define FILES_PART 2	  // share of fs.file-max, for all processes of one box
+#define NOFILE_LEAST 1024 // programs rely on this many
+
+// Descriptors that are passed on: the base to the zygote, the rootfs mounts to pid 1.
+struct build_inputs {
+	int control[2], listen;
+	int root, usr, disk;
+	struct group_door door;
+	struct group_exec exec_cgroup;
+};
+
+static void drop_parts(struct build_inputs *inputs)
+{
+	fd_drop(&inputs->control[0]);
+	fd_drop(&inputs->control[1]);
+	fd_drop(&inputs->listen);
+	fd_drop(&inputs->root);
+	fd_drop(&inputs->usr);
+	fd_drop(&inputs->disk);
+	group_door_close(&inputs->door);
+	group_exec_close(&inputs->exec_cgroup);
+}
+#define auto_parts on_exit_call(drop_parts) struct build_inputs
+#define NO_PARTS                                                                                   \
+	{                                                                                          \
+		.control = {-1, -1}, .listen = -1, .root = -1, .usr = -1, .disk = -1,              \
+		.door.into = -1, .exec_cgroup.meter = -1,                                          \
+	}
+
+// A detached, read-only, idmapped copy of a lower directory.
+static fallible layer_idmap(int lower, int userns, int *out_tree)
+{
+	auto_fd tree = mount_copy(lower, "");
+
+	if (tree < 0)
+		return err_sys(errno, "copy the mount of a layer");
+	if (mount_change(tree, MOUNT_SAFE | (weak(OVERLAY) ? 0 : MOUNT_ATTR_RDONLY), 0, userns))
+		return err_sys(errno, "map the ids of a layer");
+	*out_tree = take_fd(&tree);
+	return OK;
+}
+
+static fallible take_layers(struct warden *warden, const char *name, int userns,
+			    struct build_inputs *inputs)
+{
+	auto_fd root = -1;
+	auto_fd usr = -1;
+
+	TRY(template_find(warden->templates, name, &root, &usr));
+	TRY(layer_idmap(root, userns, &inputs->root));
+	if (usr >= 0)
+		TRY(layer_idmap(usr, userns, &inputs->usr));
+	return OK;
+}
+
+static fallible make_control(struct build_inputs *inputs)
+{
+	int bytes = CONTROL_BYTES;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, inputs->control))
+		return err_sys(errno, "make a control socket");
+	for (int i = 0; i < 2; i++)
+		if (setsockopt(inputs->control[i], SOL_SOCKET, SO_SNDBUFFORCE, &bytes,
+			       sizeof(bytes)))
+			return err_sys(errno, "widen a control socket");
+	return OK;
+}
+
+static fallible take_disk(struct warden *warden, const struct order *order, struct warden_box *box,
+			  struct build_inputs *inputs)
+{
+	struct limits limits = order->limits;
+
+	if (weak(DISK))
+		limits.disk = 0;
+	if (order->again)
+		return disk_again(warden->disk, order->box, &limits, box->userns, &inputs->disk);
+	TRY(disk_make(warden->disk, order->box, &limits, !order->ephemeral, box->userns,
+		      &inputs->disk));
+	box->has.disk = true;
+	return OK;
+}
+
+static fallible take_base_rootfs(struct warden *warden, struct warden_box *box,
+				 struct build_inputs *inputs)
+{
+	uint32_t root;
+
+	TRY(ids_take(warden->ids, &box->state_file.slot, &box->userns), "take an id range");
+	box->has.slot = true;
+	root = ids_base(box->state_file.slot);
+	box->has.state = true; // also a partially written one is removed
+	TRY(box_state_write(warden->state_dir, box->id, &box->state_file));
+	TRY(box_listener_make(warden->listeners, box->id, &inputs->listen));
+	box->has.listener = true;
+	TRY(group_make(warden->groups, box->id, root, &inputs->door));
+	box->has.groups = true;
+	TRY(group_exec(warden->groups, box->id, 0, "", root, NULL, &inputs->exec_cgroup));
+	box->exec_cgroups = 1;
+	return make_control(inputs);
+}
+
+static fallible take_mount_list(struct warden *warden, const struct order *order,
+				struct warden_box *box, struct build_inputs *inputs)
+{
+	TRY(take_layers(warden, order->name, box->userns, inputs), "take the layers of %s",
+	    order->name);
+	return take_disk(warden, order, box, inputs);
+}
+
+// The prebuilt box has ended and is being removed. The daemon tries again.
+static fallible prebuilt_lost(void)
+{
+	return err_new(EXHAUSTED, "prebuilt_lost",
+		       "the prebuilt box for this create is still being removed");
+}
+
+// The first message to pid 1, queued in its socket.
+static fallible tell_base_rootfs(const struct warden_box *box, const struct limits *limits,
+				 const struct build_inputs *inputs)
+{
+	struct rootfs_mounts_base_rootfs base_rootfs = {.base = ids_base(box->state_file.slot),
+							.memory = limits->memory};
+
+	if (fd_send(inputs->control[0], &base_rootfs, sizeof(base_rootfs), NULL, 0, MSG_DONTWAIT) <
+	    0)
+		return err_sys(errno, "send pid 1 its configuration");
+	return OK;
+}
+
+_Static_assert(ROOTFS_MOUNTS_BOX >= sizeof(((struct order *)0)->box) &&
+		       ROOTFS_MOUNTS_HOST >= sizeof(((struct order *)0)->host),
+	       "rootfs mounts have room for every field of an order");
+
+// The second message to pid 1, whether or not it already runs.
+static fallible tell_mounts(const struct warden *warden, const struct order *order,
+			    const struct warden_box *box, const struct build_inputs *inputs)
+{
+	struct rootfs_mounts mounts = {
+		.has_usr = inputs->usr >= 0,
+		.is_volatile = order->ephemeral && !weak(VOLATILE),
+		.memory = order->limits.memory,
+		.nofile = warden->files_max / FILES_PART / order->limits.pids,
+		.number = box->number,
+	};
+	const int fds[ROOTFS_MOUNTS_FDS_MAX] = {[ROOTFS_MOUNTS_ROOT] = inputs->root,
+						[ROOTFS_MOUNTS_DISK] = inputs->disk,
+						[ROOTFS_MOUNTS_USR] = inputs->usr};
+
+	if (mounts.nofile < NOFILE_LEAST)
+		mounts.nofile = NOFILE_LEAST;
+	snprintf(mounts.host, sizeof(mounts.host), "%s", order->host);
+	snprintf(mounts.box, sizeof(mounts.box), "%s", box->id);
+	if (fd_send(box->fds[0], &mounts, sizeof(mounts), fds, rootfs_mounts_fds(&mounts),
+		    MSG_DONTWAIT) < 0)
+		return errno == EPIPE || errno == ECONNRESET
+			       ? prebuilt_lost()
+			       : err_sys(errno, "send pid 1 its rootfs mounts");
+	return OK;
+}
+
+static bool is_limited(const struct warden_box *box, const struct limits *limits)
+{
+	return box->limits.memory == limits->memory && box->limits.pids == limits->pids &&
+	       box->limits.cpu_milli == limits->cpu_milli;
+}
+
+// Called while the builder runs. Only the builder is in these cgroups before the daemon is told.
+static void warden_build_inputs_limit(struct warden *warden, struct warden_box *box,
+				      const struct limits *limits)
+{
+	if (box->build_err || is_limited(box, limits))
+		return;
+	fd_drop(&box->fds[1]);
+	box->limits = *limits;
+	box->build_err = group_limit(warden->groups, box->id, limits, &box->fds[1]);
+}
+
+// Hands the base to the zygote. The descriptors for the daemon are then owned by `box`.
+static fallible warden_build_inputs_lay(struct warden *warden, struct warden_box *box,
+					const struct limits *limits, struct build_inputs *inputs)
+{
+	struct builder_plan plan = {
+		.base = ids_base(box->state_file.slot),
+		.has_into = inputs->door.into >= 0,
+		.task_count = (uint8_t)inputs->door.task_count,
+		.cgroup_count = (uint8_t)inputs->exec_cgroup.join_count,
+	};
+	struct builder_fds fds = {
+		.control = inputs->control[1],
+		.listen = inputs->listen,
+		.userns = box->userns,
+		.into = inputs->door.into,
+	};
+
+	memcpy(fds.tasks, inputs->door.tasks, sizeof(fds.tasks));
+	memcpy(fds.exec_cgroup, inputs->exec_cgroup.joins, sizeof(fds.exec_cgroup));
+	TRY(tell_base_rootfs(box, limits, inputs));
+	TRY(zygote_send(warden->zygote, &plan, &fds));
+	box->fds[0] = take_fd(&inputs->control[0]);
+	box->fds[2] = take_fd(&inputs->exec_cgroup.meter);
+	return OK;
+}
+
+// The devices that a box reads from and writes to: that of its disk, and that of the data
+// directory, which holds images and the pool. I/O through a loop device is charged to the box's
+// cgroup again.
+static void limit_io(struct warden *warden, struct warden_box *box, uint64_t bytes, int disk)
+{
+	struct stat own, data;
+
+	if (box->build_err || !bytes || weak(IO))
+		return;
+	if (fstat(disk, &own) || fstat(warden->data, &data)) {
+		box->build_err = err_sys(errno, "look at the disks of %s", box->id);
+		return;
+	}
+	box->build_err = group_limit_io(warden->groups, box->id, bytes,
+					(dev_t[]){own.st_dev, data.st_dev}, 2);
+}
+
+// Both parts, for a box without a prebuilt base. The message with the rootfs mounts waits in pid
+// 1's socket. An error after the clone was requested is stored in box->build_err.
+static fallible build_inputs_all(struct warden *warden, const struct order *order,
+				 struct warden_box *box)
+{
+	auto_parts inputs = NO_PARTS;
+
+	TRY(take_base_rootfs(warden, box, &inputs));
+	TRY(take_mount_list(warden, order, box, &inputs));
+	TRY(warden_build_inputs_lay(warden, box, &order->limits, &inputs));
+	box->build_err = tell_mounts(warden, order, box, &inputs); // the clone is already running
+	warden_build_inputs_limit(warden, box, &order->limits);
+	limit_io(warden, box, order->limits.io, inputs.disk);
+	return OK;
+}
+
+// The base of a prebuilt box, with the limits of the last box.
+static fallible build_inputs_base_rootfs(struct warden *warden, struct warden_box *box)
+{
+	auto_parts inputs = NO_PARTS;
+
+	TRY(take_base_rootfs(warden, box, &inputs));
+	TRY(warden_build_inputs_lay(warden, box, &warden->usual, &inputs));
+	warden_build_inputs_limit(warden, box, &warden->usual);
+	return OK;
+}
+
+// The rootfs mounts of a prebuilt box. Does nothing if box->build_err is set, and sets it on
+// failure.
+static void build_inputs_mounts(struct warden *warden, const struct order *order,
+				struct warden_box *box)
+{
+	auto_parts inputs = NO_PARTS;
+
+	if (!box->build_err)
+		box->build_err = take_mount_list(warden, order, box, &inputs);
+	if (!box->build_err)
+		box->build_err = tell_mounts(warden, order, box, &inputs);
+	warden_build_inputs_limit(warden, box, &order->limits);
+	limit_io(warden, box, order->limits.io, inputs.disk);
+}
 
 // Fills in limits and the content of the state file.
 static void build_describe(struct warden *warden, struct warden_box *box, const struct order *order)
@@ -91,7 +361,7 @@ static void build_fail(struct warden *warden, struct warden_box *box, struct err
 	}
 	box->build_order = 0;
 	if (box == warden->prebuilt)
-		warden->next[0] = 0; // see warden/prebuilt.c
+		warden->next[0] = 0; // see prebuilt_turn()
 	teardown_begin(warden, box, BOX_EVENT_FAILED);
 }
 
@@ -220,7 +490,7 @@ static fallible build_receive(struct warden *warden, struct warden_box *box,
 	box->state_file.started = thread_look_process(box->pid, &look) ? look.started : 0;
 	box->state_file.netns = box_network_inode(net);
 	if (box->state == WARDEN_BOX_DOOMED || weak(NETNS) ||
-	    !(box->net || (ahead && warden->netout.by != NETOUT_NONE)))
+	    !(box->net || (ahead && warden->network.by != NETWORK_BY_NONE)))
 		return OK;
 	TRY(box_network_open(warden, box, net, &box->fds[3]));
 	if (ahead)
@@ -253,7 +523,7 @@ void build_answered(struct warden *warden, const struct zygote_answer *answer)
 		warden_box_move(warden, box, BOX_EVENT_CLONED);
 }
 
-void build_ahead(struct warden *warden, const char *box_id)
+static void build_ahead(struct warden *warden, const char *box_id)
 {
 	struct warden_box *box = warden_box_new(warden, box_id, WARDEN_BOX_PREBUILDING);
 	struct err *err;
@@ -311,9 +581,9 @@ static void take_prebuilt(struct warden *warden, struct warden_box *box, const s
 
 	warden->prebuilt = NULL;
 	if (late)
-		box->build_err = err_while(build_inputs_lost(), "%s", err_trail(late));
+		box->build_err = err_while(prebuilt_lost(), "%s", err_trail(late));
 	else if (is_set_up && !is_alike(&warden->set_up, order))
-		box->build_err = build_inputs_lost();
+		box->build_err = prebuilt_lost();
 	if (!is_set_up) {
 		box->state_file.born_us = clock_us();
 		bring_mounts(warden, box, order);
@@ -328,7 +598,7 @@ static void take_prebuilt(struct warden *warden, struct warden_box *box, const s
 static fallible build_refuse(const struct warden *warden, const struct warden_box *box)
 {
 	if (box == warden->prebuilt)
-		return build_inputs_lost();
+		return prebuilt_lost();
 	return err_new(CONFLICT, "box_exists", "there is a box of this id already");
 }
 
@@ -447,7 +717,7 @@ fallible build_begin(struct warden *warden, const struct order *order)
 	if (box && box == warden->prebuilt && !warden_box_is_building(box) &&
 	    teardown_has_ended(box)) {
 		teardown_begin(warden, box, BOX_EVENT_REMOVE);
-		return build_inputs_lost();
+		return prebuilt_lost();
 	}
 	if (box && box == warden->prebuilt) {
 		take_prebuilt(warden, box, order);
@@ -463,4 +733,56 @@ fallible build_begin(struct warden *warden, const struct order *order)
 size_t build_count(const struct warden *warden)
 {
 	return map_count(warden->boxes) - warden->kept - (warden->prebuilt ? 1 : 0);
+}
+
+// The base of the next box is built ahead of its order: cgroups, a clone in new namespaces, /dev,
+// /proc, the exec of pid 1, which waits for its rootfs mounts. There is at most one prebuilt box,
+// while a daemon is connected; the next is built after the first command of the box that took it.
+// Boxes in a burst are built from scratch. A prebuilt box runs no foreign code and is hidden from
+// the daemon: in no list, and only BUILD and DESTROY apply to it. Its state file has no pid, so the
+// next warden destroys it. Its rootfs mounts may be sent before its order, while the daemon writes
+// the create record. It is destroyed if no order follows or another daemon connects. After one
+// ended or failed none is tried until the next box was ordered: a failure in a loop must not keep
+// the host busy.
+#define PATIENCE_US 60000000 // how long a named box may wait for its order
+#define PAUSE_US 5000 // after an order: the new box is used first, and more orders may follow
+
+// A weak build serves one attack only, and prebuilds nothing.
+static bool prebuilt_is_wanted(const struct warden *warden)
+{
+	return !WEAK_BUILD && warden->next[0] && !map_get(warden->boxes, str_of(warden->next)) &&
+	       build_count(warden) < warden->boxes_max;
+}
+
+void prebuilt_expect(struct warden *warden, const char *next)
+{
+	memcpy(warden->next, next, sizeof(warden->next));
+	warden->asked_us = 0;
+	if (warden->prebuilt && warden->prebuilt->state == WARDEN_BOX_SET_UP)
+		teardown_begin(warden, warden->prebuilt, BOX_EVENT_REMOVE);
+	if (!warden->prebuilt && prebuilt_is_wanted(warden))
+		build_ahead(warden, warden->next);
+}
+
+int64_t prebuilt_due(const struct warden *warden)
+{
+	const struct warden_box *prebuilt = warden->prebuilt;
+
+	if (warden->building_count)
+		return CLOCK_NEVER;
+	if (prebuilt && prebuilt->state == WARDEN_BOX_SET_UP)
+		return prebuilt->state_file.born_us + PATIENCE_US;
+	if (prebuilt && prebuilt->state != WARDEN_BOX_PREBUILT)
+		return CLOCK_NEVER; // it is being removed
+	if (prebuilt ? !strcmp(prebuilt->id, warden->next) : !prebuilt_is_wanted(warden))
+		return CLOCK_NEVER;
+	return warden->asked_us + PAUSE_US;
+}
+
+void prebuilt_turn(struct warden *warden)
+{
+	if (warden->prebuilt)
+		teardown_begin(warden, warden->prebuilt, BOX_EVENT_REMOVE);
+	else
+		build_ahead(warden, warden->next);
 }

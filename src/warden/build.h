@@ -12,11 +12,17 @@ fallible build_begin(struct warden *warden, const struct order *order);
 bool build_reaped(struct warden *warden, int pid, int status);
 // The daemon is gone: builds that wait for a repair are cancelled. The repair goes on.
 void build_forget(struct warden *warden);
-// Builds the base of the next box, which no order has asked for yet, as warden->prebuilt.
-void build_ahead(struct warden *warden, const char *box_id);
 // Boxes that exist or are being built: the number that boxes_max bounds.
 size_t build_count(const struct warden *warden);
 // Reads the messages of the zygote and its builders. False: the zygote is gone.
 bool build_read_zygote(struct warden *warden);
 // The zygote answered: the oldest box in building becomes alive or prebuilt, or fails.
 void build_answered(struct warden *warden, const struct zygote_answer *answer);
+
+// The prebuilt box: the base of the next box, made before its order.
+// A daemon has connected and names its next box; "": not known.
+void prebuilt_expect(struct warden *warden, const char *next);
+// When prebuilt_turn() is to be called, if nothing happens before.
+int64_t prebuilt_due(const struct warden *warden);
+// Builds the prebuilt box if missing, or destroys one that will not be ordered.
+void prebuilt_turn(struct warden *warden);

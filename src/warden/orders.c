@@ -1,9 +1,10 @@
 // Reads orders from the daemon's socket and executes them by a table: a function for each kind, and
 // the phase in which it is permitted. An order that is malformed, out of phase or with a wrong
 // number of fds ends the connection. Orders that take long are answered later: teardown, builds,
-// kills on cgroup v1, imports. Kills and imports have a deadline.
+// kills on cgroup v1, pauses, imports. Kills, pauses and imports have a deadline. The kernel's
+// state is the only record of whether a box is frozen.
 //
-// syscalls: recvmsg close dup
+// syscalls: recvmsg close dup openat read write
 #include "warden/orders.h"
 
 #include <errno.h>
@@ -22,9 +23,7 @@
 #include "protocol/talk.h"
 #include "warden/box_network.h"
 #include "warden/build.h"
-#include "warden/freeze.h"
 #include "warden/jail.h"
-#include "warden/prebuilt.h"
 #include "warden/reconcile.h"
 #include "warden/recover.h"
 #include "warden/reply_queue.h"
@@ -32,7 +31,8 @@
 
 #define ORDERS_A_TURN 16 // then other events are served
 #define KILL_AGAIN_US 1000
-#define KILL_PATIENCE_US 5000000
+#define PAUSE_AGAIN_US 500
+#define RETRY_PATIENCE_US 5000000
 #define IMPORT_PATIENCE_US (30 * 60 * 1000000ll) // an archive arrives as slowly as its sender likes
 #define FREEZE_PATIENCE_US (60 * 60 * 1000000ll)
 
@@ -41,6 +41,13 @@ enum phase { STRANGER = 1, GREETED = 2 };
 static struct warden_box *box_find(struct warden *warden, const struct order *order)
 {
 	return map_get(warden->boxes, str_of(order->box));
+}
+
+static struct warden_box *find_alive(struct warden *warden, const char *box_id)
+{
+	struct warden_box *box = map_get(warden->boxes, str_of(box_id));
+
+	return box && box->state == WARDEN_BOX_ALIVE && box->pidfd >= 0 ? box : NULL;
 }
 
 static fallible no_box(void)
@@ -68,7 +75,8 @@ static fallible orders_hello(struct warden *warden, const struct order *order)
 	};
 	snprintf(answer->host.disk, sizeof(answer->host.disk), "%s", disk_word(warden->disk));
 	snprintf(answer->host.cgroup, sizeof(answer->host.cgroup), "%s", warden->groups->word);
-	snprintf(answer->host.net, sizeof(answer->host.net), "%s", netout_word(warden->netout.by));
+	snprintf(answer->host.net, sizeof(answer->host.net), "%s",
+		 box_network_word(warden->network.by));
 	reply_queue_answer(warden, answer, NULL, 0);
 	return OK;
 }
@@ -126,16 +134,40 @@ static fallible orders_stop(struct warden *warden, const struct order *order)
 	return OK;
 }
 
-static bool is_being_killed(struct warden *warden, const struct warden_box *box,
-			    uint32_t exec_cgroup)
+// The retry of that kind for the box; NULL: none.
+static struct retry *retry_find(struct warden *warden, enum order_kind kind, const char *box_id,
+				uint32_t exec_cgroup)
 {
-	list_each (at, &warden->kill_retries) {
-		const struct kill_retry *kill_retry = link_of(at, struct kill_retry, link);
+	list_each (at, &warden->retries) {
+		struct retry *retry = link_of(at, struct retry, link);
 
-		if (kill_retry->exec_cgroup == exec_cgroup && !strcmp(kill_retry->box, box->id))
-			return true;
+		if (retry->kind == kind && retry->exec_cgroup == exec_cgroup &&
+		    !strcmp(retry->box, box_id))
+			return retry;
 	}
-	return false;
+	return NULL;
+}
+
+static void retry_add(struct warden *warden, const struct order *order, int64_t again_us)
+{
+	struct retry *retry = mem_new_of(struct retry);
+
+	*retry = (struct retry){
+		.kind = order->kind,
+		.exec_cgroup = order->exec_cgroup,
+		.order = order->id,
+		.next_us = clock_us() + again_us,
+		.deadline_us = clock_us() + RETRY_PATIENCE_US,
+	};
+	memcpy(retry->box, order->box, sizeof(retry->box));
+	memcpy(retry->trace, order->trace, sizeof(retry->trace));
+	link_add(&warden->retries, &retry->link);
+}
+
+static void retry_drop(struct retry *retry)
+{
+	link_drop(&retry->link);
+	free(retry);
 }
 
 static bool cgroup_state(struct warden *warden, const struct warden_box *box)
@@ -157,7 +189,8 @@ static uint32_t next_cgroup(struct warden *warden, struct warden_box *box)
 	for (uint32_t i = 0; i < box->exec_cgroups; i++) {
 		uint64_t bit = 1ull << i % 64;
 
-		if (!(box->state_file.killed[i / 64] & bit) || is_being_killed(warden, box, i) ||
+		if (!(box->state_file.killed[i / 64] & bit) ||
+		    retry_find(warden, ORDER_KILL, box->id, i) ||
 		    !group_exec_drop(warden->groups, box->id, i))
 			continue;
 		box->state_file.killed[i / 64] &= ~bit;
@@ -257,10 +290,10 @@ static fallible orders_cgroup(struct warden *warden, const struct order *order)
 
 static fallible orders_adopt(struct warden *warden, const struct order *order)
 {
-	struct warden_box *box = box_find(warden, order);
+	struct warden_box *box = find_alive(warden, order->box);
 	struct answer *answer = &warden->answer;
 
-	if (!box || box->state != WARDEN_BOX_ALIVE || box->pidfd < 0)
+	if (!box)
 		return no_box();
 	*answer = (struct answer){
 		.kind = ANSWER_DONE,
@@ -305,7 +338,6 @@ static fallible orders_usage(struct warden *warden, const struct order *order)
 static fallible kill_cgroup(struct warden *warden, const struct order *order)
 {
 	struct warden_box *box = box_find(warden, order);
-	struct kill_retry *kill_retry;
 
 	if (!box || box->state != WARDEN_BOX_ALIVE || order->exec_cgroup >= box->exec_cgroups)
 		return no_box();
@@ -315,14 +347,42 @@ static fallible kill_cgroup(struct warden *warden, const struct order *order)
 		reply_queue_done(warden, ORDER_KILL, order->id);
 		return OK;
 	}
-	kill_retry = mem_new_of(struct kill_retry);
-	snprintf(kill_retry->box, sizeof(kill_retry->box), "%s", box->id);
-	memcpy(kill_retry->trace, order->trace, sizeof(kill_retry->trace));
-	kill_retry->exec_cgroup = order->exec_cgroup;
-	kill_retry->order = order->id;
-	kill_retry->next_us = clock_us() + KILL_AGAIN_US;
-	kill_retry->deadline_us = clock_us() + KILL_PATIENCE_US;
-	link_add(&warden->kill_retries, &kill_retry->link);
+	retry_add(warden, order, KILL_AGAIN_US);
+	return OK;
+}
+
+// Freezes a box with all its processes, pid 1 included. Answered when all of them are frozen.
+static fallible orders_pause(struct warden *warden, const struct order *order)
+{
+	struct warden_box *box = find_alive(warden, order->box);
+
+	if (!box)
+		return no_box();
+	if (group_pause(warden->groups, box->id, true))
+		return err_sys(errno, "freeze %s", box->id);
+	if (group_pulse(warden->groups, box->id) == GROUP_FROZEN)
+		reply_queue_done(warden, ORDER_PAUSE, order->id);
+	else
+		retry_add(warden, order, PAUSE_AGAIN_US);
+	return OK;
+}
+
+// Cancels a PAUSE of the same box that is still waiting.
+static fallible orders_thaw(struct warden *warden, const struct order *order)
+{
+	struct warden_box *box = find_alive(warden, order->box);
+	struct retry *pause;
+
+	if (!box)
+		return no_box();
+	while ((pause = retry_find(warden, ORDER_PAUSE, box->id, 0))) {
+		reply_queue_refusal(warden, ORDER_PAUSE, pause->order, pause->box,
+				    err_new(CANCELLED, "thawed", "the box was thawed"));
+		retry_drop(pause);
+	}
+	if (group_pause(warden->groups, box->id, false))
+		return err_sys(errno, "thaw %s", box->id);
+	reply_queue_done(warden, ORDER_THAW, order->id);
 	return OK;
 }
 
@@ -379,9 +439,6 @@ static fallible orders_list(struct warden *warden, const struct order *order)
 {
 	warden->answer = (struct answer){.kind = ANSWER_DONE, .to = ORDER_LIST, .id = order->id};
 	TRY(template_list(warden->templates, order->name, &warden->answer));
-	warden->answer.kind = ANSWER_DONE;
-	warden->answer.to = ORDER_LIST;
-	warden->answer.id = order->id;
 	reply_queue_answer(warden, &warden->answer, NULL, 0);
 	return OK;
 }
@@ -402,8 +459,8 @@ static const struct {
 	[ORDER_BOXES] = {GREETED, warden_reconcile_boxes},
 	[ORDER_ADOPT] = {GREETED, orders_adopt},
 	[ORDER_STOP] = {GREETED, orders_stop},
-	[ORDER_PAUSE] = {GREETED, warden_freeze_begin},
-	[ORDER_THAW] = {GREETED, warden_freeze_end},
+	[ORDER_PAUSE] = {GREETED, orders_pause},
+	[ORDER_THAW] = {GREETED, orders_thaw},
 	[ORDER_INVENTORY] = {GREETED, warden_reconcile_inventory},
 	[ORDER_NETWORK] = {GREETED, box_network_order},
 	[ORDER_USAGE] = {GREETED, orders_usage},
@@ -474,41 +531,67 @@ void orders_finish_long(struct warden *warden, const struct answer *answer)
 }
 
 // Kills again in an exec cgroup that is not empty. True: done, and answered.
-static bool orders_retry_kill(struct warden *warden, struct kill_retry *kill_retry, int64_t now)
+static bool retry_kill(struct warden *warden, const struct retry *retry, bool is_late)
 {
-	const struct warden_box *box = map_get(warden->boxes, str_of(kill_retry->box));
+	const struct warden_box *box = map_get(warden->boxes, str_of(retry->box));
 
 	// A box that is being destroyed dies as a whole.
 	if (!box || box->state != WARDEN_BOX_ALIVE ||
-	    group_kill(warden->groups, kill_retry->box, kill_retry->exec_cgroup)) {
-		reply_queue_done(warden, ORDER_KILL, kill_retry->order);
+	    group_kill(warden->groups, retry->box, retry->exec_cgroup)) {
+		reply_queue_done(warden, ORDER_KILL, retry->order);
 		return true;
 	}
-	if (now < kill_retry->deadline_us) {
-		kill_retry->next_us = now + KILL_AGAIN_US;
+	if (!is_late)
 		return false;
-	}
-	group_thaw(warden->groups, kill_retry->box, kill_retry->exec_cgroup);
-	log_trace(kill_retry->trace);
-	reply_queue_refusal(warden, ORDER_KILL, kill_retry->order, kill_retry->box,
+	group_thaw(warden->groups, retry->box, retry->exec_cgroup);
+	reply_queue_refusal(warden, ORDER_KILL, retry->order, retry->box,
 			    err_new(UNAVAILABLE, ORDER_KILL_FAILED, "the processes do not end"));
-	log_trace(NULL);
 	return true;
 }
 
-static int64_t kill_retries_turn(struct warden *warden, int64_t now)
+// Looks whether all processes are frozen. A box that does not freeze in time runs on.
+static bool retry_pause(struct warden *warden, const struct retry *retry, bool is_late)
+{
+	if (!find_alive(warden, retry->box)) {
+		reply_queue_refusal(warden, ORDER_PAUSE, retry->order, retry->box,
+				    err_new(NOT_FOUND, "no_box", "the box has ended"));
+		return true;
+	}
+	if (group_pulse(warden->groups, retry->box) == GROUP_FROZEN) {
+		reply_queue_done(warden, ORDER_PAUSE, retry->order);
+		return true;
+	}
+	if (!is_late)
+		return false;
+	group_pause(warden->groups, retry->box, false);
+	reply_queue_refusal(warden, ORDER_PAUSE, retry->order, retry->box,
+			    err_hint(err_new(TIMEOUT, "not_frozen", "the box does not freeze"),
+				     "a process in it is in an uninterruptible wait; try again"));
+	return true;
+}
+
+static int64_t retries_turn(struct warden *warden, int64_t now)
 {
 	int64_t next = CLOCK_NEVER;
 
-	list_each (at, &warden->kill_retries) {
-		struct kill_retry *kill_retry = link_of(at, struct kill_retry, link);
+	list_each (at, &warden->retries) {
+		struct retry *retry = link_of(at, struct retry, link);
+		bool is_kill = retry->kind == ORDER_KILL, is_late = now >= retry->deadline_us;
 
-		if (kill_retry->next_us <= now && orders_retry_kill(warden, kill_retry, now)) {
-			link_drop(&kill_retry->link);
-			free(kill_retry);
-			continue;
+		if (retry->next_us <= now) {
+			bool done;
+
+			log_trace(retry->trace);
+			done = is_kill ? retry_kill(warden, retry, is_late)
+				       : retry_pause(warden, retry, is_late);
+			log_trace(NULL);
+			if (done) {
+				retry_drop(retry);
+				continue;
+			}
+			retry->next_us = now + (is_kill ? KILL_AGAIN_US : PAUSE_AGAIN_US);
 		}
-		next = kill_retry->next_us < next ? kill_retry->next_us : next;
+		next = retry->next_us < next ? retry->next_us : next;
 	}
 	return next;
 }
@@ -534,11 +617,9 @@ static int64_t long_turn(struct warden *warden, int64_t now)
 int64_t orders_turn(struct warden *warden)
 {
 	int64_t now = clock_us();
-	int64_t next = kill_retries_turn(warden, now), jobs = long_turn(warden, now);
-	int64_t pauses = warden_freeze_turn(warden, now);
+	int64_t next = retries_turn(warden, now), jobs = long_turn(warden, now);
 
-	next = jobs < next ? jobs : next;
-	return pauses < next ? pauses : next;
+	return jobs < next ? jobs : next;
 }
 
 void orders_forget(struct warden *warden)
@@ -549,13 +630,12 @@ void orders_forget(struct warden *warden)
 	warden->long_count = 0;
 	build_forget(warden);
 	teardown_forget_orders(warden);
-	warden_freeze_forget(warden);
-	while (!link_empty(&warden->kill_retries)) {
-		struct kill_retry *kill_retry = link_of(warden->kill_retries.next,
-							struct kill_retry, link);
+	// Boxes that are being frozen freeze all the same.
+	list_each (at, &warden->retries) {
+		struct retry *retry = link_of(at, struct retry, link);
 
-		group_thaw(warden->groups, kill_retry->box, kill_retry->exec_cgroup);
-		link_drop(&kill_retry->link);
-		free(kill_retry);
+		if (retry->kind == ORDER_KILL)
+			group_thaw(warden->groups, retry->box, retry->exec_cgroup);
+		retry_drop(retry);
 	}
 }

@@ -28,7 +28,6 @@
 #include "os/fd.h"
 #include "os/path.h"
 #include "os/thread.h"
-#include "warden/listener.h"
 #include "warden/teardown.h"
 
 struct recover {

@@ -34,8 +34,8 @@
 #include "os/seccomp.h"
 #include "os/syscalls.h"
 #include "warden/blocked.h"
+#include "warden/box_network.h"
 #include "warden/jail.h"
-#include "warden/listener.h"
 #include "warden/recover.h"
 
 #define FDS_APART 1024 // for everything but boxes
@@ -112,21 +112,21 @@ static fallible warden_drop_capabilities(const struct options *options)
 }
 
 // The best that works, or the requested one.
-static enum netout_by choose_net(const struct probe_row *rows, size_t count, const char *asked)
+static enum box_network_by choose_net(const struct probe_row *rows, size_t count, const char *asked)
 {
 	static const struct {
 		const char *feature;
-		enum netout_by by;
-	} ways[] = {{PROBE_SK_LOOKUP, NETOUT_SK_LOOKUP}, {PROBE_NFT, NETOUT_NFT}};
+		enum box_network_by by;
+	} ways[] = {{PROBE_SK_LOOKUP, NETWORK_BY_SK_LOOKUP}, {PROBE_NFT, NETWORK_BY_NFT}};
 
 	for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++) {
-		if (asked && strcmp(asked, netout_word(ways[i].by)) != 0)
+		if (asked && strcmp(asked, box_network_word(ways[i].by)) != 0)
 			continue;
 		for (size_t at = 0; at < count; at++)
 			if (rows[at].ok && !strcmp(rows[at].feature, ways[i].feature))
 				return ways[i].by;
 	}
-	return NETOUT_NONE;
+	return NETWORK_BY_NONE;
 }
 
 static fallible check_host(struct warden *warden, const char *steer)
@@ -134,7 +134,7 @@ static fallible check_host(struct warden *warden, const char *steer)
 	struct probe_row rows[PROBE_ROWS_MAX];
 	size_t count = probe_all(warden->data, rows, PROBE_ROWS_MAX);
 
-	netout_begin(&warden->netout, choose_net(rows, count, steer));
+	box_network_begin(&warden->network, choose_net(rows, count, steer));
 	for (size_t i = 0; i < count; i++) {
 		if (rows[i].ok)
 			continue;
@@ -356,14 +356,13 @@ fallible start_warden(int argc, char **argv, struct warden **out)
 
 	warden->jail_door.into = -1;
 	warden->data = warden->epoll = warden->listener = warden->daemon = warden->signals = -1;
-	warden->state_dir = warden->listeners = warden->netout.home = warden->brought = -1;
+	warden->state_dir = warden->listeners = warden->network.home = warden->brought = -1;
 	warden->boxes = map_new();
 	warden->watched = map_new();
 	link_init(&warden->building);
 	link_init(&warden->teardowns);
-	link_init(&warden->kill_retries);
+	link_init(&warden->retries);
 	link_init(&warden->repairs);
-	link_init(&warden->pauses);
 	link_init(&warden->replies);
 	if (!err)
 		err = warden_start_begin(warden, &options);
@@ -400,7 +399,7 @@ void start_undo(struct warden *warden)
 		jail_close(warden->groups, &warden->jail_door);
 	groups_close(warden->groups);
 	ids_close(warden->ids);
-	netout_end(&warden->netout);
+	fd_drop(&warden->network.home);
 	fd_drop(&warden->epoll);
 	fd_drop(&warden->listener);
 	fd_drop(&warden->signals);

@@ -26,7 +26,6 @@
 #include "base/mem.h"
 #include "base/weak.h"
 #include "os/fd.h"
-#include "warden/listener.h"
 #include "warden/reply_queue.h"
 
 #define FIRST_RETRY_US 200
@@ -236,7 +235,7 @@ static void saw_end(struct warden *warden, struct warden_box *box)
 		// With rootfs mounts it may have failed on those, and its order will report it.
 		log_event(box->state == WARDEN_BOX_SET_UP ? LOG_INFO : LOG_WARN, "prebuilt.ended",
 			  "sandbox", box->id, NULL);
-		warden->next[0] = 0; // see warden/prebuilt.c
+		warden->next[0] = 0; // see prebuilt_turn()
 		teardown_begin(warden, box, BOX_EVENT_REMOVE);
 	}
 	// Else the daemon sees its socket close, and decides.

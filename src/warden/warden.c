@@ -39,7 +39,6 @@
 #include "warden/build.h"
 #include "warden/jail.h"
 #include "warden/orders.h"
-#include "warden/prebuilt.h"
 #include "warden/reply_queue.h"
 #include "warden/start.h"
 #include "warden/teardown.h"

@@ -18,8 +18,11 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,10 +31,10 @@
 #include "base/mem.h"
 #include "base/weak.h"
 #include "os/fd.h"
+#include "os/mount.h"
 #include "os/ns.h"
+#include "os/seccomp.h"
 #include "protocol/talk.h"
-#include "warden/base_rootfs.h"
-#include "warden/init_config.h"
 #include "warden/nets.h"
 
 #define QUEUE_BYTES (4 << 20)
@@ -39,6 +42,211 @@
 #define IDLE_MS 2     // without a request: time to make namespaces if few are left
 #define CALM_MS 20    // if enough are left: a new box has run its first command by then
 #define SPARE_FDS 512 // above all fds that the warden holds at this time
+
+#ifndef MFD_EXEC
+#define MFD_EXEC 0x10u // since 6.3
+#endif
+#define NOFILE_SOFT 4096
+#define NOFILE_HARD 65536
+
+static int memfd(const char *name, unsigned flags)
+{
+	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
+
+	// Older kernels have no MFD_EXEC, and all their memfds are executable.
+	if (fd < 0 && errno == EINVAL && flags)
+		fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	return fd;
+}
+
+static fallible seal(int fd)
+{
+	if (fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE))
+		return err_sys(errno, "seal a memfd");
+	return OK;
+}
+
+// The program and the configuration of pid 1 (protocol/talk.h), as memfds sealed against writes: no
+// box can change what the next one starts from. The caller owns the fds.
+static fallible init_config_program(int *out_fd)
+{
+	auto_fd fd = memfd("cove-init", MFD_EXEC);
+
+	if (fd < 0 || fd_write_all(fd, pid1_start, (size_t)(pid1_end - pid1_start)))
+		return err_sys(errno, "put the program of pid 1 into a memfd");
+	// One file serves all boxes, and an open fd would let a box lock and watch it across boxes.
+	// Its owner, the host's root, has no id in a box, so no capability of a box overrides the
+	// mode.
+	if (!weak(PROGRAM) && fchmod(fd, 0111))
+		return err_sys(errno, "make the program of pid 1 unreadable");
+	TRY(seal(fd));
+	*out_fd = take_fd(&fd);
+	return OK;
+}
+
+static void free_programs(struct seccomp_program (*programs)[SECCOMP_FILTER_COUNT])
+{
+	for (int i = 0; i < SECCOMP_FILTER_COUNT; i++)
+		seccomp_free(&(*programs)[i]);
+}
+
+static fallible init_config_make(bool joins_by_clone, int *out_fd)
+{
+	on_exit_call(free_programs) struct seccomp_program filters[SECCOMP_FILTER_COUNT] = {0};
+	auto_fd fd = memfd("cove-init-config", 0);
+	struct talk_init_config init_config = {.version = TALK_VERSION,
+					       .joins_by_clone = joins_by_clone};
+	struct rlimit files;
+
+	_Static_assert(SECCOMP_FILTER_COUNT ==
+			       sizeof(init_config.filter_len) / sizeof(*init_config.filter_len),
+		       "the init config holds every filter");
+	if (getrlimit(RLIMIT_NOFILE, &files))
+		return err_sys(errno, "read the limit of open files");
+	init_config.nofile_hard = files.rlim_max < NOFILE_HARD ? (uint32_t)files.rlim_max
+							       : NOFILE_HARD;
+	init_config.nofile_soft = init_config.nofile_hard < NOFILE_SOFT ? init_config.nofile_hard
+									: NOFILE_SOFT;
+	for (int i = 0; i < SECCOMP_FILTER_COUNT; i++) {
+		TRY(seccomp_build(i, 0, &filters[i]));
+		init_config.filter_len[i] = filters[i].len;
+	}
+	if (weak(SYNC_PACE) || !seccomp_can_listen())
+		seccomp_drop_listener(&filters[SECCOMP_ALLOW]);
+	if (fd < 0 || fd_write_all(fd, &init_config, sizeof(init_config)))
+		return err_sys(errno, "write the init config");
+	for (int i = 0; i < SECCOMP_FILTER_COUNT; i++)
+		if (fd_write_all(fd, filters[i].code, filters[i].len * sizeof(*filters[i].code)))
+			return err_sys(errno, "write a filter into the init config");
+	TRY(seal(fd));
+	*out_fd = take_fd(&fd);
+	return OK;
+}
+
+#define CPU "/sys/devices/system/cpu/"
+
+static const char *const dirs[] = {
+	"h",
+	"h/l0",
+	"h/l1",
+	"h/up",
+	"h/t",
+	"h/dev",
+	"h/proc",
+	"e",
+	"dev",
+	"sys",
+	"sys/devices",
+	"sys/devices/system",
+	"sys/devices/system/cpu",
+};
+static const char *const copies[] = {CPU "online", CPU "possible", CPU "present"};
+
+static const struct {
+	const char *name;
+	unsigned major, minor;
+} nodes[] = {
+	{"null", 1, 3},	  {"zero", 1, 5},    {"full", 1, 7},
+	{"random", 1, 8}, {"urandom", 1, 9}, {"tty", 5, 0},
+};
+static const struct {
+	const char *name, *to;
+} links[] = {
+	{"fd", "/proc/self/fd"},       {"stdin", "/proc/self/fd/0"}, {"stdout", "/proc/self/fd/1"},
+	{"stderr", "/proc/self/fd/2"}, {"ptmx", "pts/ptmx"},
+};
+
+static int base_rootfs_write_file(int dir, const char *name, const char *text)
+{
+	int fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+	int result;
+
+	if (fd < 0)
+		return -1;
+	result = fd_write_all(fd, text, strlen(text));
+	close(fd);
+	return result;
+}
+
+static int fill_root(int root)
+{
+	char text[256];
+
+	for (size_t i = 0; i < sizeof(dirs) / sizeof(*dirs); i++)
+		if (mkdirat(root, dirs[i], 0755))
+			return -1;
+	for (size_t i = 0; i < sizeof(copies) / sizeof(*copies); i++) {
+		if (fd_get(AT_FDCWD, copies[i], text, sizeof(text)) < 0)
+			continue; // a kernel without SMP has no such file
+		if (base_rootfs_write_file(root, copies[i] + 1, text))
+			return -1;
+	}
+	if (base_rootfs_write_file(root, "blank", ""))
+		return -1;
+	return base_rootfs_write_file(root, "loadavg", "0.00 0.00 0.00 1/1 1\n");
+}
+
+static int fill_dev(int dev)
+{
+	for (size_t i = 0; i < sizeof(nodes) / sizeof(*nodes); i++)
+		if (mknodat(dev, nodes[i].name, S_IFCHR | 0666,
+			    makedev(nodes[i].major, nodes[i].minor)))
+			return -1;
+	for (size_t i = 0; i < sizeof(links) / sizeof(*links); i++)
+		if (symlinkat(links[i].to, dev, links[i].name))
+			return -1;
+	return mkdirat(dev, "pts", 0755) || mkdirat(dev, "shm", 0755) ? -1 : 0;
+}
+
+// pivot_root fails on an initramfs. There the old root stays below ours, covered: path lookup
+// cannot reach beneath the topmost mount of the root.
+static int leave_host(int root)
+{
+	if (mount_attach(root, AT_FDCWD, "/") || fchdir(root))
+		return -1;
+	if (syscall(SYS_pivot_root, ".", ".") == 0)
+		return umount2(".", MNT_DETACH) || chdir("/") ? -1 : 0;
+	if (errno != EINVAL)
+		return -1;
+	return chroot(".") || chdir("/") ? -1 : 0;
+}
+
+// Leaves the host's mounts behind: one tmpfs becomes the root, a second one its /dev. Both are
+// filled, then made read-only, so that a clone of this mount namespace copies two mounts and not
+// the host's hundreds. The content: see warden/builder.c and init/setup_rootfs.c. 0, or -1 with
+// errno and *out_step naming the step that failed.
+static int base_rootfs_build(const char **out_step)
+{
+	static const struct mount_option options[] = {
+		{"source", "cove"}, {"size", "256k"}, {"nr_inodes", "64"},
+		{"mode", "0755"},   {NULL, NULL},
+	};
+	int root, dev;
+
+	*out_step = "a mount namespace";
+	umask(0);
+	if (unshare(CLONE_NEWNS) || mount_private())
+		return -1;
+	*out_step = "the root";
+	root = mount_new("tmpfs", options, MOUNT_SAFE | MOUNT_ATTR_NOEXEC);
+	if (root < 0 || fill_root(root))
+		return -1;
+	*out_step = "/dev";
+	dev = weak(DEVICES) ? mount_copy(AT_FDCWD, "/dev")
+			    : mount_new("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
+	if (dev < 0 || (!weak(DEVICES) && fill_dev(dev)))
+		return -1;
+	*out_step = "leave the host's mounts";
+	if (leave_host(root))
+		return -1;
+	*out_step = "make it read-only";
+	if (mount_change(root, MOUNT_STILL, 0, -1) || mount_attach(dev, AT_FDCWD, "/dev") ||
+	    mount_change(dev, MOUNT_ATTR_RDONLY, 0, -1))
+		return -1;
+	close(root);
+	close(dev);
+	return 0;
+}
 
 struct zygote {
 	int sock, pid;

@@ -10,6 +10,9 @@
 
 struct zygote;
 
+// The program that becomes pid 1 of every box: its bytes, put here by the build.
+extern const unsigned char pid1_start[], pid1_end[];
+
 // Forks it and waits until it is ready. Call before the warden confines itself: every box inherits
 // from the zygote.
 fallible zygote_start(bool joins_by_clone, struct zygote **out);
