@@ -8,7 +8,7 @@
 #include "api/handlers.h"
 #include "base/clock.h"
 #include "codec/sse.h"
-#include "egress/subscribers.h"
+#include "egress/verdicts.h"
 #include "gateway/gateway.h"
 #include "store/egress.h"
 #include "types/event.h"
@@ -199,7 +199,7 @@ static fallible api_egress_wait_for_more(struct http *x, struct subscriber *subs
 	struct err *err;
 
 	TRY(http_away(x, HTTP_PROBE_EVENT));
-	err = subscribers_wait(subscriber, heard, CLOCK_NEVER);
+	err = subscriber_wait(subscriber, heard, CLOCK_NEVER);
 	http_back(x);
 	return err;
 }
@@ -225,7 +225,7 @@ static fallible api_egress_stream(struct http *x, const struct entry *entry, str
 	http_set(x, "Cache-Control", STR("no-cache"));
 	TRY(http_begin_with(x, 200, "text/event-stream", STR(":\n\n")));
 	while (is_there(entry)) {
-		uint64_t heard = subscribers_count(subscriber);
+		uint64_t heard = subscriber_count(subscriber);
 
 		TRY(api_egress_copy(x, filter));
 		if (is_there(entry))

@@ -55,6 +55,13 @@ void secret_wipe(void *at, size_t len)
 		explicit_bzero(at, len);
 }
 
+void secret_buf_done(struct buf *buf)
+{
+	if (buf->at)
+		secret_wipe(buf->at, buf->len);
+	buf_done(buf);
+}
+
 void secret_sha256(const void *bytes, size_t len, uint8_t out[SECRET_HASH])
 {
 	SHA256_CTX work;

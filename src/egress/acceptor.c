@@ -1,9 +1,15 @@
-// Accepts connections of one box. A connection beyond the limits of rate or open connections waits
-// unread for up to WAIT_MS, then is reset. A connection beyond a budget is read as far as its host
-// name, so that it can be refused with a message.
+// Accepts connections of one box, and chooses how each is served. A connection beyond the limits of
+// rate or open connections waits unread for up to WAIT_MS, then is reset. A connection beyond a
+// budget is read as far as its host name, so that it can be refused with a message.
 //
-// A connection is a task until it is judged; then it is spliced, or stays a task whose requests are
-// followed. The box object lives until its last connection is gone.
+// A connection is a task until it is judged, by its first bytes (egress/sniff); then it is spliced,
+// or stays a task whose requests are followed. No packet leaves the host before. The box object
+// lives until its last connection is gone.
+//
+// TLS          the SNI of the ClientHello; without one, the name of the synthetic address
+// HTTP         the Host of each request (egress/follow)
+// other        the name of the synthetic address, else the address itself; also HTTP/2 without
+//              TLS, whose requests are not seen
 //
 // syscalls: accept4 getsockname setsockopt close
 #include <errno.h>
@@ -18,6 +24,7 @@
 #include "base/weak.h"
 #include "egress/private.h"
 #include "os/fd.h"
+#include "protocol/hello.h"
 
 #define ACCEPTS_MAX 64 // in one turn of the loop
 #define PAUSE_MS 100   // after EMFILE or ENFILE
@@ -29,6 +36,101 @@ struct arrival {
 	int fd;
 	int64_t until_ms;
 };
+
+// ---------------------------------------------------------------------------------- serving
+
+// The connection was allowed, but the server cannot be reached. A TLS client gets an alert,
+// different from that of a denial; any other client a reset.
+static void dispatch_unreached(struct conn *conn, const struct err *err)
+{
+	bool denied = !strcmp(err_reason(err), "not_global");
+	struct str alert = denied ? HELLO_DENIED : HELLO_FAILED;
+
+	if (err_kind(err) == ERR_CANCELLED || conn->protocol != SNIFF_TLS) {
+		conn->in.aborted = true;
+		return;
+	}
+	judge_say_last(conn, alert);
+}
+
+static void dispatch_opaque(struct conn *conn, struct sniff *sniff)
+{
+	enum budget_verdict spent = budget_request(&conn->box->budget);
+	const char *reason;
+	auto_err err = NULL;
+
+	if (spent != BUDGET_OK) {
+		judge_deny(conn, budget_reason(spent));
+		return;
+	}
+	conn->opaque = true;
+	err = judge_connect(conn);
+	if (err) {
+		budget_unopen(&conn->box->budget, true);
+		conn->place = PLACE_NONE;
+		dispatch_unreached(conn, err);
+		return;
+	}
+	conn->place = PLACE_CONNECTED;
+	// After a wait the policy may have changed.
+	if (!judge_name(conn, &reason) || conn->judged == JUDGED_INSPECT)
+		judge_close_verdict(conn, "stopped");
+	else if (sniff->undecided)
+		server_first_serve(conn, sniff);
+	else
+		err_free(conn_copy(conn));
+}
+
+static void dispatch_judge(struct conn *conn, struct sniff *sniff)
+{
+	auto_err err = NULL;
+	const char *reason;
+
+	sniff_take_target(conn);
+	err = sniff_find_out(conn, sniff, judge_must_show(conn) != NULL);
+	if (err) {
+		if (err_kind(err) == ERR_INVALID || err_kind(err) == ERR_TOO_LARGE)
+			judge_deny(conn, err_reason(err));
+		else if (err_kind(err) == ERR_TIMEOUT)
+			judge_note(conn, "silent");
+		return;
+	}
+	if (conn->protocol == SNIFF_HTTP) {
+		sniff_forget(sniff);
+		follow_serve_plain(conn);
+		return;
+	}
+	if (!judge_name(conn, &reason))
+		judge_deny(conn, reason);
+	else if (conn->refused != BUDGET_OK)
+		judge_deny(conn, budget_reason(conn->refused));
+	else if (conn->judged != JUDGED_INSPECT)
+		dispatch_opaque(conn, sniff);
+	else {
+		sniff_forget(sniff);
+		inspect_serve(conn);
+	}
+}
+
+static void dispatch_serve(void *arg)
+{
+	struct conn *conn = arg;
+
+	if (conn->port == 53) {
+		if (conn->place == PLACE_HELD)
+			budget_spare(&conn->box->budget);
+		dns_stub_serve(conn);
+	} else {
+		struct sniff *sniff = sniff_new();
+
+		dispatch_judge(conn, sniff);
+		sniff_free(sniff);
+	}
+	if (!conn->splice)
+		conn_end(conn);
+}
+
+// -------------------------------------------------------------------------------- accepting
 
 static void reset(int fd)
 {
@@ -67,11 +169,6 @@ static bool read_target(int fd, struct address *out, uint16_t *out_port)
 	return true;
 }
 
-static void serve(void *arg)
-{
-	dispatch_serve(arg);
-}
-
 static void acceptor_admit(struct egress_box *box, int fd, enum budget_verdict refused)
 {
 	struct conn *conn = mem_new_of(struct conn);
@@ -80,7 +177,7 @@ static void acceptor_admit(struct egress_box *box, int fd, enum budget_verdict r
 	conn->box = box;
 	conn->in.fd = conn->out.fd = -1;
 	conn->refused = refused;
-	conn->counted = refused == BUDGET_OK;
+	conn->place = refused == BUDGET_OK ? PLACE_HELD : PLACE_NONE;
 	box->count++;
 	box->egress->count++;
 	box->holders++;
@@ -92,7 +189,7 @@ static void acceptor_admit(struct egress_box *box, int fd, enum budget_verdict r
 		return;
 	}
 	err_free(stream_open(&conn->in, box->egress->loop, fd));
-	conn->task = task_start(box->egress->loop, "egress", serve, conn);
+	conn->task = task_start(box->egress->loop, "egress", dispatch_serve, conn);
 }
 
 // True: admitted or refused. False: it keeps waiting, for the reason *out.

@@ -29,7 +29,7 @@ void conn_end(struct conn *conn)
 	stream_close(&conn->in);
 	stream_close(&conn->out);
 	judge_close_verdict(conn, NULL);
-	if (conn->counted)
+	if (conn->place == PLACE_HELD || conn->place == PLACE_CONNECTED)
 		budget_close(&box->budget);
 	link_drop(&conn->link);
 	box->count--;
@@ -48,8 +48,8 @@ void conn_stop(struct conn *conn)
 {
 	if (conn->task)
 		task_cancel(conn->task);
-	else if (conn->pour)
-		egress_splice_stop(conn->pour);
+	else if (conn->splice)
+		egress_splice_stop(conn->splice);
 }
 
 uint64_t conn_grant(struct conn *conn, enum budget_way way, uint64_t want)
@@ -131,7 +131,7 @@ static void conn_on_ended(void *arg, enum egress_splice_end end)
 					      [EGRESS_SPLICE_STOPPED] = "stopped"};
 	struct conn *conn = arg;
 
-	conn->pour = NULL;
+	conn->splice = NULL;
 	if (end == EGRESS_SPLICE_SPENT)
 		judge_spent(conn);
 	else
@@ -155,5 +155,6 @@ fallible conn_copy(struct conn *conn)
 {
 	conn->task = NULL;
 	return egress_splice_start(conn->box->egress->loop, conn_release(&conn->in),
-				   conn_release(&conn->out), IDLE_MS, &carrying, conn, &conn->pour);
+				   conn_release(&conn->out), IDLE_MS, &carrying, conn,
+				   &conn->splice);
 }

@@ -13,7 +13,6 @@
 #include "egress/authority.h"
 #include "egress/keystore.h"
 #include "egress/private.h"
-#include "egress/subscribers.h"
 #include "egress/tls_stream.h"
 #include "os/fd.h"
 #include "store/egress.h"
@@ -159,15 +158,6 @@ fallible egress_box_sockets(struct egress_box *box, int listener, int udp)
 	return dns_stub_open(box, udp);
 }
 
-// Would the current policy allow the connection in the same way?
-static bool is_fine(struct conn *conn)
-{
-	bool inspected = conn->inspected;
-	const char *reason;
-
-	return !conn->judged || (judge_name(conn, &reason) && conn->inspected == inspected);
-}
-
 void egress_box_policy(struct egress_box *box, const struct policy *policy)
 {
 	struct budget_limits limits;
@@ -182,7 +172,11 @@ void egress_box_policy(struct egress_box *box, const struct policy *policy)
 	list_each (at, &box->conns) {
 		struct conn *conn = link_of(at, struct conn, link);
 
-		if (!is_fine(conn))
+		int was = (int)conn->judged;
+		const char *reason;
+
+		// Would the new policy allow the connection in the same way?
+		if (was && (!judge_name(conn, &reason) || (int)conn->judged != was))
 			conn_stop(conn);
 	}
 }
@@ -214,12 +208,12 @@ struct egress_counts egress_box_counts(const struct egress_box *box)
 
 struct subscriber *egress_listen(struct egress *egress, const char *box_id)
 {
-	return subscriber_new(verdicts_subscribers(egress->verdicts), box_id);
+	return verdicts_subscribe(egress->verdicts, box_id);
 }
 
 void egress_ring(struct egress *egress, const char *box_id)
 {
-	subscribers_ring(verdicts_subscribers(egress->verdicts), box_id);
+	verdicts_ring(egress->verdicts, box_id);
 }
 
 void egress_hurry(struct egress *egress)

@@ -15,7 +15,6 @@
 #include "base/secret.h"
 #include "base/str.h"
 
-struct subscriber; // egress/subscribers.h
 struct loop;
 struct store;
 struct policy; // types/policy.h
@@ -66,6 +65,7 @@ struct egress_counts {
 struct egress_counts egress_box_counts(const struct egress_box *box);
 // A subscription to the ledger of a box: signalled when rows were written, and by egress_ring() at
 // the end of the box. The caller frees it.
+struct subscriber; // egress/verdicts.h
 struct subscriber *egress_listen(struct egress *egress, const char *box_id);
 void egress_ring(struct egress *egress, const char *box_id);
 // Queues all verdicts so far: store_flush() then makes them durable. Does not wait.

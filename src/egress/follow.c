@@ -3,7 +3,7 @@
 // that ends before the body of its request ends the connection.
 //
 // Heads are parsed by the strict grammar of codec/http1 and passed on byte for byte, unless secrets
-// are substituted (egress/substitute) or another protocol is offered. Bodies are passed on
+// are substituted (egress/copy) or another protocol is offered. Bodies are passed on
 // unchanged; their framing is tracked to find the next request.
 #include "egress/follow.h"
 
@@ -11,7 +11,6 @@
 
 #include "base/auto.h"
 #include "base/mem.h"
-#include "egress/substitute.h"
 
 #define REST_MS 1000 // between two requests: then the previous ones are recorded
 
@@ -48,21 +47,6 @@ static bool is_websocket(const struct http1_head *head)
 	return head->upgrade && head->minor == 1 && count == 1 && !other;
 }
 
-// Any other upgrade offer is removed; servers may ignore offers.
-static bool offers_other(const struct http1_head *head)
-{
-	return !is_websocket(head) && (head->upgrade || http1_field(head, "upgrade").at ||
-				       http1_field(head, "http2-settings").at);
-}
-
-static fallible pass_reply(struct follow *follow, struct body *body)
-{
-	follow->replied |= follow->reply.status >= 200 || follow->reply.status == 101;
-	TRY(egress_copy_pass(follow, BUDGET_IN, follow->got_up.at, follow->reply.size));
-	buf_drop_front(&follow->got_up, follow->reply.size);
-	return egress_copy_body(follow, body, BUDGET_IN);
-}
-
 static fallible relay_reply(struct follow *follow)
 {
 	for (;;) {
@@ -74,14 +58,22 @@ static fallible relay_reply(struct follow *follow)
 		body = status < 200 ? (struct body){.kind = BODY_NONE}
 				    : body_of_reply(&follow->reply, follow->is_head);
 		if (!follow->reply.keep_alive || body.kind == BODY_CLOSE)
-			follow->last = true;
+			follow->next = FOLLOW_LAST;
 		if (status == 101 && (!follow->websocket || !is_websocket(&follow->reply)))
 			return err_new(BAD_PEER, "bad_reply",
 				       "the server switched to a protocol that was not requested");
-		TRY(follow->secrets.count ? substitute_reply(follow, &body)
-					  : pass_reply(follow, &body));
-		follow->upgraded = status == 101;
-		if (follow->upgraded || status >= 200)
+		if (follow->secrets.count) {
+			TRY(substitute_reply(follow, &body));
+		} else {
+			follow->replied |= status >= 200 || status == 101;
+			TRY(egress_copy_pass(follow, BUDGET_IN, follow->got_up.at,
+					     follow->reply.size));
+			buf_drop_front(&follow->got_up, follow->reply.size);
+			TRY(egress_copy_body(follow, &body, BUDGET_IN));
+		}
+		if (status == 101)
+			follow->next = FOLLOW_UPGRADED;
+		if (status == 101 || status >= 200)
 			return OK;
 	}
 }
@@ -145,12 +137,6 @@ static bool egress_follow_read_name(struct follow *follow)
 	return conn->kind != HOSTNAME_BAD;
 }
 
-static bool is_origin_form(struct str method, struct str target)
-{
-	return (target.len && target.at[0] == '/') ||
-	       (str_is(target, "*") && str_is(method, "OPTIONS"));
-}
-
 // Methods whose reply repeats the request: secret values would return to the box.
 static bool tells_back(struct str method)
 {
@@ -165,7 +151,9 @@ static const char *judge_request(struct follow *follow)
 	const char *reason = NULL;
 	enum budget_verdict spent;
 
-	if (!is_origin_form(request->method, request->target))
+	// The origin form of a target, or "*" of OPTIONS.
+	if (!(request->target.len && request->target.at[0] == '/') &&
+	    !(str_is(request->target, "*") && str_is(request->method, "OPTIONS")))
 		return "bad_request";
 	if (!egress_follow_read_name(follow))
 		return "no_name";
@@ -174,10 +162,10 @@ static const char *judge_request(struct follow *follow)
 		return "misdirected";
 	if (!judge_name(conn, &reason))
 		return reason;
-	if (follow->in.tls && !conn->inspected)
+	if (follow->in.tls && conn->judged != JUDGED_INSPECT)
 		return "not_allowed"; // the policy has changed
 	secrets_set_done(&follow->secrets);
-	if (conn->inspected)
+	if (conn->judged == JUDGED_INSPECT)
 		secrets_set_init(&follow->secrets, conn->box, conn->name);
 	if (follow->secrets.count && tells_back(request->method))
 		return "trace_not_allowed";
@@ -192,25 +180,6 @@ static const char *judge_request(struct follow *follow)
 
 // ------------------------------------------------------------------------------------ upstream
 
-static void drop_up(struct follow *follow)
-{
-	tls_stream_free(take_ptr(follow->up.tls));
-	stream_close(&follow->conn->out);
-	buf_clear(&follow->got_up);
-	follow->up_name[0] = 0;
-}
-
-static void unrequest(struct follow *follow)
-{
-	struct conn *conn = follow->conn;
-
-	budget_unrequest(&conn->box->budget);
-	if (conn->counted && !conn->was_out) {
-		budget_unopen(&conn->box->budget, false);
-		conn->counted = false;
-	}
-}
-
 // Each upstream connection counts, also if the box's connection stays the same. The request is
 // already counted.
 static fallible charge(struct follow *follow)
@@ -219,11 +188,11 @@ static fallible charge(struct follow *follow)
 	struct budget *budget = &conn->box->budget;
 	enum budget_verdict spent;
 
-	if (!conn->was_out)
+	if (conn->place < PLACE_CONNECTED)
 		return OK;
-	if (conn->counted)
+	if (conn->place == PLACE_CONNECTED)
 		budget_close(budget);
-	conn->counted = false;
+	conn->place = PLACE_CLOSED;
 	budget_unrequest(budget);
 	TRY(conn_await(conn->box, &spent));
 	if (spent != BUDGET_OK) {
@@ -231,8 +200,7 @@ static fallible charge(struct follow *follow)
 		judge_note(conn, follow->spent);
 		return err_new(EXHAUSTED, "budget_connections", "a budget is used up");
 	}
-	conn->counted = true;
-	conn->was_out = false;
+	conn->place = PLACE_HELD;
 	budget_request(budget);
 	return OK;
 }
@@ -250,11 +218,14 @@ static fallible egress_follow_reach(struct follow *follow)
 		conn->verdict->requests++;
 		return OK;
 	}
-	drop_up(follow);
+	tls_stream_free(take_ptr(follow->up.tls));
+	stream_close(&conn->out);
+	buf_clear(&follow->got_up);
+	follow->up_name[0] = 0;
 	judge_close_verdict(conn, NULL);
 	TRY(charge(follow));
 	err = judge_connect(conn);
-	if (!err && conn->inspected) {
+	if (!err && conn->judged == JUDGED_INSPECT) {
 		err = tls_stream_connect(&conn->out, conn->box->egress->trust, conn->name, DIAL_MS,
 					 &follow->up.tls);
 		if (err) {
@@ -263,10 +234,11 @@ static fallible egress_follow_reach(struct follow *follow)
 		}
 	}
 	if (err) {
-		unrequest(follow);
+		budget_unrequest(&conn->box->budget);
+		conn_return_place(conn);
 		return err;
 	}
-	conn->was_out = true;
+	conn->place = PLACE_CONNECTED;
 	conn->verdict->requests++;
 	memcpy(follow->up_name, conn->name, sizeof(follow->up_name));
 	return OK;
@@ -289,7 +261,11 @@ static fallible send_request(struct follow *follow)
 	follow->body = body_of_request(&follow->request);
 	follow->substituted = false;
 	follow->websocket = is_websocket(&follow->request);
-	follow->no_offer = offers_other(&follow->request);
+	// Any other upgrade offer is removed; servers may ignore offers.
+	follow->no_offer = !follow->websocket &&
+			   (follow->request.upgrade ||
+			    http1_field(&follow->request, "upgrade").at ||
+			    http1_field(&follow->request, "http2-settings").at);
 	if (follow->secrets.count)
 		return substitute_send(follow);
 	if (follow->no_offer)
@@ -315,21 +291,13 @@ static void carry_body(void *arg)
 	condition_signal(&follow->carried);
 }
 
-static void end_carrier(struct follow *follow)
-{
-	if (follow->carrier)
-		task_cancel(follow->carrier);
-	while (follow->carrier)
-		condition_await(&follow->carried);
-}
-
 static fallible egress_follow_exchange(struct follow *follow)
 {
 	struct err *err;
 
 	follow->is_head = str_is(follow->request.method, "HEAD");
-	follow->replied = follow->upgraded = false;
-	follow->last = !follow->request.keep_alive;
+	follow->replied = false;
+	follow->next = follow->request.keep_alive ? FOLLOW_ON : FOLLOW_LAST;
 	TRY(send_request(follow));
 	follow->body_done = follow->body.kind == BODY_NONE;
 	if (!follow->body_done)
@@ -337,11 +305,14 @@ static fallible egress_follow_exchange(struct follow *follow)
 					     carry_body, follow);
 	err = relay_reply(follow);
 	// A reply may arrive before the last bytes of its request are sent.
-	if (!err && follow->carrier && !follow->last)
+	if (!err && follow->carrier && follow->next != FOLLOW_LAST)
 		err_free(condition_wait(&follow->carried, egress_copy_soon(follow, 1000)));
-	end_carrier(follow);
-	if (!follow->body_done)
-		follow->last = true;
+	if (follow->carrier)
+		task_cancel(follow->carrier);
+	while (follow->carrier)
+		condition_await(&follow->carried);
+	if (!follow->body_done && follow->next != FOLLOW_UPGRADED)
+		follow->next = FOLLOW_LAST;
 	return err;
 }
 
@@ -375,10 +346,7 @@ static void deny(struct follow *follow, const char *reason)
 	struct conn *conn = follow->conn;
 
 	judge_note(conn, reason);
-	if (conn->counted && !conn->was_out) {
-		budget_unopen(&conn->box->budget, false);
-		conn->counted = false;
-	}
+	conn_return_place(conn);
 	say_no(follow, reason);
 }
 
@@ -438,9 +406,9 @@ static bool serve_one(struct follow *follow, bool first)
 		egress_follow_fail(follow, err);
 		return false;
 	}
-	if (follow->last && !follow->upgraded)
+	if (follow->next == FOLLOW_LAST)
 		egress_follow_part(follow);
-	return !follow->last && !follow->upgraded;
+	return follow->next == FOLLOW_ON;
 }
 
 // Bytes after the heads of an upgrade belong to the new protocol.
@@ -461,13 +429,6 @@ static void egress_follow_on_hangup(struct stream *stream)
 		shutdown(conn->out.fd, SHUT_RDWR);
 }
 
-static void forget(struct buf *got)
-{
-	if (got->at)
-		secret_wipe(got->at, got->len);
-	buf_done(got);
-}
-
 void follow_serve(struct conn *conn, struct half *half, bool *out_upgraded,
 		  struct tls_stream **out_up_tls_stream)
 {
@@ -485,7 +446,7 @@ void follow_serve(struct conn *conn, struct half *half, bool *out_upgraded,
 	conn->in.on_hangup = egress_follow_on_hangup;
 	while (serve_one(follow, first))
 		first = false;
-	if (follow->upgraded) {
+	if (follow->next == FOLLOW_UPGRADED) {
 		auto_err err = pass_rest(follow);
 
 		*out_upgraded = !err;
@@ -495,7 +456,18 @@ void follow_serve(struct conn *conn, struct half *half, bool *out_upgraded,
 	conn->in.on_hangup = NULL;
 	tls_stream_free(follow->up.tls);
 	secrets_set_done(&follow->secrets);
-	forget(&follow->got_in);
-	forget(&follow->got_up);
+	secret_buf_done(&follow->got_in);
+	secret_buf_done(&follow->got_up);
 	free(follow);
+}
+
+void follow_serve_plain(struct conn *conn)
+{
+	struct half half = {.stream = &conn->in};
+	struct tls_stream *none = NULL;
+	bool upgraded;
+
+	follow_serve(conn, &half, &upgraded, &none);
+	if (upgraded)
+		err_free(conn_copy(conn));
 }

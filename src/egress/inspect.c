@@ -113,30 +113,25 @@ static void tunnel_run(struct conn *conn, struct tls_stream *in, struct tls_stre
 		condition_await(&tunnel->done);
 }
 
-static fallible inspect_greet(struct conn *conn, struct tls_stream **out)
-{
-	SSL_CTX *context = NULL;
-
-	TRY(find_authority(conn->box));
-	TRY(authority_context(conn->box->authority, conn->name, &context));
-	return tls_stream_accept(&conn->in, context, HELLO_MS, out);
-}
-
 void inspect_serve(struct conn *conn)
 {
 	auto_tls_stream in = NULL;
 	auto_tls_stream up = NULL;
 	struct half half = {.stream = &conn->in};
 	bool upgraded = false;
-	auto_err err = inspect_greet(conn, &in);
+	SSL_CTX *context = NULL;
+	auto_err err = find_authority(conn->box);
 
+	if (!err)
+		err = authority_context(conn->box->authority, conn->name, &context);
+	if (!err)
+		err = tls_stream_accept(&conn->in, context, HELLO_MS, &in);
 	if (err) {
 		// Most often a client that does not trust the box's CA: it sends an alert and
 		// closes.
 		if (err_kind(err) != ERR_CANCELLED)
 			judge_note(conn, "not_inspectable");
-		budget_unopen(&conn->box->budget, false);
-		conn->counted = false;
+		conn_return_place(conn);
 		return;
 	}
 	half.tls = in;

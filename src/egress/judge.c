@@ -34,8 +34,8 @@ bool burst_has_room(struct burst *burst, int64_t now_ms, uint32_t per_second)
 // ------------------------------------------------------------------------------------- denials
 
 // `address`, `port` and `hint` may be NULL.
-static void judge_tell_denied(struct egress_box *box, const char *name, const char *address,
-			      const char *port, const char *reason, const char *hint)
+static void judge_publish_denial(struct egress_box *box, const char *name, const char *address,
+				 const char *port, const char *reason, const char *hint)
 {
 	log_event_of(box->id, LOG_INFO, "security", "event", "egress_denied", "severity", "low",
 		     "sandbox", box->id, "name", name, "address", address, "port", port, "reason",
@@ -45,19 +45,24 @@ static void judge_tell_denied(struct egress_box *box, const char *name, const ch
 		      "hint", hint, NULL);
 }
 
-static void judge_tell(const struct conn *conn, const char *reason)
+static bool may_publish(struct egress_box *box)
+{
+	return burst_has_room(&box->events, loop_now(box->egress->loop), EVENTS_PER_SECOND);
+}
+
+static void judge_publish(const struct conn *conn, const char *reason)
 {
 	struct egress_box *box = conn->box;
 	auto_buf hint = BUF_INIT(1024);
 	char port[8], address[ADDRESS_TEXT];
 
-	if (!burst_has_room(&box->events, loop_now(box->egress->loop), EVENTS_PER_SECOND))
+	if (!may_publish(box))
 		return;
 	snprintf(port, sizeof(port), "%u", conn->port);
 	address_write(&conn->to, address);
 	policy_hint(&hint, box->id, conn->name, conn->port, reason);
-	judge_tell_denied(box, conn->name[0] ? conn->name : NULL, address, port, reason,
-			  hint.len ? hint.at : NULL);
+	judge_publish_denial(box, conn->name[0] ? conn->name : NULL, address, port, reason,
+			     hint.len ? hint.at : NULL);
 }
 
 void judge_close_rest(struct egress_box *box)
@@ -97,63 +102,51 @@ static bool count_in_rest(struct egress_box *box)
 	return true;
 }
 
-void judge_note_many(struct egress_box *box, const char *reason)
+// False: it was counted in the shared row.
+static bool judge_record(struct egress_box *box, const struct conn *conn, const char *name,
+			 const char *reason)
 {
 	struct verdict *verdict;
 
 	if (count_in_rest(box))
-		return;
+		return false;
 	verdict = denial(box, reason);
 	verdict->denied = 1;
+	verdict_set(verdict->name, sizeof(verdict->name), name);
+	if (conn) {
+		verdict->port = conn->port;
+		address_write(&conn->to, verdict->address);
+	}
 	verdict_done(box->egress->verdicts, verdict);
-	if (burst_has_room(&box->events, loop_now(box->egress->loop), EVENTS_PER_SECOND))
-		judge_tell_denied(box, NULL, NULL, NULL, reason, NULL);
+	return true;
+}
+
+void judge_note_many(struct egress_box *box, const char *reason)
+{
+	if (judge_record(box, NULL, NULL, reason) && may_publish(box))
+		judge_publish_denial(box, NULL, NULL, NULL, reason, NULL);
 }
 
 void judge_note(struct conn *conn, const char *reason)
 {
-	struct egress_box *box = conn->box;
-	struct verdict *verdict;
-
-	judge_tell(conn, reason);
-	if (count_in_rest(box))
-		return;
-	verdict = denial(box, reason);
-	verdict->denied = 1;
-	verdict->port = conn->port;
-	verdict_set(verdict->name, sizeof(verdict->name), conn->name);
-	address_write(&conn->to, verdict->address);
-	verdict_done(box->egress->verdicts, verdict);
+	judge_publish(conn, reason);
+	judge_record(conn->box, conn, conn->name, reason);
 }
 
 void judge_note_name(struct egress_box *box, const char *name)
 {
-	struct verdict *verdict;
-
-	if (burst_has_room(&box->events, loop_now(box->egress->loop), EVENTS_PER_SECOND))
-		judge_tell_denied(box, name, NULL, NULL, "not_allowed", NULL);
-	if (count_in_rest(box))
-		return;
-	verdict = denial(box, "not_allowed");
-	verdict->denied = 1;
-	verdict_set(verdict->name, sizeof(verdict->name), name);
-	verdict_done(box->egress->verdicts, verdict);
+	if (may_publish(box))
+		judge_publish_denial(box, name, NULL, NULL, "not_allowed", NULL);
+	judge_record(box, NULL, name, "not_allowed");
 }
 
-static bool is_budget(const char *reason)
+// BUDGET_OK: the reason is another.
+static enum budget_verdict budget_of(const char *reason)
 {
 	for (int i = BUDGET_OK + 1; i < BUDGET_VERDICTS; i++)
 		if (!strcmp(reason, budget_reason((enum budget_verdict)i)))
-			return true;
-	return false;
-}
-
-static const char *words_of(const char *reason)
-{
-	for (int i = BUDGET_OK + 1; i < BUDGET_VERDICTS; i++)
-		if (!strcmp(reason, budget_reason((enum budget_verdict)i)))
-			return budget_words((enum budget_verdict)i);
-	return policy_words(reason);
+			return (enum budget_verdict)i;
+	return BUDGET_OK;
 }
 
 static int status_of(const char *reason)
@@ -167,7 +160,7 @@ static int status_of(const char *reason)
 		return 502;
 	if (!strcmp(reason, "timeout"))
 		return 504;
-	return is_budget(reason) ? 429 : 403;
+	return budget_of(reason) != BUDGET_OK ? 429 : 403;
 }
 
 void judge_write_reply(const struct conn *conn, const char *reason, struct buf *out)
@@ -179,7 +172,8 @@ void judge_write_reply(const struct conn *conn, const char *reason, struct buf *
 	buf_fmt(&body, "cove: %s:%u: %s", conn->name[0] ? conn->name : "this connection",
 		conn->port, reason);
 	if (status == 403 || status == 429)
-		buf_fmt(&body, ": %s", words_of(reason));
+		buf_fmt(&body, ": %s",
+			status == 429 ? budget_words(budget_of(reason)) : policy_words(reason));
 	if (hint.len)
 		buf_fmt(&body, "; to allow it: %s", hint.at);
 	buf_char(&body, '\n');
@@ -218,10 +212,7 @@ void judge_deny(struct conn *conn, const char *reason)
 	auto_buf reply = BUF_INIT(4096);
 
 	judge_note(conn, reason);
-	if (conn->counted && !conn->verdict) {
-		budget_unopen(&conn->box->budget, false);
-		conn->counted = false;
-	}
+	conn_return_place(conn);
 	if (conn->protocol == SNIFF_TLS)
 		buf_str(&reply, HELLO_DENIED);
 	else if (conn->protocol == SNIFF_HTTP)
@@ -233,11 +224,6 @@ void judge_deny(struct conn *conn, const char *reason)
 
 // ------------------------------------------------------------------------------------- verdicts
 
-static bool is_web(uint16_t port)
-{
-	return port == 80 || port == 443;
-}
-
 // HTTP/2 uses the web's ports.
 const char *judge_must_show(const struct conn *conn)
 {
@@ -245,7 +231,7 @@ const char *judge_must_show(const struct conn *conn)
 
 	if (policy_has_rules(policy, conn->name))
 		return "not_inspected";
-	if ((is_web(conn->port) && conn->protocol != SNIFF_HTTP2) ||
+	if (((conn->port == 80 || conn->port == 443) && conn->protocol != SNIFF_HTTP2) ||
 	    (conn->kind == HOSTNAME_NAME && policy_inspects(policy, conn->name)))
 		return "not_http";
 	return conn->box->budget.limits.requests != BUDGET_NONE ? "not_counted" : NULL;
@@ -260,10 +246,12 @@ bool judge_name(struct conn *conn, const char **out_reason)
 		conn->ech ? policy_judge_ech(policy, conn->kind, conn->name, conn->port)
 			  : policy_judge(policy, conn->kind, conn->name, conn->port);
 
-	conn->judged = true;
-	conn->inspected = verdict.allow && verdict.inspect && conn->protocol == SNIFF_TLS;
+	conn->judged = verdict.allow && verdict.inspect && conn->protocol == SNIFF_TLS
+			       ? JUDGED_INSPECT
+			       : JUDGED;
 	// Rules are about requests: a connection that hides its requests is denied.
-	if (conn->protocol == SNIFF_TLS && !conn->inspected && policy_has_rules(policy, conn->name))
+	if (conn->protocol == SNIFF_TLS && conn->judged == JUDGED &&
+	    policy_has_rules(policy, conn->name))
 		hidden = "not_inspected";
 	if (verdict.allow && hidden)
 		verdict = (struct policy_verdict){.reason = hidden};
@@ -273,7 +261,7 @@ bool judge_name(struct conn *conn, const char **out_reason)
 }
 
 // Publishes the end of an allowed connection.
-static void judge_tell_end(struct egress_box *box, const struct verdict *verdict)
+static void judge_publish_end(struct egress_box *box, const struct verdict *verdict)
 {
 	char port[8], requests[24], out[24], in[24];
 
@@ -301,7 +289,7 @@ void judge_close_verdict(struct conn *conn, const char *reason)
 	if (reason)
 		verdict_set(verdict->reason, sizeof(verdict->reason), reason);
 	if (verdict->allowed)
-		judge_tell_end(conn->box, verdict);
+		judge_publish_end(conn->box, verdict);
 	conn->verdict = NULL;
 	verdict_done(conn->box->egress->verdicts, verdict);
 }
@@ -331,7 +319,7 @@ static void close_unused(struct conn *conn, const struct err *err)
 		verdict->allowed = false;
 		verdict->denied = 1;
 		conn->box->denied++;
-		judge_tell(conn, "not_global");
+		judge_publish(conn, "not_global");
 	}
 	judge_close_verdict(conn, err_reason(err));
 }
@@ -339,7 +327,7 @@ static void close_unused(struct conn *conn, const struct err *err)
 fallible judge_connect(struct conn *conn)
 {
 	struct egress *egress = conn->box->egress;
-	bool first = !conn->was_out;
+	bool first = conn->place < PLACE_CONNECTED;
 	struct address address;
 	struct err *err;
 
@@ -358,6 +346,6 @@ void judge_spent(struct conn *conn)
 {
 	const char *reason = budget_reason(budget_spent(&conn->box->budget));
 
-	judge_tell(conn, reason);
+	judge_publish(conn, reason);
 	judge_close_verdict(conn, reason);
 }

@@ -69,27 +69,41 @@ struct egress_box {
 	struct secrets *secrets; // of this policy; NULL: not needed yet
 };
 
+// The place of a connection in the budget. A held one may be returned as if it never was; one that
+// was connected to a server is closed; a followed connection then awaits another for its next
+// server: HELD -> NONE | CONNECTED, CONNECTED -> CLOSED -> HELD.
+enum conn_place { PLACE_NONE, PLACE_HELD, PLACE_CONNECTED, PLACE_CLOSED };
+
 struct conn {
 	struct link link;
 	struct egress_box *box;
 	struct task *task; // NULL: it is spliced
-	struct egress_splice *pour;
+	struct egress_splice *splice;
 	struct stream in, out;
 	struct address to; // the address that the box connected to
 	uint16_t port;
 	enum budget_verdict refused; // before its first byte
-	bool counted;		     // in the budget
+	enum conn_place place;
 	enum hostname_kind kind;
 	char name[HOSTNAME_MAX + 1]; // the judged host name; "": not known yet
-	bool judged, ech, inspected, opaque;
-	bool was_out; // it was connected to a server
-	bool cut;     // the reply was truncated: the client gets no close_notify
+	enum { JUDGED_NOT, JUDGED, JUDGED_INSPECT } judged; // by name; its TLS is inspected
+	bool ech;					    // the ClientHello is encrypted
+	bool opaque;					    // its requests are not seen
+	bool cut; // the reply was truncated: the client gets no close_notify
 	enum { SNIFF_UNKNOWN, SNIFF_TLS, SNIFF_HTTP, SNIFF_HTTP2 } protocol;
 	char rule[HOSTNAME_MAX + 11]; // the rule that allowed it
 	struct verdict *verdict;      // NULL: not allowed yet
 };
 
-// acceptor: accepting.
+static inline void conn_return_place(struct conn *conn)
+{
+	if (conn->place != PLACE_HELD)
+		return;
+	budget_unopen(&conn->box->budget, false);
+	conn->place = PLACE_NONE;
+}
+
+// acceptor: accepting, and the choice of how a connection is served.
 fallible acceptor_open(struct egress_box *box, int listener);
 void acceptor_close(struct egress_box *box);
 
@@ -113,9 +127,6 @@ fallible conn_spend(struct conn *conn, enum budget_way way, uint64_t bytes);
 
 // Hands both streams to a splice. On OK the connection must not be used any more.
 fallible conn_copy(struct conn *conn);
-
-// dispatch: identifies the host of a connection, and serves it. In the connection's task.
-void dispatch_serve(struct conn *conn);
 
 // judge: decides. Judges conn->name by the current policy. `reason` is a literal.
 bool judge_name(struct conn *conn, const char **out_reason);
@@ -175,6 +186,7 @@ void dns_stub_serve(struct conn *conn);	    // TCP
 // secrets: drops a reference. Takes NULL.
 void secrets_free(struct secrets *secrets);
 
-// plain and inspect: connections whose requests are seen.
-void plain_serve(struct conn *conn);
+// follow and inspect: connections whose requests are seen. Without TLS secrets are never
+// substituted: anybody on the path could read them.
+void follow_serve_plain(struct conn *conn);
 void inspect_serve(struct conn *conn);

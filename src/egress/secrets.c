@@ -20,13 +20,6 @@
 #define BASIC_MAX 16384
 #define LOOK_MAX 512 // bytes of a value's beginning that are compared at the end of a piece
 
-static void wipe(struct buf *buf)
-{
-	if (buf->at)
-		secret_wipe(buf->at, buf->len);
-	buf_done(buf);
-}
-
 // ----------------------------------------------------------------------------------- ownership
 
 struct secrets {
@@ -188,8 +181,7 @@ static bool remember(struct secrets_set *set, struct str sent, struct str was)
 // scheme, or no placeholder inside.
 static bool secrets_substitute_basic(struct secrets_set *set, struct str value, struct buf *out)
 {
-	on_exit_call(wipe) struct buf plain = BUF_INIT(BASIC_MAX),
-				      substituted = BUF_INIT(BASIC_MAX);
+	auto_secret_buf plain = BUF_INIT(BASIC_MAX), substituted = BUF_INIT(BASIC_MAX);
 	auto_free unsigned char *text = NULL;
 	struct base64 base64 = {0};
 	struct str was;

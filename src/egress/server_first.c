@@ -198,7 +198,7 @@ static const char *judge_words(struct server_first *late)
 		return "misdirected";
 	if (!judge_name(conn, &reason))
 		return reason;
-	return conn->inspected ? "not_inspected" : NULL;
+	return conn->judged == JUDGED_INSPECT ? "not_inspected" : NULL;
 }
 
 // No byte was sent to the server: connect again when the host of the request is known.
@@ -210,14 +210,7 @@ static void follow_late(struct conn *conn, struct sniff *sniff)
 	conn->verdict->requests = 0;
 	conn->verdict->opaque = conn->opaque = false;
 	judge_close_verdict(conn, NULL);
-	plain_serve(conn);
-}
-
-static void deny(struct conn *conn, const char *reason)
-{
-	stream_close(&conn->out);
-	judge_deny(conn, reason);
-	judge_close_verdict(conn, reason);
+	follow_serve_plain(conn);
 }
 
 static void server_first_finish(struct server_first *late, const struct err *err)
@@ -256,9 +249,11 @@ void server_first_serve(struct conn *conn, struct sniff *sniff)
 	}
 	if (!reason)
 		reason = judge_words(late);
-	if (reason)
-		deny(conn, reason);
-	else if (conn->protocol == SNIFF_HTTP)
+	if (reason) {
+		stream_close(&conn->out);
+		judge_deny(conn, reason);
+		judge_close_verdict(conn, reason);
+	} else if (conn->protocol == SNIFF_HTTP)
 		follow_late(conn, sniff);
 	else if (whole)
 		err_free(conn_copy(conn));

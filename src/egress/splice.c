@@ -39,7 +39,7 @@ static _Thread_local struct pool {
 
 struct side {
 	struct watch watch;
-	struct egress_splice *pour;
+	struct egress_splice *splice;
 	bool readable, writable;
 };
 
@@ -278,7 +278,7 @@ static void egress_splice_on_ready(struct watch *watch, uint32_t events)
 
 	side->readable |= (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
 	side->writable |= (events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) != 0;
-	egress_splice_turn(side->pour);
+	egress_splice_turn(side->splice);
 }
 
 // Rearmed only when it fires: moving bytes updates a time, not the timer.
@@ -314,7 +314,8 @@ fallible egress_splice_start(struct loop *loop, int first, int second, int64_t i
 	link_init(&transfer->deferred.link);
 	for (int i = 0; i < 2; i++) {
 		transfer->side[i] = (struct side){
-			.watch = {.fd = fds[i], .ready = egress_splice_on_ready}, .pour = transfer};
+			.watch = {.fd = fds[i], .ready = egress_splice_on_ready},
+			.splice = transfer};
 		transfer->flow[i].pipe.ends[0] = transfer->flow[i].pipe.ends[1] = -1;
 		if (!err && fd_nonblock(fds[i], true))
 			err = err_sys(errno, "make a socket non-blocking");

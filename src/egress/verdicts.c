@@ -19,8 +19,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/secret.h"
-#include "egress/subscribers.h"
-#include "loop/loop.h"
+#include "loop/task.h"
 #include "store/egress.h"
 
 #define SLOTS 4096
@@ -31,13 +30,13 @@
 struct verdicts {
 	struct loop *loop;
 	struct store *store;
-	struct subscribers *all;
-	struct verdict *slots; // mapped
-	int live;	       // the file; -1: plain memory
-	size_t backed;	       // the first slots, whose blocks are allocated
-	struct link unused;    // free slots that were used before
-	size_t touched;	       // slots from here on were never used: not in memory
-	struct link done;      // not yet given to the store
+	struct map *subscribers; // box -> struct subscriber
+	struct verdict *slots;	 // mapped
+	int live;		 // the file; -1: plain memory
+	size_t backed;		 // the first slots, whose blocks are allocated
+	struct link unused;	 // free slots that were used before
+	size_t touched;		 // slots from here on were never used: not in memory
+	struct link done;	 // not yet given to the store
 	struct timer due;
 	size_t count; // in `done`
 	uint64_t waiting;
@@ -81,6 +80,67 @@ static struct store_egress_entry verdicts_entry_of(const struct verdict *verdict
 	};
 }
 
+// --------------------------------------------------------------------------------- subscribers
+
+// One shared object per box. verdicts_ring() counts up and wakes the waiters, so that a change
+// between a read of the ledger and the wait is not lost.
+struct subscriber {
+	struct verdicts *verdicts; // NULL: freed
+	char *box;
+	struct condition condition;
+	uint64_t count;
+	uint32_t refs;
+};
+
+void verdicts_ring(struct verdicts *verdicts, const char *box)
+{
+	struct subscriber *subscriber = map_count(verdicts->subscribers)
+						? map_get(verdicts->subscribers, str_of(box))
+						: NULL;
+
+	if (!subscriber)
+		return;
+	subscriber->count++;
+	condition_signal(&subscriber->condition);
+}
+
+struct subscriber *verdicts_subscribe(struct verdicts *verdicts, const char *box)
+{
+	struct subscriber *subscriber = map_get(verdicts->subscribers, str_of(box));
+
+	if (!subscriber) {
+		subscriber = mem_new_of(struct subscriber);
+		subscriber->verdicts = verdicts;
+		subscriber->box = mem_str(box);
+		condition_init(&subscriber->condition);
+		map_put(verdicts->subscribers, str_of(box), subscriber);
+	}
+	subscriber->refs++;
+	return subscriber;
+}
+
+void subscriber_free(struct subscriber *subscriber)
+{
+	if (!subscriber || --subscriber->refs)
+		return;
+	if (subscriber->verdicts)
+		map_take(subscriber->verdicts->subscribers, str_of(subscriber->box));
+	free(subscriber->box);
+	free(subscriber);
+}
+
+uint64_t subscriber_count(const struct subscriber *subscriber)
+{
+	return subscriber->count;
+}
+
+fallible subscriber_wait(struct subscriber *subscriber, uint64_t count, int64_t deadline)
+{
+	while (subscriber->count == count)
+		TRY(condition_wait(&subscriber->condition, deadline));
+	return OK;
+}
+
 // ------------------------------------------------------------------------------------- batches
 
 struct batch {
@@ -114,10 +174,16 @@ static void verdicts_give_back(struct verdicts *verdicts, struct verdict *verdic
 
 static void verdicts_end(struct verdicts *verdicts)
 {
+	size_t at = 0;
+	struct str box;
+	void *subscriber;
+
 	if (!verdicts->closing || verdicts->batches)
 		return;
 	munmap(verdicts->slots, SLOTS * sizeof(*verdicts->slots));
-	subscribers_free(verdicts->all);
+	while (map_next(verdicts->subscribers, &at, &box, &subscriber))
+		((struct subscriber *)subscriber)->verdicts = NULL;
+	map_free(verdicts->subscribers);
 	free(verdicts);
 }
 
@@ -127,7 +193,7 @@ static void drop_batch(void *arg)
 	struct verdicts *verdicts = batch->verdicts;
 
 	for (size_t i = 0; i < batch->count; i++) {
-		subscribers_ring(verdicts->all, batch->at[i]->box);
+		verdicts_ring(verdicts, batch->at[i]->box);
 		verdicts_give_back(verdicts, batch->at[i]);
 	}
 	free(batch);
@@ -161,11 +227,6 @@ void verdicts_hurry(struct verdicts *verdicts)
 {
 	loop_drop_timer(verdicts->loop, &verdicts->due);
 	verdicts_hand_over(verdicts);
-}
-
-struct subscribers *verdicts_subscribers(const struct verdicts *verdicts)
-{
-	return verdicts->all;
 }
 
 static void on_due(struct timer *timer)
@@ -379,7 +440,7 @@ fallible verdicts_open(struct loop *loop, struct store *store, int live, struct 
 		free(verdicts);
 		return err;
 	}
-	verdicts->all = subscribers_new();
+	verdicts->subscribers = map_new();
 	err = verdicts_take_up(verdicts);
 	if (err) {
 		log_event(LOG_WARN, "egress.ledger_waits", "trail", err_trail(err), NULL);

@@ -6,11 +6,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/auto.h"
 #include "base/err.h"
 #include "base/map.h"
 #include "types/hostname.h"
 
-struct subscribers;
 struct loop;
 struct store;
 struct verdicts;
@@ -46,7 +46,19 @@ void verdict_set(char *field, size_t size, const char *text); // truncated if to
 void verdict_done(struct verdicts *verdicts, struct verdict *verdict);
 // Gives all finished verdicts to the store: store_flush() then waits for them.
 void verdicts_hurry(struct verdicts *verdicts);
-// Rung when rows of their box are in the store.
-struct subscribers *verdicts_subscribers(const struct verdicts *verdicts);
+// A subscription to changes of a box's ledger, shared by all who wait for that box; subscribers are
+// signalled when its rows are in the store. Boxes without a subscriber cost nothing.
+struct subscriber;
+void subscriber_free(struct subscriber *subscriber); // takes NULL
+static inline void auto_subscriber_(struct subscriber **subscriber)
+{
+	subscriber_free(*subscriber);
+}
+#define auto_subscriber on_exit_call(auto_subscriber_) struct subscriber *
+// The number of signals so far. Read it before reading the ledger, then wait for more; TIMEOUT.
+uint64_t subscriber_count(const struct subscriber *subscriber);
+fallible subscriber_wait(struct subscriber *subscriber, uint64_t count, int64_t deadline);
+struct subscriber *verdicts_subscribe(struct verdicts *verdicts, const char *box);
+void verdicts_ring(struct verdicts *verdicts, const char *box); // signals them
 // Finished verdicts that are not durable yet, and in no sum of the store.
 uint64_t verdicts_waiting(const struct verdicts *verdicts);

@@ -6,7 +6,6 @@
 #include <sys/wait.h>
 
 #include "base/mem.h"
-#include "egress/subscribers.h"
 #include "store/egress.h"
 #include "unit/loop/inside.h"
 
@@ -191,20 +190,20 @@ TASK_TEST(subscribers,
 	auto_subscriber again = NULL;
 
 	CHECK_OK(verdicts_open(inside_loop, store, -1, &verdicts));
-	mine = subscriber_new(verdicts_subscribers(verdicts), "box-a");
-	again = subscriber_new(verdicts_subscribers(verdicts), "box-a");
-	other = subscriber_new(verdicts_subscribers(verdicts), "box-b");
-	CHECK(mine == again && subscribers_count(mine) == 0);
+	mine = verdicts_subscribe(verdicts, "box-a");
+	again = verdicts_subscribe(verdicts, "box-a");
+	other = verdicts_subscribe(verdicts, "box-b");
+	CHECK(mine == again && subscriber_count(mine) == 0);
 	verdict_done(verdicts, verdict_new(verdicts, "box-a", "acme"));
-	CHECK_OK(subscribers_wait(mine, 0, loop_now(inside_loop) + 10000));
-	CHECK(subscribers_count(mine) == 1 && subscribers_count(other) == 0);
-	CHECK_ERR(subscribers_wait(other, 0, loop_now(inside_loop) + 20), TIMEOUT);
+	CHECK_OK(subscriber_wait(mine, 0, loop_now(inside_loop) + 10000));
+	CHECK(subscriber_count(mine) == 1 && subscriber_count(other) == 0);
+	CHECK_ERR(subscriber_wait(other, 0, loop_now(inside_loop) + 20), TIMEOUT);
 	subscriber_free(take_ptr(again));
 	verdict_done(verdicts, verdict_new(verdicts, "box-a", "acme"));
 	verdicts_hurry(verdicts);
 	CHECK_OK(store_flush(store)); // what was hurried is in it
 	CHECK_OK(store_egress_sums(store, "box-a", &sums));
-	CHECK_OK(subscribers_wait(mine, 1, loop_now(inside_loop) + 10000));
+	CHECK_OK(subscriber_wait(mine, 1, loop_now(inside_loop) + 10000));
 	verdicts_close(verdicts);
 	subscriber_free(take_ptr(mine)); // after the room that it listened to
 	store_close(store);
