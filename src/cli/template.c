@@ -14,7 +14,7 @@
 #include "cli/tar.h"
 #include "codec/text.h"
 #include "lib/fields.h"
-#include "lib/request.h"
+#include "lib/http_call.h"
 
 #define PIECE (256 * 1024)
 

@@ -192,15 +192,13 @@ enum cove_kind cove_box_ensure(struct cove *cove, const char *name,
 {
 	auto_free char *path = path_of(name);
 
-	private_begin(cove);
-	return private_end(cove, lib_box_make(cove, "PUT", path, spec, out), error);
+	return private_call(cove, lib_box_make(cove, "PUT", path, spec, out), error);
 }
 
 enum cove_kind cove_box_create(struct cove *cove, const struct cove_box_spec *spec,
 			       struct cove_box **out, struct cove_error *error)
 {
-	private_begin(cove);
-	return private_end(cove, lib_box_make(cove, "POST", LIB_BOXES, spec, out), error);
+	return private_call(cove, lib_box_make(cove, "POST", LIB_BOXES, spec, out), error);
 }
 
 static fallible lib_box_look(struct cove_box *box)
@@ -254,9 +252,8 @@ enum cove_kind cove_box_info(struct cove_box *box, struct cove_box_info *out,
 
 enum cove_kind cove_box_delete(struct cove_box *box, struct cove_error *error)
 {
-	private_begin(box->cove);
-	return private_end(box->cove,
-			   http_call_text(box->cove, "DELETE", box->base, NULL, NULL, NULL), error);
+	return private_call(
+		box->cove, http_call_text(box->cove, "DELETE", box->base, NULL, NULL, NULL), error);
 }
 
 static enum cove_kind lib_box_step(struct cove_box *box, const char *word, struct cove_error *error)
@@ -334,6 +331,5 @@ static fallible lib_box_list(struct cove *cove, const char *const *labels, cove_
 enum cove_kind cove_box_list(struct cove *cove, const char *const *labels, cove_box_fn *each,
 			     void *arg, struct cove_error *error)
 {
-	private_begin(cove);
-	return private_end(cove, lib_box_list(cove, labels, each, arg), error);
+	return private_call(cove, lib_box_list(cove, labels, each, arg), error);
 }

@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "lib/box.h"
-#include "lib/event_reader.h"
 #include "lib/fields.h"
 #include "lib/http_call.h"
 
@@ -109,8 +108,7 @@ static fallible port_list(struct cove_box *box, cove_port_fn *each, void *arg)
 enum cove_kind cove_port_list(struct cove_box *box, cove_port_fn *each, void *arg,
 			      struct cove_error *error)
 {
-	private_begin(box->cove);
-	return private_end(box->cove, port_list(box, each, arg), error);
+	return private_call(box->cove, port_list(box, each, arg), error);
 }
 
 enum cove_kind cove_port_unexpose(struct cove_box *box, uint16_t port, struct cove_error *error)
@@ -118,7 +116,6 @@ enum cove_kind cove_port_unexpose(struct cove_box *box, uint16_t port, struct co
 	auto_free char *rest = mem_fmt("/api/exposed-ports/%u", port);
 	auto_free char *path = lib_box_path(box, rest);
 
-	private_begin(box->cove);
-	return private_end(box->cove, http_call_text(box->cove, "DELETE", path, NULL, NULL, NULL),
-			   error);
+	return private_call(box->cove, http_call_text(box->cove, "DELETE", path, NULL, NULL, NULL),
+			    error);
 }

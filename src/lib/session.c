@@ -65,9 +65,8 @@ enum cove_kind cove_session_create(struct cove_box *box, const struct cove_sessi
 {
 	static const struct cove_session_options none;
 
-	private_begin(box->cove);
-	return private_end(box->cove, lib_session_create(box, options ? options : &none, out),
-			   error);
+	return private_call(box->cove, lib_session_create(box, options ? options : &none, out),
+			    error);
 }
 
 // The answer's encoding applies to both streams.
@@ -149,8 +148,7 @@ static fallible lib_session_run(struct cove_session *session, const struct cove_
 enum cove_kind cove_session_exec(struct cove_session *session, const struct cove_command *command,
 				 struct cove_output *out, struct cove_error *error)
 {
-	private_begin(session->box->cove);
-	return private_end(session->box->cove, lib_session_run(session, command, out), error);
+	return private_call(session->box->cove, lib_session_run(session, command, out), error);
 }
 
 static fallible lib_session_end(struct cove_session *session)
@@ -166,6 +164,5 @@ static fallible lib_session_end(struct cove_session *session)
 
 enum cove_kind cove_session_delete(struct cove_session *session, struct cove_error *error)
 {
-	private_begin(session->box->cove);
-	return private_end(session->box->cove, lib_session_end(session), error);
+	return private_call(session->box->cove, lib_session_end(session), error);
 }

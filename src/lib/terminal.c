@@ -194,8 +194,7 @@ static fallible terminal_reattach(struct cove_terminal *t)
 
 enum cove_kind cove_terminal_reattach(struct cove_terminal *terminal, struct cove_error *error)
 {
-	private_begin(terminal->cove);
-	return private_end(terminal->cove, terminal_reattach(terminal), error);
+	return private_call(terminal->cove, terminal_reattach(terminal), error);
 }
 
 static fallible lib_terminal_lost(void)
@@ -230,9 +229,8 @@ static fallible terminal_send(struct cove_terminal *t, enum wsock_kind kind, str
 enum cove_kind cove_terminal_write(struct cove_terminal *terminal, const void *bytes, size_t len,
 				   struct cove_error *error)
 {
-	private_begin(terminal->cove);
-	return private_end(terminal->cove,
-			   terminal_send(terminal, WSOCK_BINARY, (struct str){bytes, len}), error);
+	return private_call(terminal->cove,
+			    terminal_send(terminal, WSOCK_BINARY, (struct str){bytes, len}), error);
 }
 
 enum cove_kind cove_terminal_resize(struct cove_terminal *terminal, uint16_t cols, uint16_t rows,
@@ -318,9 +316,8 @@ static fallible terminal_take(struct cove_terminal *t, int64_t timeout_ms, void 
 enum cove_kind cove_terminal_read(struct cove_terminal *terminal, void *room, size_t size,
 				  int64_t timeout_ms, size_t *out_len, struct cove_error *error)
 {
-	private_begin(terminal->cove);
-	return private_end(terminal->cove, terminal_take(terminal, timeout_ms, room, size, out_len),
-			   error);
+	return private_call(terminal->cove,
+			    terminal_take(terminal, timeout_ms, room, size, out_len), error);
 }
 
 bool cove_terminal_ended(const struct cove_terminal *terminal, int *out_exit_code)
@@ -373,6 +370,5 @@ static fallible terminal_list(struct cove_box *box, cove_terminal_fn *each, void
 enum cove_kind cove_terminal_list(struct cove_box *box, cove_terminal_fn *each, void *arg,
 				  struct cove_error *error)
 {
-	private_begin(box->cove);
-	return private_end(box->cove, terminal_list(box, each, arg), error);
+	return private_call(box->cove, terminal_list(box, each, arg), error);
 }

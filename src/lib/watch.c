@@ -3,8 +3,8 @@
 // between are not reported.
 #include "base/mem.h"
 #include "lib/box.h"
-#include "lib/event_reader.h"
 #include "lib/fields.h"
+#include "lib/http_call.h"
 
 #define BODY_MAX ((size_t)1 << 20)
 
@@ -104,8 +104,7 @@ static fallible lib_watch_await(struct cove_watch *watch, int64_t timeout_ms,
 enum cove_kind cove_watch_next(struct cove_watch *watch, int64_t timeout_ms,
 			       struct cove_watch_event *out, struct cove_error *error)
 {
-	private_begin(watch->cove);
-	return private_end(watch->cove, lib_watch_await(watch, timeout_ms, out), error);
+	return private_call(watch->cove, lib_watch_await(watch, timeout_ms, out), error);
 }
 
 int cove_watch_fd(const struct cove_watch *watch)
