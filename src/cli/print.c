@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/weak.h"
 #include "codec/json.h"
+#include "codec/json_part.h"
 
 #define GAP 3 // blanks between columns
 
@@ -229,38 +230,11 @@ void print_json_line(struct str json)
 	fwrite(out.at, 1, out.len, stdout);
 }
 
-// The length of the string literal or the single other character at the front.
-static size_t print_step(struct str json)
-{
-	size_t i = 1;
-
-	if (json.at[0] != '"')
-		return 1;
-	while (i < json.len && json.at[i] != '"')
-		i += json.at[i] == '\\' ? 2 : 1;
-	return i + 1 < json.len ? i + 1 : json.len;
-}
-
 struct str print_member(struct str json, const char *key)
 {
-	struct str last = {0}, value = {0};
-	int depth = 0;
+	struct str value = {0};
 
-	for (size_t i = 0, n; i < json.len; i += n) {
-		char c = json.at[i];
-
-		n = print_step(str_skip(json, i));
-		if (depth == 1 && value.at && (c == ',' || c == '}')) {
-			value.len = (size_t)(json.at + i - value.at);
-			return str_trim(value);
-		}
-		depth += (c == '{' || c == '[') - (c == '}' || c == ']');
-		if (c == '"' && n >= 2)
-			last = (struct str){json.at + i + 1, n - 2};
-		else if (c == ':' && depth == 1 && str_is(last, key))
-			value = str_skip(json, i + 1 + strspn(json.at + i + 1, " \t\r\n"));
-	}
-	return (struct str){0};
+	return json_part(str_trim(json), key, NULL, &value) ? value : (struct str){0};
 }
 
 void print_json(struct str json)

@@ -1,5 +1,5 @@
 // Digits are collected in groups of four; a group that is cut by a piece waits for the next. An
-// error is sticky. Bits that padding leaves over must be zero.
+// error is sticky. Bits that padding leaves over are ignored; text_unbase64() refuses them.
 #include "codec/base64.h"
 
 #define BAD 0xff

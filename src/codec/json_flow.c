@@ -3,6 +3,8 @@
 // not JSON either, and json_read() refuses it.
 #include "codec/json_flow.h"
 
+#include "codec/text.h"
+
 #define REPLACEMENT 0xfffd // replaces an unpaired surrogate
 
 enum { OUTSIDE, IN_STRING, AFTER_BACKSLASH, IN_LONG };
@@ -127,14 +129,6 @@ static bool end_unit(struct json_flow *flow, struct buf *out)
 	return true;
 }
 
-static int json_flow_hex_value(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	c |= 0x20;
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 // One character of an escape, the one after the backslash first.
 static bool json_flow_escaped(struct json_flow *flow, char c, struct buf *out)
 {
@@ -155,7 +149,7 @@ static bool json_flow_escaped(struct json_flow *flow, char c, struct buf *out)
 		flow->escape = 0;
 		return true;
 	}
-	digit = json_flow_hex_value(c);
+	digit = text_hex_digit(c);
 	if (digit < 0)
 		return json_flow_refuse(flow, "\\u is not followed by four hex digits");
 	flow->unit = (uint16_t)(flow->unit << 4 | digit);
@@ -180,47 +174,13 @@ static bool json_flow_multibyte(struct json_flow *flow, char c, struct buf *out)
 	}
 }
 
-// Sets the high bit of each zero byte; a byte after one may be set wrongly.
-static uint64_t json_flow_zeroes(uint64_t word)
-{
-	return (word - 0x0101010101010101) & ~word & 0x8080808080808080;
-}
-
-// Whether eight bytes contain one that must be treated specially.
-static bool json_flow_is_mixed(const char *at)
-{
-	uint64_t word, low;
-
-	memcpy(&word, at, 8);
-	low = (word - 0x2020202020202020) & ~word & 0x8080808080808080;
-	return (word & 0x8080808080808080) | low | json_flow_zeroes(word ^ 0x2222222222222222) |
-	       json_flow_zeroes(word ^ 0x5c5c5c5c5c5c5c5c);
-}
-
-// Copies bytes of the long string that need no decoding.
-static size_t json_flow_plain(struct str in)
-{
-	size_t i = 0;
-
-	while (i + 8 <= in.len && !json_flow_is_mixed(in.at + i))
-		i += 8;
-	while (i < in.len) {
-		unsigned char c = (unsigned char)in.at[i];
-
-		if (c < 0x20 || c >= 0x80 || c == '"' || c == '\\')
-			break;
-		i++;
-	}
-	return i;
-}
-
 static bool in_long(struct json_flow *flow, struct str *in, struct buf *out)
 {
 	size_t room = out->ceiling - out->len, len;
 	unsigned char c = (unsigned char)in->at[0];
 
 	if (!flow->escape && !flow->cut_len && !flow->high) {
-		len = json_flow_plain((struct str){in->at, in->len < room ? in->len : room});
+		len = text_plain(in->at, in->len < room ? in->len : room);
 		if (len) {
 			buf_add(out, in->at, len);
 			*in = str_skip(*in, len);
@@ -245,7 +205,10 @@ static bool in_long(struct json_flow *flow, struct str *in, struct buf *out)
 		flow->is_long = false;
 		return true;
 	}
-	return json_flow_refuse(flow, "a control character in a string");
+	if (c < 0x20)
+		return json_flow_refuse(flow, "a control character in a string");
+	buf_char(out, (char)c); // DEL
+	return true;
 }
 
 enum json_flow_verdict json_flow(struct json_flow *flow, struct str *in, struct buf *out)

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "codec/json.h"
+#include "codec/text.h"
 
 struct json_out json_to(struct buf *buf)
 {
@@ -32,36 +33,6 @@ void json_end(struct json_out *out, char bracket)
 	out->comma = true;
 }
 
-// Sets the high bit of each zero byte; a byte after one may be set wrongly.
-static uint64_t json_out_zeroes(uint64_t word)
-{
-	return (word - 0x0101010101010101) & ~word & 0x8080808080808080;
-}
-
-// Whether eight bytes contain one that must be escaped.
-static bool json_out_is_mixed(const uint8_t *at)
-{
-	uint64_t word, low;
-
-	memcpy(&word, at, 8);
-	low = (word - 0x2020202020202020) & ~word & 0x8080808080808080;
-	return (word & 0x8080808080808080) | low | json_out_zeroes(word ^ 0x2222222222222222) |
-	       json_out_zeroes(word ^ 0x5c5c5c5c5c5c5c5c) |
-	       json_out_zeroes(word ^ 0x7f7f7f7f7f7f7f7f);
-}
-
-// Counts bytes that need no escape.
-static size_t json_out_plain(const uint8_t *at, size_t len)
-{
-	size_t i = 0;
-
-	while (i + 8 <= len && !json_out_is_mixed(at + i))
-		i += 8;
-	while (i < len && at[i] >= 0x20 && at[i] < 0x7f && at[i] != '"' && at[i] != '\\')
-		i++;
-	return i;
-}
-
 static void json_out_escape(struct buf *out, uint8_t c)
 {
 	static const char letters[] = "\"\\\b\f\n\r\t", names[] = "\"\\bfnrt";
@@ -79,7 +50,7 @@ static void json_out_escape(struct buf *out, uint8_t c)
 static size_t json_out_pieces(struct buf *out, struct str text)
 {
 	while (text.len > 0 && buf_ok(out)) {
-		size_t len = json_out_plain((const uint8_t *)text.at, text.len);
+		size_t len = text_plain(text.at, text.len);
 
 		if (len) {
 			buf_add(out, text.at, len);

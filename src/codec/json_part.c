@@ -53,7 +53,8 @@ bool json_part(struct str object, const char *key, struct buf *rest, struct str 
 
 	if (object.len < 2 || object.at[0] != '{')
 		return false;
-	buf_char(rest, '{');
+	if (rest)
+		buf_char(rest, '{');
 	for (;;) {
 		size_t name = skip_blank(object, at), colon, value, end;
 		struct str word;
@@ -70,7 +71,7 @@ bool json_part(struct str object, const char *key, struct buf *rest, struct str 
 			if (found.at)
 				return false;
 			found = json_part_slice(object, value, end);
-		} else {
+		} else if (rest) {
 			if (some)
 				buf_char(rest, ',');
 			some = true;
@@ -78,7 +79,8 @@ bool json_part(struct str object, const char *key, struct buf *rest, struct str 
 		}
 		at = end + 1;
 	}
-	buf_char(rest, '}');
+	if (rest)
+		buf_char(rest, '}');
 	*out = found;
 	return true;
 }

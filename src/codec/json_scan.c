@@ -2,6 +2,8 @@
 // JSON_SCAN_DEPTH, so a megabyte of '[' is refused at its 33rd byte.
 #include "codec/json_scan.h"
 
+#include "codec/text.h"
+
 #define INTEGER_MAX (1ull << 53)
 #define NUMBER_MAX 128
 
@@ -44,14 +46,11 @@ static bool json_scan_hex4(struct cursor *cur, unsigned int *out)
 	unsigned int value = 0;
 
 	for (int i = 0; i < 4; i++, cur->at++) {
-		char c = json_scan_peek(cur);
+		int digit = text_hex_digit(json_scan_peek(cur));
 
-		if (is_digit(c))
-			value = value << 4 | (unsigned int)(c - '0');
-		else if ((c | 0x20) >= 'a' && (c | 0x20) <= 'f')
-			value = value << 4 | (unsigned int)((c | 0x20) - 'a' + 10);
-		else
+		if (digit < 0)
 			return json_scan_refuse(cur, "\\u is not followed by four hex digits");
+		value = value << 4 | (unsigned int)digit;
 	}
 	*out = value;
 	return true;

@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "base/clock.h"
+#include "codec/base64.h"
 #include "codec/text.h"
 
 #define BASE64_MAX (32u << 20)
@@ -297,19 +298,13 @@ fallible rpc_plain(const struct json *json, struct json_out *out)
 	}
 }
 
-bool rpc_bytes(struct str base64, struct buf *out)
+// capnweb omits the padding.
+bool rpc_bytes(struct str text, struct buf *out)
 {
-	auto_buf padded = BUF_INIT(BASE64_MAX + 4);
+	struct base64 base64 = {0};
 
-	// Our reader is strict: members that capnweb omits are put back.
-	if (base64.len > BASE64_MAX)
-		return false;
-	if (base64.len % 4 == 0)
-		return text_unbase64(out, base64);
-	buf_str(&padded, base64);
-	while (padded.len % 4)
-		buf_char(&padded, '=');
-	return buf_ok(&padded) && text_unbase64(out, buf_view(&padded));
+	return text.len <= BASE64_MAX && base64_feed(&base64, text, out) &&
+	       base64_end(&base64, out);
 }
 
 void rpc_wrap(struct rpc_wrapper *wrapper, struct buf *out, struct str json)

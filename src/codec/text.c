@@ -3,6 +3,8 @@
 // forms, no surrogates.
 #include "codec/text.h"
 
+#include "codec/base64.h"
+
 static const char base64_digits[] =
 	"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -33,59 +35,14 @@ void text_base64(struct buf *out, const void *bytes, size_t len)
 	buf_grew(out, size);
 }
 
-static int base64_value(char c)
-{
-	if (c >= 'A' && c <= 'Z')
-		return c - 'A';
-	if (c >= 'a' && c <= 'z')
-		return c - 'a' + 26;
-	if (c >= '0' && c <= '9')
-		return c - '0' + 52;
-	return c == '+' ? 62 : c == '/' ? 63 : -1;
-}
-
-// Decodes four digits to three bytes; -1 for an invalid digit. 'A' replaces the padding.
-static int32_t base64_group(const char *at, int digits)
-{
-	int32_t group = 0;
-	int bad = 0;
-
-	for (int i = 0; i < 4; i++) {
-		int value = i < digits ? base64_value(at[i]) : 0;
-
-		bad |= value;
-		group = group << 6 | (value & 63);
-	}
-	return bad < 0 ? -1 : group;
-}
-
 // Strict: the length is a multiple of four, and the bits that padding leaves over are zero, so that
 // every content has exactly one encoding.
 bool text_unbase64(struct buf *out, struct str text)
 {
-	size_t pad = str_ends(text, "==") ? 2 : str_ends(text, "=") ? 1 : 0;
-	size_t size = text.len / 4 * 3 - pad, done = 0;
-	char *at;
+	struct base64 base64 = {0};
 
-	if (text.len % 4 != 0)
-		return false;
-	if (text.len == 0)
-		return buf_ok(out);
-	at = buf_space(out, size);
-	if (!at)
-		return false;
-	for (size_t i = 0; i < text.len; i += 4) {
-		bool last = i + 4 == text.len;
-		int digits = last ? 4 - (int)pad : 4;
-		int32_t group = base64_group(text.at + i, digits);
-
-		if (group < 0 || (last && pad && group & ((1 << (8 * pad)) - 1)))
-			return false;
-		for (int j = 0; j < digits - 1; j++)
-			at[done++] = (char)(group >> (16 - 8 * j));
-	}
-	buf_grew(out, size);
-	return true;
+	return text.len % 4 == 0 && base64_feed(&base64, text, out) &&
+	       !(base64.bits & ((1u << 2 * base64.pads) - 1)) && base64_end(&base64, out);
 }
 
 void text_hex(struct buf *out, const void *bytes, size_t len)
@@ -103,7 +60,7 @@ void text_hex(struct buf *out, const void *bytes, size_t len)
 	buf_grew(out, 2 * len);
 }
 
-static int text_hex_value(char c)
+int text_hex_digit(char c)
 {
 	if (c >= '0' && c <= '9')
 		return c - '0';
@@ -127,8 +84,8 @@ bool text_percent_next(struct str *rest, char *out)
 	}
 	if (rest->len < 3)
 		return false;
-	high = text_hex_value(rest->at[1]);
-	low = text_hex_value(rest->at[2]);
+	high = text_hex_digit(rest->at[1]);
+	low = text_hex_digit(rest->at[2]);
 	if (high < 0 || low < 0 || (high | low) == 0)
 		return false;
 	*out = (char)(high << 4 | low);
@@ -211,4 +168,33 @@ size_t text_utf8_whole(struct str text)
 		return str_utf8(tail, &len) == STR_UTF8_CUT ? text.len - back : text.len;
 	}
 	return text.len;
+}
+
+// Sets the high bit of each zero byte; a byte after one may be set wrongly.
+static uint64_t zero_bytes(uint64_t word)
+{
+	return (word - 0x0101010101010101) & ~word & 0x8080808080808080;
+}
+
+// Whether eight bytes contain one that is not plain.
+static bool is_mixed(const uint8_t *at)
+{
+	uint64_t word, low;
+
+	memcpy(&word, at, 8);
+	low = (word - 0x2020202020202020) & ~word & 0x8080808080808080;
+	return (word & 0x8080808080808080) | low | zero_bytes(word ^ 0x2222222222222222) |
+	       zero_bytes(word ^ 0x5c5c5c5c5c5c5c5c) | zero_bytes(word ^ 0x7f7f7f7f7f7f7f7f);
+}
+
+size_t text_plain(const void *bytes, size_t len)
+{
+	const uint8_t *at = bytes;
+	size_t i = 0;
+
+	while (i + 8 <= len && !is_mixed(at + i))
+		i += 8;
+	while (i < len && at[i] >= 0x20 && at[i] < 0x7f && at[i] != '"' && at[i] != '\\')
+		i++;
+	return i;
 }

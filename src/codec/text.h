@@ -10,6 +10,7 @@
 void text_base64(struct buf *out, const void *bytes, size_t len); // padded, no line breaks
 bool text_unbase64(struct buf *out, struct str text);		  // strict; false: malformed
 void text_hex(struct buf *out, const void *bytes, size_t len);
+int text_hex_digit(char c);			       // its value; -1: none
 bool text_unpercent(struct buf *out, struct str text); // false: malformed or a NUL
 // Decodes one character from the front; false: at the end, malformed or a NUL.
 bool text_percent_next(struct str *rest, char *out);
@@ -20,3 +21,6 @@ bool text_is_utf8(struct str text);
 bool text_has_control(struct str text);
 // Length of the longest prefix that does not end inside a sequence (at most 3 bytes shorter).
 size_t text_utf8_whole(struct str text);
+// How many bytes at the start are printable ASCII without quote and backslash: a JSON string holds
+// them as they are.
+size_t text_plain(const void *bytes, size_t len);

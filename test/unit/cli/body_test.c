@@ -31,7 +31,7 @@ static struct call *with(const struct verb *verb, size_t count, const struct giv
 	with(verb, sizeof((struct given[]){__VA_ARGS__}) / sizeof(struct given),                   \
 	     (struct given[]){__VA_ARGS__})
 
-TEST(limits, "limits are said in the units of the API")
+TEST(limits, "limits are converted to the units of the API")
 {
 	auto_body body = {0};
 
@@ -43,7 +43,7 @@ TEST(limits, "limits are said in the units of the API")
 	CHECK(body.box.wall_time_ms == 120000 && body.box.cpu_time_ms == 0);
 }
 
-TEST(rounding, "part of a MiB is a whole one, and a bare small number is a slip")
+TEST(rounding, "sizes are rounded up to MiB, and a size below 1 MiB is refused")
 {
 	auto_body body = {0}, other = {0};
 
@@ -54,7 +54,7 @@ TEST(rounding, "part of a MiB is a whole one, and a bare small number is a slip"
 	CHECK(err && strstr(err_hint_of(err), "512m"));
 }
 
-TEST(nonsense, "values that are none are refused with an example")
+TEST(nonsense, "malformed values are refused with an example")
 {
 	static const struct given bad[] = {
 		{OPT_MEMORY, "much"}, {OPT_CPUS, "nan"}, {OPT_CPUS, "-1"},  {OPT_CPUS, "0"},
@@ -95,7 +95,7 @@ TEST(env, "variables come from files, the command line and our own environment, 
 	CHECK_ERR(body_box(WITH(&run, {OPT_ENV, "=x"}), &bad), INVALID);
 }
 
-TEST(command, "a command is its words, a line is a line, never both and never neither")
+TEST(command, "a command is either words or a line: both or neither is refused")
 {
 	char *words[] = {(char[]){"echo"}, (char[]){"a b; c"}, NULL}, *none[] = {NULL};
 	auto_body body = {0}, line = {0}, both = {0}, neither = {0};

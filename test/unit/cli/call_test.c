@@ -50,7 +50,7 @@ static fallible read_line(const char *line)
 	return call_read(&call, &grammar, argc, argv);
 }
 
-TEST(aliases, "a word of other tools is a verb, and an option of theirs has a hint")
+TEST(aliases, "verbs of other tools are aliases, and their options get a hint")
 {
 	auto_err err = NULL;
 
@@ -62,7 +62,7 @@ TEST(aliases, "a word of other tools is a verb, and an option of theirs has a hi
 	CHECK(err && strcmp(err_hint_of(err), "use forward") == 0);
 }
 
-TEST(forms, "a value follows its option, or an equals sign, or stands right behind the letter")
+TEST(forms, "a value follows its option, an equals sign or the letter")
 {
 	static const char *const lines[] = {"run --memory 5m x", "run --memory=5m x", "run -m 5m x",
 					    "run -m5m x", "run -m=5m x"};
@@ -81,7 +81,7 @@ TEST(bundles, "flags may be bundled, and the last of a bundle may take a value")
 	CHECK_STR(call_value(&call, OPT_MEMORY), "5m");
 }
 
-TEST(stops, "behind the first word of a command nothing is an option of ours")
+TEST(stops, "options end at the first word of a command")
 {
 	CHECK_OK(read_line("run -q ls -l --memory=1"));
 	CHECK(call.word_count == 3);
@@ -127,7 +127,7 @@ TEST(groups, "a verb may be two words")
 	CHECK(err && strstr(err_hint_of(err), "template ls"));
 }
 
-TEST(near, "a slip of the finger gets a hint")
+TEST(near, "a mistyped word gets a hint")
 {
 	auto_err verb = read_line("rnu x");
 	auto_err hidden = read_line("pssx");
@@ -139,7 +139,7 @@ TEST(near, "a slip of the finger gets a hint")
 	CHECK_STR(err_reason(option), "unknown_option");
 }
 
-TEST(refused, "what the table does not say is refused")
+TEST(refused, "verbs, options and words that are not in the table are refused")
 {
 	static const char *const lines[] = {
 		"nonsense",	   "run --nonsense x", "run -z x", "run -m", "run --memory",

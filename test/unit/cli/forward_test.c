@@ -21,7 +21,7 @@ TEST(reads, "a word names a local address and a port in the sandbox")
 	}
 }
 
-TEST(refuses, "what is no pair of ports is refused")
+TEST(refuses, "a malformed pair of ports is refused")
 {
 	static const char *const bad[] = {"",	  ":",	      "a",	  "80:",  ":80",
 					  "80:0", "65536:80", "80:65536", "80:x", "0"};

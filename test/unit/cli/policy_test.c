@@ -46,7 +46,7 @@ static struct err *edit(const struct call *asked, const char *now, struct buf *o
 
 #define REST "\"inspect\":[],\"budgets\":{},\"secrets\":[],\"rules\":[]}"
 
-TEST(allow, "a name that is allowed is added once, and opens a network that was off")
+TEST(allow, "an allowed name is added once, and changes mode off to allow")
 {
 	CHECK_EDIT(WITH({OPT_ALLOW, "a.test"}, {OPT_ALLOW, "b.test:22"}), "{\"mode\":\"off\"}",
 		   "{\"mode\":\"allow\",\"allow\":[\"a.test\",\"b.test:22\"]," REST);
@@ -59,7 +59,7 @@ TEST(allow, "a name that is allowed is added once, and opens a network that was 
 		   "{\"mode\":\"off\",\"allow\":[\"a\"]," REST);
 }
 
-TEST(deny, "a name that is denied leaves every list, with its ports, and no other name does")
+TEST(deny, "a denied name is removed from every list, with its ports, and no other name is")
 {
 	static const char now[] =
 		"{\"mode\":\"allow\",\"allow\":[\"a.test\",\"a.test:22\",\"a.test.b\",\"[::1]:80\"]"
@@ -93,7 +93,7 @@ TEST(rules, "a rule has methods, a host and a path, and its host is inspected")
 	CHECK_BAD(WITH({OPT_RULE, "GET a b"}), NULL, INVALID);
 }
 
-TEST(budgets, "budgets are set one by one; sizes have units; none takes one away")
+TEST(budgets, "budgets are set one by one; sizes have units; none removes one")
 {
 	CHECK_EDIT(WITH({OPT_BUDGET, "bytesOut=1m"}, {OPT_BUDGET, "rate=3"},
 			{OPT_BUDGET, "requests=none"}),

@@ -14,7 +14,7 @@ static const char *indented(const char *json)
 	return out.at;
 }
 
-TEST(indents, "JSON is indented, and strings are left alone")
+TEST(indents, "JSON is indented, and strings are not changed")
 {
 	CHECK_STR(indented("{\"a\":[1,2],\"b\":{}}"),
 		  "{\n  \"a\": [\n    1,\n    2\n  ],\n  \"b\": {}\n}");
@@ -46,7 +46,7 @@ static const char *escaped(struct str text)
 	return out.at;
 }
 
-TEST(escapes, "control characters are shown, and the text around them is left alone")
+TEST(escapes, "control characters are escaped, and the text around them is not changed")
 {
 	CHECK_STR(escaped(STR("plain \\ text: \xc3\xa9 \xe2\x82\xac \xf0\x9f\x90\x9a")),
 		  "plain \\ text: \xc3\xa9 \xe2\x82\xac \xf0\x9f\x90\x9a");
@@ -85,7 +85,7 @@ TEST(tables, "columns are as wide as their widest cell")
 	free(text);
 }
 
-TEST(sizes, "sizes and ages are said in the unit that suits them")
+TEST(sizes, "sizes and ages are printed in a readable unit")
 {
 	auto_buf out = BUF_INIT(256);
 
@@ -106,7 +106,7 @@ TEST(sizes, "sizes and ages are said in the unit that suits them")
 	CHECK_STR(out.at, "0 s,119 s,2 h,3 d");
 }
 
-TEST(times, "a timestamp of the API is read, and nonsense is not")
+TEST(times, "a timestamp of the API is parsed, and other text is refused")
 {
 	CHECK(print_when(STR("1970-01-02T00:00:01.500Z")) == 86401000);
 	CHECK(print_when(STR("yesterday")) == -1);

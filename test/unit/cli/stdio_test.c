@@ -6,7 +6,7 @@
 
 #include "tap.h"
 
-TEST(there_and_back, "what is written is what is read, and the end is an end")
+TEST(there_and_back, "bytes are read as they were written, up to the end")
 {
 	int ends[2];
 	char room[16];
@@ -22,7 +22,7 @@ TEST(there_and_back, "what is written is what is read, and the end is an end")
 	close(ends[0]);
 }
 
-TEST(no_reader, "a reader that went away is told apart from other failures")
+TEST(no_reader, "a closed reader is distinguished from other failures")
 {
 	int ends[2];
 

@@ -73,7 +73,7 @@ TEST(sorted, "a tree is packed in order, links as links, special files not at al
 	CHECK_STR(text.at ? text.at : "", "a 120777\nb/ 40700\nb/a 100640 5\nb/z 640 = b/a\n");
 }
 
-TEST(reader_gone, "a reader that goes away ends the walk")
+TEST(reader_gone, "a closed reader ends the walk")
 {
 	struct tar *tar = NULL;
 	int fd = -1;
@@ -86,7 +86,7 @@ TEST(reader_gone, "a reader that goes away ends the walk")
 	CHECK(err && err_kind(err) == ERR_CANCELLED);
 }
 
-TEST(no_dir, "what is no directory is refused")
+TEST(no_dir, "a path that is no directory is refused")
 {
 	struct tar *tar = NULL;
 	int fd = -1;

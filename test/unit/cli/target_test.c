@@ -29,7 +29,7 @@ TEST(words, "a box comes before the first colon, unless a slash comes before tha
 	}
 }
 
-TEST(no_box, "where a box must be named, a mere file is refused with a hint")
+TEST(no_box, "a file without a box is refused with a hint where a box is needed")
 {
 	auto_target target = {0};
 	auto_err err = target_of_box("ls", "hosts", &target);

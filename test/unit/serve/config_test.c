@@ -37,7 +37,7 @@ static void forget_environment(void)
 		unsetenv(names[i]);
 }
 
-TEST(defaults, "without a word the defaults hold")
+TEST(defaults, "without options the defaults apply")
 {
 	auto_config config = {0};
 
@@ -49,7 +49,7 @@ TEST(defaults, "without a word the defaults hold")
 	CHECK(config.boxes_max == 10000 && config.grace_ms == 3000);
 }
 
-TEST(precedence, "flags beat the environment, which beats the file")
+TEST(precedence, "a flag overrides the environment, which overrides the file")
 {
 	auto_config config = {0};
 	auto_free char *flag = NULL;
@@ -97,7 +97,7 @@ TEST(malformed, "a malformed value or an unknown flag is refused")
 	CHECK_ERR(read_words(&config, "--config=/nonexistent", NULL, NULL), NOT_FOUND);
 }
 
-TEST(on_term, "sandboxes can be stopped at the end, or handed on")
+TEST(on_term, "on TERM sandboxes are stopped, or left to the next start")
 {
 	auto_config config = {0};
 
@@ -110,7 +110,7 @@ TEST(on_term, "sandboxes can be stopped at the end, or handed on")
 	CHECK_ERR(read_words(&config, "--on-term=", NULL, NULL), INVALID);
 }
 
-TEST(settings, "what is shown as a setting can be set, and nothing of the children's")
+TEST(settings, "every documented setting can be set; settings of child processes cannot")
 {
 	auto_buf text = BUF_INIT(64 * 1024);
 	size_t count = 0, seen = 0;
@@ -129,7 +129,7 @@ TEST(settings, "what is shown as a setting can be set, and nothing of the childr
 	CHECK(seen == count);
 }
 
-TEST(adopted, "a reload takes over what is live, and names the rest")
+TEST(adopted, "a reload applies live settings and names the others")
 {
 	auto_buf changed = BUF_INIT(1024), fixed = BUF_INIT(1024);
 	auto_config used = {0}, fresh = {0};
@@ -148,7 +148,7 @@ TEST(adopted, "a reload takes over what is live, and names the rest")
 	CHECK(!changed.len);
 }
 
-TEST(handed_on, "what a child is told reads back as the same")
+TEST(handed_on, "settings passed to a child process are read back unchanged")
 {
 	auto_config config = {0}, copy = {0};
 	char *argv[CONFIG_ARGS_MAX];

@@ -48,7 +48,7 @@ static struct err *put(const char *box, uint64_t serial, bool allowed, int64_t t
 	return store_do(store, add, &entry);
 }
 
-TEST(rows, "rows come back as they were, in pages, numbered for each box")
+TEST(rows, "rows are read back unchanged, in pages, numbered per box")
 {
 	struct store_egress_page page;
 	auto_arena arena = arena_new();
@@ -69,7 +69,7 @@ TEST(rows, "rows come back as they were, in pages, numbered for each box")
 	close_all();
 }
 
-TEST(once, "the same serial is one row and counted once, however often it is handed over")
+TEST(once, "a serial that is written several times is one row and counted once")
 {
 	struct store_egress_sums sums;
 
@@ -81,8 +81,7 @@ TEST(once, "the same serial is one row and counted once, however often it is han
 	close_all();
 }
 
-TEST(prune,
-     "rows are forgotten by age and by number, their sums never; a box that is gone has neither")
+TEST(prune, "rows are removed by age and by number, sums stay; a removed box has neither")
 {
 	struct store_egress_page page;
 	auto_arena arena = arena_new();
@@ -105,7 +104,7 @@ TEST(prune,
 	close_all();
 }
 
-TEST(denied, "N-10: what was allowed cannot push denials out of the ledger")
+TEST(denied, "N-10: allowed connections do not evict denied ones from the ledger")
 {
 	struct store_egress_page page;
 	auto_arena arena = arena_new();

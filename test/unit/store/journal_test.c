@@ -12,7 +12,7 @@ static int64_t journal_bytes(const struct house *house)
 	return fstatat(house->dir, "cove.db-wal", &at, 0) ? -1 : at.st_size;
 }
 
-TEST(room, "where there is room the journal does not grow with what is written")
+TEST(room, "with enough disk space writes do not grow the journal")
 {
 	on_exit_call(close_house) struct house house;
 	struct store_kv *rows;
@@ -38,7 +38,7 @@ TEST(room, "where there is room the journal does not grow with what is written")
 	CHECK(count == 1);
 }
 
-TEST(little, "where there is little it takes none ahead")
+TEST(little, "with little disk space the journal is not preallocated")
 {
 	on_exit_call(close_house) struct house house;
 

@@ -80,7 +80,7 @@ static void one_write(void *arg)
 #define MANY 1000
 #endif
 
-TEST(group, "a thousand writes that wait cost few commits")
+TEST(group, "a thousand concurrent writes need few commits")
 {
 	auto_end;
 	struct store_stats stats;
@@ -121,7 +121,7 @@ static struct err *refuse(struct db *db, void *arg)
 	return err_new(CONFLICT, "no", "no");
 }
 
-TEST(told, "what is told is done in order with what is waited for, and dropped on the loop")
+TEST(told, "asynchronous writes are done in order with synchronous ones, and freed on the loop")
 {
 	auto_end;
 
@@ -138,7 +138,7 @@ TEST(told, "what is told is done in order with what is waited for, and dropped o
 	CHECK(orders == 4);
 }
 
-TEST(alone, "a deed that fails is undone alone")
+TEST(alone, "a write that fails is rolled back alone")
 {
 	auto_end;
 	auto_arena arena = arena_new();
@@ -154,7 +154,7 @@ TEST(alone, "a deed that fails is undone alone")
 	CHECK(store_health(store) == STORE_FINE);
 }
 
-TEST(last_words, "what was told is written before the store closes")
+TEST(last_words, "asynchronous writes are committed before the store closes")
 {
 	auto_end;
 	auto_arena arena = arena_new();
@@ -169,7 +169,7 @@ TEST(last_words, "what was told is written before the store closes")
 	CHECK(count == 1);
 }
 
-TEST(killed, "what was waited for is there after a kill -9")
+TEST(killed, "a synchronous write survives kill -9")
 {
 	auto_end;
 	auto_arena arena = arena_new();
@@ -216,7 +216,8 @@ static int full_fs(const char *name)
 	return dir;
 }
 
-TEST(full, "a full disk: writes are refused, reads go on, told ones are kept, it resumes")
+TEST(full, "on a full disk writes are refused, reads succeed, asynchronous writes are kept, and "
+	   "the store resumes")
 {
 	auto_end;
 	auto_arena arena = arena_new();
@@ -260,7 +261,7 @@ TEST(full, "a full disk: writes are refused, reads go on, told ones are kept, it
 	CHECK(count == 0);
 }
 
-TEST(born_full, "a disk that is full at the start: what is known is read, and it resumes")
+TEST(born_full, "on a disk that is full at the start records are read, and the store resumes")
 {
 	auto_end;
 	auto_arena arena = arena_new();
@@ -282,7 +283,7 @@ TEST(born_full, "a disk that is full at the start: what is known is read, and it
 	CHECK_OK(store_kv_put(store, "after", STR("1")));
 }
 
-TEST(read_only, "a read-only state is read, not written, and resumes when it can be")
+TEST(read_only, "a read-only database is read, not written, and resumes when it becomes writable")
 {
 	auto_end;
 	auto_arena arena = arena_new();
@@ -309,7 +310,7 @@ TEST(read_only, "a read-only state is read, not written, and resumes when it can
 	CHECK(count == 1);
 }
 
-TEST(read_only_journal, "a read-only state is read with what only its journal holds")
+TEST(read_only_journal, "a read-only database is read with the rows that are only in its journal")
 {
 	auto_end;
 	auto_arena arena = arena_new();
@@ -344,7 +345,8 @@ static void spoil(const char *name, off_t at, size_t len)
 		perror("spoil");
 }
 
-TEST(corrupt, "a corrupt state: it opens, refuses everything with its reason, and stays as it is")
+TEST(corrupt,
+     "a corrupt database is opened, refuses every call with the reason, and is not changed")
 {
 	auto_end;
 	auto_arena arena = arena_new();
@@ -370,7 +372,7 @@ TEST(corrupt, "a corrupt state: it opens, refuses everything with its reason, an
 	CHECK(before.st_size == after.st_size && before.st_ino == after.st_ino);
 }
 
-TEST(corrupt_inside, "a page of garbage in the middle is found at the start")
+TEST(corrupt_inside, "a corrupt page in the middle is found at the start")
 {
 	auto_end;
 
@@ -392,7 +394,7 @@ TEST(corrupt_inside, "a page of garbage in the middle is found at the start")
 	CHECK(store_health(store) == STORE_CORRUPT);
 }
 
-TEST(too_new, "the state of a newer cove is refused, and left alone")
+TEST(too_new, "the database of a newer cove is refused and not changed")
 {
 	auto_end;
 	sqlite3 *raw = NULL;
@@ -461,7 +463,7 @@ static bool run_raw(const char *place, const char *sql)
 	return code == SQLITE_OK;
 }
 
-TEST(older, "the state of the first version is brought to today's, with what it holds")
+TEST(older, "the database of the first version is migrated with its rows")
 {
 	auto_end;
 	auto_arena arena = arena_new();
@@ -502,7 +504,7 @@ TEST(older, "the state of the first version is brought to today's, with what it 
 	CHECK(store_health(store) == STORE_FINE);
 }
 
-TEST(half_step, "a step that cannot be taken leaves the state as it was")
+TEST(half_step, "a migration that fails leaves the database unchanged")
 {
 	auto_end;
 
@@ -548,7 +550,7 @@ static void look_beside(void *arg)
 		loop_stop(loop);
 }
 
-TEST(beside, "a long look holds no commit up")
+TEST(beside, "a long read does not block a commit")
 {
 	auto_end;
 	int64_t seen = -1;
@@ -569,7 +571,7 @@ TEST(beside, "a long look holds no commit up")
 	CHECK(wrote_ms < 350);
 }
 
-TEST(no_room_for_files, "without a file descriptor left the store goes on")
+TEST(no_room_for_files, "the store works when no file descriptor is left")
 {
 	auto_end;
 	int held[64], count = 0;
