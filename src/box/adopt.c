@@ -5,7 +5,7 @@
 // Steps: ADOPT to the warden; connect to pid 1; ADOPT to pid 1, which lists what it holds; pause
 // the channel; processes, terminals, sessions and contexts take what is theirs; the rest runs on
 // with its output dropped; resume the channel. No output is lost or doubled: bytes that are not on
-// a tape are still in their pipe (tape_pipe.c). pid 1 keeps an end until it is on record here. All
+// a tape are still in their pipe (tape_write.c). pid 1 keeps an end until it is on record here. All
 // that pid 1 says is hostile. A failure frees memory only: the box can be adopted again.
 //
 // syscalls: fcntl close openat getdents64 fstat newfstatat unlinkat

@@ -1,7 +1,7 @@
 // Output goes to the tape in the callback while the tape needs no disk. Otherwise a task reads and
 // writes until the pipes are empty or the tape is full; meanwhile the pipes are not watched, so a
 // slow disk slows this command only. Bytes for a named tape are never read into memory first: a
-// task splices them to the file (tape_pipe.c).
+// task splices them to the file (tape_write.c).
 //
 // Most commands end within milliseconds and their pipes are read then anyway, so pipes are watched
 // only after PATIENCE_MS. After the end, bytes that are in the pipes still belong to the command;

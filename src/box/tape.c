@@ -4,11 +4,14 @@
 // is followed. A frame is entirely in memory or not at all.
 //
 // Bytes that are being written to disk are not in the log until the write is done, so readers and
-// writer may be on worker threads at the same time.
+// writer may be on worker threads at the same time. The frame of an offset is found from a mark:
+// one for every 16 KiB of the log, and one where the last reader stopped. Adjacent frames of one
+// stream are read as one run.
 //
 // syscalls: close unlinkat
 #include "box/tape.h"
 
+#include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -19,8 +22,9 @@
 #include "codec/text.h"
 #include "loop/offload.h"
 
-#define MEMORY_MAX 65536
 #define MARK_EVERY 16384
+#define TIME_STEP_MS 100
+#define TIMES_MAX 1024
 
 struct tape *tape_new(struct loop *loop, int dir, uint64_t cap)
 {
@@ -57,7 +61,7 @@ void tape_started(struct tape *tape, int pid, uint32_t conn)
 {
 	struct pack pack;
 
-	if (!tape->label || tape->labelled || tape->writing)
+	if (!tape->label || tape->storage == TAPE_LABELLED || tape->writing)
 		return;
 	pack_init(&pack, tape->label + LABEL_PID_AT, 8);
 	pack_u32(&pack, (uint32_t)pid);
@@ -156,12 +160,12 @@ static void tape_remove_file(struct tape *tape, char *name)
 
 void tape_close_idle(struct tape *tape)
 {
-	if (!tape->name || !tape->closed || tape->refs > 1 || tape->writing)
+	if (!tape->name || tape->phase != TAPE_CLOSED || tape->refs > 1 || tape->writing)
 		return;
 	tape_remove_file(tape, NULL);
 	free(take_ptr(tape->memory));
 	tape->memory_len = tape->memory_room = 0;
-	tape->sealed = true;
+	tape->memory_full = true;
 }
 
 void tape_window_free(struct tape *tape)
@@ -184,11 +188,10 @@ void tape_unref(struct tape *tape)
 		tape_close_idle(tape);
 		return;
 	}
-	if (tape->left || !tape->made)
+	if (tape->left || tape->storage == TAPE_UNMADE)
 		free(take_ptr(tape->name));
 	tape_remove_file(tape, tape->name);
 	tape_unbind(tape);
-	tape_chunks_free(tape);
 	tape_window_free(tape);
 	free(tape->label);
 	free(tape->memory);
@@ -230,11 +233,21 @@ void tape_check_utf8(struct tape_utf8 *utf8, const char *bytes, size_t len)
 	memcpy(utf8->carry, bytes + whole.len, utf8->carried);
 }
 
+bool tape_is_stalled(const struct tape *tape)
+{
+	return tape->keeping == TAPE_STALLED && loop_now(tape->loop) < tape->retry_at;
+}
+
+bool tape_lacks_room(const struct tape *tape)
+{
+	return tape->keeping == TAPE_STALLED;
+}
+
 size_t tape_keeps(const struct tape *tape, size_t len)
 {
 	uint64_t left = tape->cap - tape->kept;
 
-	if (tape->ended || tape->broken || tape_is_stalled(tape))
+	if (tape->phase >= TAPE_ENDED || tape->keeping == TAPE_BROKEN || tape_is_stalled(tape))
 		return 0;
 	return len < left ? len : (size_t)left;
 }
@@ -244,21 +257,30 @@ bool tape_takes(const struct tape *tape)
 	return tape_keeps(tape, 1) > 0;
 }
 
-bool tape_fits_memory(const struct tape *tape, size_t len)
+// Arrival times: a pair is added when TIME_STEP_MS or more have passed since the last one. Past
+// TIMES_MAX every second pair of the older half is dropped. Output that came under a previous
+// daemon has no times.
+static void times_thin(struct tape *tape)
 {
-	return !tape->sealed && tape->memory_len + tape_framed(len) <= MEMORY_MAX;
+	size_t half = tape->time_count / 2, kept = 0;
+
+	for (size_t i = 0; i < tape->time_count; i++)
+		if (i >= half || i % 2 == 0)
+			tape->times[kept++] = tape->times[i];
+	tape->time_count = kept;
 }
 
-static void grow_memory(struct tape *tape, size_t need)
+static void tape_note_time(struct tape *tape)
 {
-	size_t room = tape->memory_room ? tape->memory_room : 512;
+	int64_t now = clock_wall_ms();
 
-	while (room < need)
-		room *= 2;
-	if (room == tape->memory_room)
+	if (tape->time_count && now - tape->times[tape->time_count - 1].ms < TIME_STEP_MS &&
+	    now >= tape->times[tape->time_count - 1].ms)
 		return;
-	tape->memory = mem_grow(tape->memory, room, 1);
-	tape->memory_room = room;
+	if (tape->time_count == TIMES_MAX)
+		times_thin(tape);
+	tape->times = mem_grow(tape->times, tape->time_count + 1, sizeof(*tape->times));
+	tape->times[tape->time_count++] = (struct tape_time){tape->end.offset, now};
 }
 
 void tape_log(struct tape *tape, enum tape_stream stream, size_t len)
@@ -271,43 +293,7 @@ void tape_log(struct tape *tape, enum tape_stream stream, size_t len)
 		tape->marks = mem_grow(tape->marks, tape->mark_count + 1, sizeof(struct mark));
 		tape->marks[tape->mark_count++] = tape->end;
 	}
-	tape->end.place += TAPE_FRAME_HEAD + len;
-	tape->end.offset += len;
-	if (stream == TAPE_STDOUT)
-		tape->end.stdout_bytes += len;
-}
-
-void tape_remember(struct tape *tape, enum tape_stream stream, const char *bytes, size_t len)
-{
-	uint64_t offset = tape->end.offset;
-
-	grow_memory(tape, tape->memory_len + TAPE_FRAME_HEAD + len);
-	frame_put((uint8_t *)tape->memory + tape->memory_len, (enum frame_kind)stream, len, offset);
-	memcpy(tape->memory + tape->memory_len + TAPE_FRAME_HEAD, bytes, len);
-	tape->last = tape->memory_len;
-	tape->memory_len += TAPE_FRAME_HEAD + len;
-}
-
-bool tape_extend(struct tape *tape, enum tape_stream stream, const char *bytes, size_t len)
-{
-	uint8_t *head = (uint8_t *)tape->memory + tape->last;
-	struct frame frame;
-
-	if (!tape->memory_len || !frame_get(head, &frame) ||
-	    (enum tape_stream)frame.kind != stream || frame.len + len > TAPE_FRAME_MAX)
-		return false;
-	if (tape->hint.place > tape->last)
-		tape->hint = (struct mark){0}; // no frame begins there any more
-	grow_memory(tape, tape->memory_len + len);
-	head = (uint8_t *)tape->memory + tape->last;
-	frame_put(head, frame.kind, frame.len + len, tape->end.offset - frame.len);
-	memcpy(tape->memory + tape->memory_len, bytes, len);
-	tape->memory_len += len;
-	tape->end.place += len;
-	tape->end.offset += len;
-	if (stream == TAPE_STDOUT)
-		tape->end.stdout_bytes += len;
-	return true;
+	mark_step(&tape->end, stream, TAPE_FRAME_HEAD, len);
 }
 
 void tape_disk_take(struct tape *tape)
@@ -325,12 +311,12 @@ void tape_disk_give(struct tape *tape)
 
 bool tape_is_unlabelled(const struct tape *tape)
 {
-	return tape->name && !tape->labelled && !tape->broken && !tape->stalled;
+	return tape->name && tape->storage < TAPE_LABELLED && tape->keeping == TAPE_KEEPS;
 }
 
 bool tape_is_labelled(const struct tape *tape)
 {
-	return tape->labelled;
+	return tape->storage == TAPE_LABELLED;
 }
 
 void tape_await_idle(struct tape *tape)
@@ -348,12 +334,12 @@ fallible tape_await_write(struct tape *tape, int64_t deadline)
 
 bool tape_has_ended(const struct tape *tape)
 {
-	return tape->ended;
+	return tape->phase >= TAPE_ENDED;
 }
 
 bool tape_ending_of(const struct tape *tape, struct tape_ending *out)
 {
-	if (!tape->closed)
+	if (tape->phase != TAPE_CLOSED)
 		return false;
 	*out = tape->ending;
 	return true;
@@ -390,4 +376,124 @@ bool tape_is_utf8(const struct tape *tape)
 		if (tape->utf8[i].broken || tape->utf8[i].carried > 0)
 			return false;
 	return true;
+}
+
+const struct tape_time *tape_times(const struct tape *tape, size_t *out_count)
+{
+	*out_count = tape->time_count;
+	return tape->times;
+}
+
+static struct mark mark_before(const struct tape *tape, uint64_t offset)
+{
+	size_t low = 0, high = tape->mark_count;
+	struct mark found = {0};
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (tape->marks[middle].offset <= offset)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (low)
+		found = tape->marks[low - 1];
+	if (tape->hint.offset <= offset && tape->hint.offset > found.offset)
+		found = tape->hint;
+	return found;
+}
+
+// Reads from memory as far as it reaches, then from the file.
+static void tape_read_look_up(struct tape *tape, struct fetch *fetch)
+{
+	bool was_shut = tape->file < 0;
+	uint64_t end = fetch->end;
+
+	if (fetch->at.place < tape->memory_len) {
+		fetch->memory = tape->memory;
+		fetch->end = tape->memory_len < end ? tape->memory_len : end;
+		fetch_run(fetch);
+		if (fetch->len || fetch->errnum || fetch->at.place >= end)
+			return;
+		fetch->memory = NULL;
+	}
+	fetch->dir = tape->dir;
+	fetch->name = tape->name;
+	fetch->file = tape->file;
+	fetch->shift = tape->label_len - tape->file_from;
+	fetch->end = end;
+	tape->fetching++;
+	offload_run(fetch_run, fetch);
+	tape->fetching--;
+	if (!was_shut || fetch->file < 0)
+		return;
+	if (tape->file < 0)
+		tape->file = fetch->file;
+	else
+		close(fetch->file); // another reader opened it meanwhile
+}
+
+fallible tape_fetch(struct tape *tape, struct mark *at, uint64_t end, uint64_t offset,
+		    enum tape_stream *out_stream, void *room, size_t size, size_t *out_len)
+{
+	struct fetch fetch = {.room = room, .size = size, .offset = offset, .end = end};
+
+	fetch.at = at ? *at : mark_before(tape, offset);
+	tape_read_look_up(tape, &fetch);
+	if (!fetch.errnum && !fetch.len)
+		fetch.errnum = EIO;
+	if (fetch.errnum)
+		return err_sys(fetch.errnum, "read a tape");
+	*(at ? at : &tape->hint) = fetch.at;
+	*out_stream = fetch.stream;
+	*out_len = fetch.len;
+	return OK;
+}
+
+fallible tape_read(struct tape *tape, uint64_t *offset, enum tape_stream *out_stream, void *room,
+		   size_t size, size_t *out_len, int64_t deadline)
+{
+	while (*offset >= tape_kept(tape)) {
+		if (*offset > tape_reached(tape))
+			return err_hint(err_new(INVALID, "bad_offset",
+						"the offset is past the end of the output"),
+					"there are %llu bytes",
+					(unsigned long long)tape_reached(tape));
+		if (tape->phase >= TAPE_ENDED) {
+			*out_len = 0;
+			return OK;
+		}
+		TRY(condition_wait(&tape->more, deadline), "wait for output");
+	}
+	if (size > tape_kept(tape) - *offset)
+		size = (size_t)(tape_kept(tape) - *offset);
+	TRY(tape_fetch(tape, NULL, tape->window ? tape->window->gap.place : tape->end.place,
+		       *offset, out_stream, room, size, out_len));
+	*offset += *out_len;
+	return OK;
+}
+
+bool tape_is_ready(const struct tape *tape, uint64_t offset)
+{
+	return tape->phase >= TAPE_ENDED || offset < tape_kept(tape);
+}
+
+uint64_t tape_seek(const struct tape *tape, enum tape_stream stream, uint64_t bytes,
+		   uint64_t *out_before)
+{
+	uint64_t offset = 0, before = 0;
+
+	for (size_t i = 0; i < tape->mark_count; i++) {
+		const struct mark *mark = &tape->marks[i];
+		uint64_t of_stream = stream == TAPE_STDOUT ? mark->stdout_bytes
+							   : mark->offset - mark->stdout_bytes;
+
+		if (of_stream > bytes)
+			break;
+		offset = mark->offset;
+		before = of_stream;
+	}
+	*out_before = before;
+	return offset;
 }

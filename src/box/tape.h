@@ -1,6 +1,6 @@
 // A tape is the output of an exec, stored by byte offset: written once, read by any number of
 // readers at their own pace. A slow reader slows nothing, and a flood costs no memory. Past the
-// cap, bytes go to attached readers only: of a named tape through a window on disk (tape_window.c),
+// cap, bytes go to attached readers only: of a named tape through a window on disk,
 // else in memory (tape_live.c). There the slowest reader slows the writer, as a pipe would. Without
 // a reader they are counted and dropped.
 //
@@ -86,10 +86,9 @@ bool tape_has_ended(const struct tape *tape);
 // False: no end record.
 bool tape_ending_of(const struct tape *tape, struct tape_ending *out);
 
-// Removes tapes without an owner in the background: one folder, or all folders that exist now.
+// Removes tapes without an owner in the background: one folder, or those that exist now and for
+// which `is_known` returns false (NULL: all); it is called at once.
 void tape_remove_folder(struct loop *loop, int dir, const char *name);
-void tape_remove_all(struct loop *loop, int dir);
-// Removes the folders for which `is_known` returns false; it is called at once.
 void tape_remove_leaked_all(struct loop *loop, int dir,
 			    bool (*is_known)(const char *name, void *arg), void *arg);
 

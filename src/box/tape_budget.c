@@ -2,7 +2,7 @@
 // box (or agent session), and beyond the budget's floor also in the quota of the tenant. A write
 // without room first drops the oldest ended tape.
 //
-// Bytes of windows (tape_window.c) are not kept, so they are not in the budget; they are on disk,
+// Bytes of windows (tape_live.c) are not kept, so they are not in the budget; they are on disk,
 // so they count in the quota.
 #include "base/mem.h"
 #include "base/weak.h"
@@ -38,38 +38,33 @@ static uint64_t budget_counted(const struct tape_budget *budget)
 	return all > budget->floor ? all - budget->floor : 0;
 }
 
-void tape_budget_charge(struct tape_budget *budget, uint64_t bytes)
+static void budget_set(struct tape_budget *budget, uint64_t used, uint64_t windows)
 {
 	uint64_t before = budget_counted(budget);
 
-	budget->used += bytes;
+	budget->used = used;
+	budget->windows = windows;
 	if (budget->quota)
 		budget->quota->used += budget_counted(budget) - before;
 }
 
-void tape_budget_refund(struct tape_budget *budget, uint64_t bytes)
+void tape_budget_charge(struct tape_budget *budget, uint64_t bytes)
 {
-	uint64_t before = budget_counted(budget);
-
-	budget->used -= bytes < budget->used ? bytes : budget->used;
-	if (budget->quota)
-		budget->quota->used -= before - budget_counted(budget);
+	budget_set(budget, budget->used + bytes, budget->windows);
 }
 
-static void budget_count_window(struct tape_budget *budget, uint64_t before, uint64_t now)
+void tape_budget_refund(struct tape_budget *budget, uint64_t bytes)
 {
-	uint64_t counted = budget_counted(budget);
-
-	budget->windows += now - before;
-	if (budget->quota)
-		budget->quota->used += budget_counted(budget) - counted;
+	budget_set(budget, budget->used - (bytes < budget->used ? bytes : budget->used),
+		   budget->windows);
 }
 
 void tape_budget_count(struct tape *tape, uint64_t now)
 {
 	all_windows += now - tape->window->counted;
 	if (tape->budget)
-		budget_count_window(tape->budget, tape->window->counted, now);
+		budget_set(tape->budget, tape->budget->used,
+			   tape->budget->windows + now - tape->window->counted);
 	tape->window->counted = now;
 }
 
@@ -143,7 +138,7 @@ void tape_bound(struct tape *tape, struct tape_budget *budget)
 	budget->refs++;
 	tape->budget = budget;
 	if (tape->window)
-		budget_count_window(budget, 0, tape->window->counted);
+		budget_set(budget, budget->used, budget->windows + tape->window->counted);
 	if (!tape->name || tape->left)
 		return;
 	tape->spilled = (tape->window ? tape->window->gap.place : tape->end.place) +
@@ -153,11 +148,13 @@ void tape_bound(struct tape *tape, struct tape_budget *budget)
 
 void tape_unbind(struct tape *tape)
 {
-	if (tape->budget && tape->window)
-		budget_count_window(tape->budget, tape->window->counted, 0);
-	if (tape->budget && !tape->left)
-		tape_budget_refund(tape->budget, tape->spilled);
-	tape_budget_drop(take_ptr(tape->budget));
+	struct tape_budget *budget = take_ptr(tape->budget);
+
+	if (budget && tape->window)
+		budget_set(budget, budget->used, budget->windows - tape->window->counted);
+	if (budget && !tape->left)
+		tape_budget_refund(budget, tape->spilled);
+	tape_budget_drop(budget);
 }
 
 size_t tape_afford(struct tape *tape, size_t len)

@@ -4,9 +4,9 @@
 //	"COVETAPE" u32 version, u32 length | u64 started, u64 cap, u32 pid, u32 conn
 //	u8 flags | three texts: id, session, command | u64 time limit
 //
-// A crash may leave a partial frame at the end: its length is then what is there (tape_pipe.c). The
-// offset in each frame must equal the sum of the lengths before it, so zeros or old blocks are not
-// taken for frames. Everything here blocks and runs on worker threads.
+// A crash may leave a partial frame at the end: its length is then what is there (tape_write.c).
+// The offset in each frame must equal the sum of the lengths before it, so zeros or old blocks are
+// not taken for frames. Everything here blocks and runs on worker threads.
 //
 // syscalls: openat mkdirat pwritev pwrite64 pread64 ftruncate unlinkat getdents64 lseek fstat newfstatat
 // syscalls: fcntl close
@@ -60,9 +60,7 @@ bool frame_get(const uint8_t at[TAPE_FRAME_HEAD], struct frame *out)
 
 static struct str cut(struct str text)
 {
-	if (text.len > TAPE_TEXT_MAX)
-		text.len = TAPE_TEXT_MAX;
-	return text;
+	return (struct str){text.at, text.len < TAPE_TEXT_MAX ? text.len : TAPE_TEXT_MAX};
 }
 
 char *label_encode(const struct tape_label *label, size_t *out_len)
@@ -362,10 +360,7 @@ static void tape_file_walk(struct fetch *fetch, struct window *window)
 		if (fetch->at.offset + frame.len > fetch->offset + fetch->len &&
 		    !tape_file_take(fetch, window, &frame))
 			return;
-		fetch->at.place += TAPE_FRAME_HEAD + frame.len;
-		fetch->at.offset += frame.len;
-		if (frame.kind == FRAME_STDOUT)
-			fetch->at.stdout_bytes += frame.len;
+		mark_step(&fetch->at, (enum tape_stream)frame.kind, TAPE_FRAME_HEAD, frame.len);
 	}
 }
 
@@ -590,9 +585,4 @@ void tape_remove_leaked_all(struct loop *loop, int dir,
 	if (list)
 		closedir(list);
 	task_start(loop, "tape.remove", removal_task, removal);
-}
-
-void tape_remove_all(struct loop *loop, int dir)
-{
-	tape_remove_leaked_all(loop, dir, NULL, NULL);
 }

@@ -37,8 +37,7 @@ static void drop_seal(struct seal *seal)
 
 struct batch {
 	struct link seals;
-	struct tape_files *tapes;
-	struct box *box; // held, and with it `tapes`
+	struct tape_files *tapes; // their box is held, and with it `tapes`
 };
 
 // Retries a failed end record later: until then pid 1 holds the process and would repeat its end to
@@ -56,14 +55,15 @@ static void seal_again(struct tape_files *tapes, struct seal *seal)
 static void seal_task(void *arg)
 {
 	struct batch *batch = arg;
+	struct box *box = batch->tapes->box;
 
 	task_shield(true);
 	list_each (at, &batch->seals) {
 		struct seal *seal = link_of(at, struct seal, link);
 		auto_err err = tape_seal(seal->tape, &seal->ending);
 
-		if (err && box_is_alive(batch->box)) {
-			log_event(LOG_WARN, "exec.unsealed", "sandbox", batch->box->id, "trail",
+		if (err && box_is_alive(box)) {
+			log_event(LOG_WARN, "exec.unsealed", "sandbox", box->id, "trail",
 				  err_trail(err), NULL);
 			seal_again(batch->tapes, seal);
 		} else {
@@ -72,7 +72,7 @@ static void seal_task(void *arg)
 	}
 	batch->tapes->sealing--;
 	condition_signal(&batch->tapes->sealed);
-	box_unref(batch->box);
+	box_unref(box);
 	free(batch);
 }
 
@@ -81,8 +81,8 @@ static void on_seals(struct timer *timer)
 	struct tape_files *tapes = link_of(timer, struct tape_files, seal_timer);
 	struct batch *batch = mem_new_of(struct batch);
 
-	*batch = (struct batch){.tapes = tapes, .box = tapes->box};
-	box_ref(batch->box);
+	batch->tapes = tapes;
+	box_ref(tapes->box);
 	link_init(&batch->seals);
 	list_each (at, &tapes->seals) {
 		link_drop(at);
@@ -140,39 +140,28 @@ static void on_spare(struct timer *timer)
 	tape_unref(take_ptr(link_of(timer, struct tape_files, spare_timer)->spare));
 }
 
-struct preparation {
-	struct tape_files *tapes;
-	struct box *box; // held, and with it `tapes`
-};
-
 static void prepare_task(void *arg)
 {
-	struct preparation *preparation = arg;
-	struct tape_files *tapes = preparation->tapes;
-	struct loop *loop = preparation->box->loop;
+	struct tape_files *tapes = arg;
+	struct box *box = tapes->box; // held, and with it `tapes`
 
 	task_shield(true);
 	if (!tape_prepare(tapes->spare))
 		tape_unref(take_ptr(tapes->spare)); // the next one gets another name
 	tapes->preparing = false;
-	loop_set_timer(loop, &tapes->spare_timer, loop_now(loop) + SPARE_MS);
-	box_unref(preparation->box);
-	free(preparation);
+	loop_set_timer(box->loop, &tapes->spare_timer, loop_now(box->loop) + SPARE_MS);
+	box_unref(box);
 }
 
 void tape_files_prepare(struct tape_files *tapes)
 {
-	struct preparation *preparation;
-
 	if (tapes->preparing || tapes->spare)
 		return;
-	preparation = mem_new_of(struct preparation);
-	*preparation = (struct preparation){tapes, tapes->box};
 	box_ref(tapes->box);
 	loop_drop_timer(tapes->box->loop, &tapes->spare_timer);
 	tapes->spare = tape_files_new_tape(tapes);
 	tapes->preparing = true;
-	task_start(tapes->box->loop, "tape.prepare", prepare_task, preparation);
+	task_start(tapes->box->loop, "tape.prepare", prepare_task, tapes);
 }
 
 uint32_t tape_files_number(const struct tape *tape)

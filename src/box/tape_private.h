@@ -34,6 +34,28 @@ struct tape_utf8 {
 	size_t carried;
 };
 
+// Output: a tape only goes forward (tape_reach()).
+enum tape_phase {
+	TAPE_OPEN,
+	TAPE_HURRIED, // the command has ended: its last output waits for no reader
+	TAPE_ENDED,   // no more output
+	TAPE_CLOSED,  // the end record is written
+};
+
+// The file: forward as well.
+enum tape_storage {
+	TAPE_UNMADE,   // no file yet
+	TAPE_MADE,     // the file exists
+	TAPE_LABELLED, // the label is in it
+};
+
+// A tape keeps or is stalled by turns; a broken one stays broken (tape_set_keeping()).
+enum tape_keeping {
+	TAPE_KEEPS,
+	TAPE_STALLED, // there was no room: bytes are not kept until `retry_at`
+	TAPE_BROKEN,  // after a disk error nothing more is kept
+};
+
 struct tape {
 	struct tape_budget *budget; // NULL: none
 	struct loop *loop;
@@ -44,44 +66,43 @@ struct tape {
 	char *name;	    // NULL: plain
 	char *label;	    // the bytes before the log
 	size_t label_len;
-	bool made;     // the file exists
-	bool labelled; // the label is in it
-	bool left;     // the file must not be removed with it
+	bool left; // the file must not be removed with it
+	enum tape_phase phase;
+	enum tape_storage storage;
+	enum tape_keeping keeping;
 	char *memory;
 	size_t memory_len, memory_room;
-	size_t last; // place of the last frame in memory
-	bool sealed; // memory takes no more
+	size_t last;	  // place of the last frame in memory
+	bool memory_full; // memory takes no more
 	int file;
 	uint64_t file_from; // place of the first byte in the file
 	struct mark end;    // of the log
 	struct mark *marks;
 	size_t mark_count;
 	struct mark hint;
-	struct tape_time *times; // of tape_times.c
+	struct tape_time *times; // of arrival
 	size_t time_count;
 	uint64_t spilled; // taken from the budget
 	bool writing;	  // a disk operation is under way
-	bool ended, broken, closed;
-	bool cut; // the label says that it is truncated
+	bool cut;	  // the label says that it is truncated
 	struct tape_ending ending;
 	uint64_t seen[TAPE_STREAMS];
 	bool truncated[TAPE_STREAMS];
 	struct tape_utf8 utf8[TAPE_STREAMS];
 	struct condition more, wrote;
-	bool stalled;			  // there was no room: bytes are not kept
-	int64_t retry_at;		  // loop time of the next try
-	struct link readers, chunks;	  // of tape_live.c
+	int64_t retry_at;		  // loop time of the next try of a stalled tape
+	struct link readers, chunks;	  // of tape_live.c; without a reader there are no chunks
 	uint64_t chunks_end, chunk_bytes; // bytes sent to readers through chunks; those still there
 	uint64_t unkept;		  // bytes that were not kept for lack of room
 	struct condition drained;
-	struct tape_window *window;	// of tape_window.c; NULL: none
+	struct tape_window *window;	// of tape_live.c; NULL: none
 	bool no_window;			// the file system does not support holes
 	uint64_t dropped[TAPE_STREAMS]; // past the cap, after the end of the log
 	struct {
 		uint64_t place;
 		int64_t until; // loop time
 	} absent;	       // a reader that may come back
-	bool hurried, lingers;
+	bool lingers;	       // a task frees the window after a while
 };
 
 #define ENDING_MAX 96
@@ -92,52 +113,58 @@ static inline size_t tape_framed(size_t len)
 	return len + (len / TAPE_FRAME_MAX + 1) * TAPE_FRAME_HEAD;
 }
 
-// Shared by the writers (tape_add.c, tape_pipe.c).
+// Moves a mark over a frame, or with `head` 0 over more bytes of one.
+static inline void mark_step(struct mark *mark, enum tape_stream stream, size_t head, size_t len)
+{
+	mark->place += head + len;
+	mark->offset += len;
+	mark->stdout_bytes += stream == TAPE_STDOUT ? len : 0;
+}
+
+static inline void tape_reach(struct tape *tape, enum tape_phase phase)
+{
+	if (tape->phase < phase)
+		tape->phase = phase;
+}
+
+static inline void tape_store(struct tape *tape, enum tape_storage storage)
+{
+	if (tape->storage < storage)
+		tape->storage = storage;
+}
+
+static inline void tape_set_keeping(struct tape *tape, enum tape_keeping keeping)
+{
+	if (tape->keeping != TAPE_BROKEN)
+		tape->keeping = keeping;
+}
+
+// In tape.c.
 size_t tape_keeps(const struct tape *tape, size_t len); // how much of `len` is under the cap
-size_t tape_afford(struct tape *tape, size_t len);	// how much the budget has room for
-void tape_pay(struct tape *tape, size_t len);
-void tape_unpay(struct tape *tape, size_t len); // bytes that were not written
-void tape_unbind(struct tape *tape);		// the tape is freed
-bool tape_fits_memory(const struct tape *tape, size_t len);
-void tape_remember(struct tape *tape, enum tape_stream stream, const char *bytes, size_t len);
-// Extends the last frame of a plain tape. False: other stream, or full.
-bool tape_extend(struct tape *tape, enum tape_stream stream, const char *bytes, size_t len);
 // Closes the file of a complete tape with one reference: a reader opens it again.
 void tape_close_idle(struct tape *tape);
 void tape_disk_take(struct tape *tape); // one disk operation at a time; waits
 void tape_disk_give(struct tape *tape);
-// Disk error: nothing more is kept. No room: nothing for a moment.
-fallible tape_break(struct tape *tape, int errnum);
-void tape_stall(struct tape *tape, const char *reason);
 bool tape_is_stalled(const struct tape *tape);
 bool tape_disk_is_short(int dir, int file, size_t len); // for `len` more bytes; on a worker thread
 
-// In tape_chunk.c: bytes that are not kept, for attached readers. Waits for the slowest.
-struct tape_chunk {
-	struct link link;
-	uint64_t at;	// offset of the log at its arrival
-	uint64_t begin; // chunk bytes before it
-	enum tape_stream stream;
-	size_t len;
-	char bytes[];
-};
-struct tape_chunk *tape_chunk_next(const struct tape_reader *reader); // NULL: none
-size_t tape_chunk_read(struct tape_reader *reader, const struct tape_chunk *chunk, void *room,
-		       size_t size);
-void tape_chunks_trim(struct tape *tape); // frees what every reader has read
-void tape_reader_leave(struct tape_reader *reader);
+// In tape_live.c. There is no room: nothing is kept for a moment.
+void tape_stall(struct tape *tape, const char *reason);
+// Bytes that are not kept, for attached readers. Waits for the slowest.
 void tape_pass(struct tape *tape, enum tape_stream stream, const char *bytes, size_t len);
 bool tape_pass_fits(const struct tape *tape, size_t len); // tape_pass() will not wait
-void tape_chunks_free(struct tape *tape);
-bool tape_is_followed(const struct tape *tape); // by a reader, or one that may come back
-void tape_detach_slow(struct tape *tape);
-#define TAPE_LOOK_MS 1000 // between checks of readers that are waited for
+bool tape_is_followed(const struct tape *tape);		  // by a reader, or one that may come back
 
-// In tape_budget.c: the window of the tape uses `now` bytes.
+// In tape_budget.c.
+size_t tape_afford(struct tape *tape, size_t len); // how much the budget has room for
+void tape_pay(struct tape *tape, size_t len);
+void tape_unpay(struct tape *tape, size_t len); // bytes that were not written
+void tape_unbind(struct tape *tape);		// the tape is freed
+// The window of the tape uses `now` bytes.
 void tape_budget_count(struct tape *tape, uint64_t now);
 bool tape_windows_are_many(void);				// their sum is at its maximum
 bool tape_budget_lacks_quota(const struct tape_budget *budget); // the quota is used up
-// In tape_window.c: the part of the log past the cap.
+// In tape_live.c: the part of the log past the cap.
 #define GAP_PAYLOAD 24
 struct tape_window {
 	struct mark gap;    // end of the kept part, and begin of the gap record
@@ -154,25 +181,20 @@ bool tape_window_await(struct tape *tape);
 // Called with the disk taken, before a frame is appended. Returns an errno.
 int tape_window_make_room(struct tape *tape);
 void tape_window_log(struct tape *tape, enum tape_stream stream, size_t len);
-// Place of a reader: a frame, or the end; 0: no window.
-uint64_t tape_window_place(const struct tape *tape, const struct tape_reader *reader);
-struct mark tape_window_find(const struct tape *tape, uint64_t offset);
 // Restores the window from the gap record of an opened tape.
 void tape_window_found(struct tape *tape, const struct mark *gap, size_t gap_len,
 		       const struct mark *start);
 void tape_window_linger(struct tape *tape); // the tape has ended: frees the window after a while
 void tape_window_free(struct tape *tape);   // in tape.c
-// In tape_read.c: reads a run of bytes from a frame on, up to the place `end`. Waits for the disk.
+// In tape.c: reads a run of bytes from a frame on, up to the place `end`. Waits for the disk.
 fallible tape_fetch(struct tape *tape, struct mark *at, uint64_t end, uint64_t offset,
 		    enum tape_stream *out_stream, void *room, size_t size, size_t *out_len);
 static inline uint64_t tape_all_dropped(const struct tape *tape)
 {
 	return tape->dropped[TAPE_STDOUT] + tape->dropped[TAPE_STDERR];
 }
-void tape_tell_cut(const struct tape *tape, const char *reason);
 
 void tape_check_utf8(struct tape_utf8 *utf8, const char *bytes, size_t len);
-void tape_note_time(struct tape *tape); // records the time of the next byte
 // Accounts for a frame that was appended.
 void tape_log(struct tape *tape, enum tape_stream stream, size_t len);
 

@@ -135,7 +135,7 @@ static void term_watch(struct term *term)
 // and keeps both ends too:
 //
 //	tty --splice--> spool --tee--> ring: attached clients see it at once
-//	                  `---splice--> tape, in the background, a little later (tape_pipe.c)
+//	                  `---splice--> tape, in the background, a little later (tape_write.c)
 //
 // Each arrow is one system call after which every byte is on one side or the other. Bytes in the
 // spool and on the tape outlive the daemon; the next one rebuilds the screen from both.

@@ -667,7 +667,7 @@ TASK_TEST(folders, "folders without an owner are removed")
 	}
 	tape_remove_folder(loop, dir, "old");
 	CHECK(await_gone("old"));
-	tape_remove_all(loop, dir);
+	tape_remove_leaked_all(loop, dir, NULL, NULL);
 	CHECK(await_gone("box") && await_gone("stranger"));
 }
 
