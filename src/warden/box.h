@@ -15,7 +15,6 @@
 #include "warden/disk.h"
 #include "warden/group.h"
 #include "warden/ids.h"
-#include "warden/template.h"
 #include "warden/zygote.h"
 
 #define WARDEN_BOX_WAITERS 4
@@ -122,6 +121,7 @@ struct box_network {
 };
 
 struct blocked_calls;
+struct templates;
 
 struct warden {
 	int data, epoll, listener, daemon, signals;

@@ -36,6 +36,7 @@
 #include "warden/disk_driver.h"
 #include "warden/reply_queue.h"
 #include "warden/teardown.h"
+#include "warden/template.h"
 
 #define CONTROL_BYTES (2 * TALK_SIZE_MAX)
 #define FILES_PART 2	  // share of fs.file-max, for all processes of one box

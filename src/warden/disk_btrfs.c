@@ -12,7 +12,6 @@
 // syscalls: openat fallocate fstat fstatfs ioctl umount2 close getdents64 mkdirat unlinkat
 // syscalls: fchmod faccessat faccessat2 newfstatat fsopen fsconfig fsmount open_tree move_mount
 // syscalls: lseek fcntl renameat renameat2
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -137,14 +136,12 @@ static fallible pool_mount(struct pool *pool, const char *device)
 // Removes leftovers of an earlier warden that are no box's disk: the probe's.
 static fallible pool_destroy(struct pool *pool)
 {
-	auto_fd again = openat(pool->root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *dir = again < 0 ? NULL : fdopendir(again);
+	auto_dir list = path_list(pool->root, ".");
 	struct dirent *entry;
 
-	if (!dir)
+	if (!list)
 		return err_sys(errno, "list the pool");
-	take_fd(&again);
-	while ((entry = readdir(dir))) {
+	while ((entry = path_next(list))) {
 		if (entry->d_name[0] == '.' || id_is_box(str_of(entry->d_name)))
 			continue;
 		auto_err err = btrfs_drop(pool->root, entry->d_name);
@@ -152,7 +149,6 @@ static fallible pool_destroy(struct pool *pool)
 		if (err)
 			log_event(LOG_WARN, "disk.leaked", "error", err_trail(err), NULL);
 	}
-	closedir(dir);
 	return OK;
 }
 

@@ -4,7 +4,6 @@
 // syscalls: mkdirat umask openat close getdents64 fstat newfstatat
 #include "warden/disk_driver.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include "base/auto.h"
 #include "base/id.h"
 #include "base/str.h"
+#include "os/path.h"
 
 static const char *const directories[] = {"r", "r/u", "r/w", "usr", "usr/u", "usr/w"};
 
@@ -35,26 +35,22 @@ fallible disk_none(const char *box)
 
 fallible disk_list(int dir, const char *suffix, void (*each)(void *arg, const char *box), void *arg)
 {
-	auto_fd again = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *names = again < 0 ? NULL : fdopendir(again);
+	auto_dir list = path_list(dir, ".");
 	struct dirent *entry;
 
-	if (!names)
+	if (!list)
 		return err_sys(errno, "list the disks");
-	take_fd(&again);
-	while ((entry = readdir(names))) {
+	while ((entry = path_next(list))) {
 		struct str name = str_of(entry->d_name);
 		char box[ID_BOX_LEN + 1];
-		size_t tail = strlen(suffix);
 
-		if (name.len != ID_BOX_LEN + tail || strcmp(name.at + ID_BOX_LEN, suffix) != 0)
+		if (name.len != ID_BOX_LEN + strlen(suffix) || !str_ends(name, suffix))
 			continue;
 		memcpy(box, name.at, ID_BOX_LEN);
 		box[ID_BOX_LEN] = 0;
 		if (id_is_box(str_of(box)))
 			each(arg, box);
 	}
-	closedir(names);
 	return OK;
 }
 

@@ -7,7 +7,6 @@
 // syscalls: fchownat fchmod utimensat getdents64 renameat2
 #include "warden/extract.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
@@ -24,7 +23,7 @@
 #define OPAQUE ".wh..wh..opq"
 #define NOBODY 65534
 
-static fallible warden_extract_explain(int errnum, const char *what, const char *path)
+static fallible extract_explain(int errnum, const char *what, const char *path)
 {
 	switch (errnum) {
 	case ENOSPC:
@@ -100,7 +99,7 @@ fallible extract_clean(const char *path, struct buf *out)
 	return OK;
 }
 
-static int warden_extract_open_in(int root, const char *path, int flags)
+static int extract_open_in(int root, const char *path, int flags)
 {
 	struct open_how how = {.flags = (uint64_t)flags | O_CLOEXEC,
 			       .resolve = weak(PATHS) ? 0
@@ -110,19 +109,19 @@ static int warden_extract_open_in(int root, const char *path, int flags)
 }
 
 // The directory at `path`, made with all missing parents.
-static fallible warden_extract_make_way(int root, const char *path, int *out_fd)
+static fallible extract_make_way(int root, const char *path, int *out_fd)
 {
 	auto_buf walked = BUF_INIT(EXTRACT_NAME_MAX);
 	struct str rest = str_of(path), part;
-	auto_fd at = warden_extract_open_in(root, path, O_PATH | O_DIRECTORY);
+	auto_fd at = extract_open_in(root, path, O_PATH | O_DIRECTORY);
 
 	if (at < 0 && errno != ENOENT)
-		return warden_extract_explain(errno, "open", path);
+		return extract_explain(errno, "open", path);
 	if (at >= 0) {
 		*out_fd = take_fd(&at);
 		return OK;
 	}
-	at = warden_extract_open_in(root, "", O_PATH | O_DIRECTORY);
+	at = extract_open_in(root, "", O_PATH | O_DIRECTORY);
 	while (at >= 0 && str_cut(&rest, '/', &part)) {
 		size_t name = walked.len + (walked.len > 0);
 		int next;
@@ -131,24 +130,24 @@ static fallible warden_extract_make_way(int root, const char *path, int *out_fd)
 			buf_char(&walked, '/');
 		buf_str(&walked, part);
 		if (!buf_ok(&walked))
-			return warden_extract_explain(ENOMEM, "name", path);
+			return extract_explain(ENOMEM, "name", path);
 		if (mkdirat(at, walked.at + name, 0755) && errno != EEXIST)
-			return warden_extract_explain(errno, "make", path);
-		next = warden_extract_open_in(root, walked.at, O_PATH | O_DIRECTORY);
+			return extract_explain(errno, "make", path);
+		next = extract_open_in(root, walked.at, O_PATH | O_DIRECTORY);
 		if (next < 0) // a dangling link, or a file
-			return warden_extract_explain(ENOTDIR, "open", path);
+			return extract_explain(ENOTDIR, "open", path);
 		close(at);
 		at = next;
 	}
 	if (at < 0)
-		return warden_extract_explain(errno, "open", path);
+		return extract_explain(errno, "open", path);
 	*out_fd = take_fd(&at);
 	return OK;
 }
 
 // Splits a clean path. Archives come directory by directory, so the last parent stays open.
-static fallible warden_extract_parent_of(struct extract *extract, const char *path, int *out_dir,
-					 const char **out_name)
+static fallible extract_parent_of(struct extract *extract, const char *path, int *out_dir,
+				  const char **out_name)
 {
 	const char *slash = strrchr(path, '/');
 	struct str parent = {path, slash ? (size_t)(slash - path) : 0};
@@ -160,16 +159,15 @@ static fallible warden_extract_parent_of(struct extract *extract, const char *pa
 		buf_str(&extract->parent, parent);
 		buf_text(&extract->parent, "");
 		if (!buf_ok(&extract->parent))
-			return warden_extract_explain(ENOMEM, "name", path);
-		TRY(warden_extract_make_way(extract->root, extract->parent.at,
-					    &extract->parent_fd));
+			return extract_explain(ENOMEM, "name", path);
+		TRY(extract_make_way(extract->root, extract->parent.at, &extract->parent_fd));
 	}
 	*out_dir = extract->parent_fd;
 	return OK;
 }
 
 // Records a path and all its parents as made by this layer.
-static void warden_extract_state(struct extract *extract, const char *path)
+static void extract_state(struct extract *extract, const char *path)
 {
 	struct str s = str_of(path);
 
@@ -183,14 +181,14 @@ static void warden_extract_state(struct extract *extract, const char *path)
 }
 
 // Removes the entry `name`; a directory may stay if one is wanted.
-static fallible warden_extract_make_room(struct extract *extract, int dir, const char *name,
-					 bool for_dir, bool *out_kept)
+static fallible extract_make_room(struct extract *extract, int dir, const char *name, bool for_dir,
+				  bool *out_kept)
 {
 	struct stat st;
 
 	*out_kept = false;
 	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW))
-		return errno == ENOENT ? OK : warden_extract_explain(errno, "look at", name);
+		return errno == ENOENT ? OK : extract_explain(errno, "look at", name);
 	if (S_ISDIR(st.st_mode) && for_dir) {
 		*out_kept = true;
 		return OK;
@@ -201,27 +199,32 @@ static fallible warden_extract_make_room(struct extract *extract, int dir, const
 	return OK;
 }
 
-// warden_extract_make_room() may have closed the cached parent: look it up again.
-static fallible warden_extract_prepare(struct extract *extract, const char *path, bool for_dir,
-				       int *out_dir, const char **out_name, bool *out_kept)
+// extract_make_room() may have closed the cached parent: look it up again.
+static fallible extract_prepare(struct extract *extract, const char *path, bool for_dir,
+				int *out_dir, const char **out_name, bool *out_kept)
 {
 	if (!*path)
 		return err_new(INVALID, "bad_archive", "an entry has no name");
-	TRY(warden_extract_parent_of(extract, path, out_dir, out_name));
-	TRY(warden_extract_make_room(extract, *out_dir, *out_name, for_dir, out_kept));
-	TRY(warden_extract_parent_of(extract, path, out_dir, out_name));
-	warden_extract_state(extract, path);
+	TRY(extract_parent_of(extract, path, out_dir, out_name));
+	TRY(extract_make_room(extract, *out_dir, *out_name, for_dir, out_kept));
+	TRY(extract_parent_of(extract, path, out_dir, out_name));
+	extract_state(extract, path);
 	return OK;
+}
+
+// An id outside a box's range is nobody's.
+static uid_t extract_id(uint64_t id)
+{
+	return id < NOBODY ? (uid_t)id : NOBODY;
 }
 
 fallible extract_attributes(int fd, const char *path, const struct extract_attrs *attrs)
 {
 	const struct timespec times[2] = {attrs->mtime, attrs->mtime};
-	uid_t uid = attrs->uid < NOBODY ? (uid_t)attrs->uid : NOBODY;
-	gid_t gid = attrs->gid < NOBODY ? (gid_t)attrs->gid : NOBODY;
 
-	if (fchown(fd, uid, gid) || fchmod(fd, attrs->mode & 07777) || futimens(fd, times))
-		return warden_extract_explain(errno, "attrs", path);
+	if (fchown(fd, extract_id(attrs->uid), extract_id(attrs->gid)) ||
+	    fchmod(fd, attrs->mode & 07777) || futimens(fd, times))
+		return extract_explain(errno, "attrs", path);
 	return OK;
 }
 
@@ -232,13 +235,13 @@ fallible extract_dir(struct extract *extract, const char *path, const struct ext
 	bool kept = true;
 
 	if (*path)
-		TRY(warden_extract_prepare(extract, path, true, &dir, &name, &kept));
+		TRY(extract_prepare(extract, path, true, &dir, &name, &kept));
 	if (!kept && mkdirat(dir, name, 0700))
-		return warden_extract_explain(errno, "make", path);
+		return extract_explain(errno, "make", path);
 	auto_fd fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
 	if (fd < 0)
-		return warden_extract_explain(errno, "open", path);
+		return extract_explain(errno, "open", path);
 	return extract_attributes(fd, path, attrs);
 }
 
@@ -248,10 +251,10 @@ fallible extract_file(struct extract *extract, const char *path, int *out_fd)
 	bool kept;
 	int dir = -1, fd;
 
-	TRY(warden_extract_prepare(extract, path, false, &dir, &name, &kept));
+	TRY(extract_prepare(extract, path, false, &dir, &name, &kept));
 	fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
-		return warden_extract_explain(errno, "make", path);
+		return extract_explain(errno, "make", path);
 	*out_fd = fd;
 	return OK;
 }
@@ -260,18 +263,18 @@ fallible extract_symlink(struct extract *extract, const char *path, const char *
 			 const struct extract_attrs *attrs)
 {
 	const struct timespec times[2] = {attrs->mtime, attrs->mtime};
-	uid_t uid = attrs->uid < NOBODY ? (uid_t)attrs->uid : NOBODY;
-	gid_t gid = attrs->gid < NOBODY ? (gid_t)attrs->gid : NOBODY;
 	const char *name = "";
 	bool kept;
 	int dir = -1;
 
 	if (!*target || strlen(target) > EXTRACT_NAME_MAX - 1)
 		return err_new(INVALID, "bad_archive", "the link '%.100s' leads nowhere", path);
-	TRY(warden_extract_prepare(extract, path, false, &dir, &name, &kept));
-	if (symlinkat(target, dir, name) || fchownat(dir, name, uid, gid, AT_SYMLINK_NOFOLLOW) ||
+	TRY(extract_prepare(extract, path, false, &dir, &name, &kept));
+	if (symlinkat(target, dir, name) ||
+	    fchownat(dir, name, extract_id(attrs->uid), extract_id(attrs->gid),
+		     AT_SYMLINK_NOFOLLOW) ||
 	    utimensat(dir, name, times, AT_SYMLINK_NOFOLLOW))
-		return warden_extract_explain(errno, "link", path);
+		return extract_explain(errno, "link", path);
 	return OK;
 }
 
@@ -284,8 +287,8 @@ fallible extract_link(struct extract *extract, const char *path, const char *to)
 	int dir = -1;
 
 	buf_add(&above, to, slash ? (size_t)(slash - to) : 0);
-	auto_fd from = warden_extract_open_in(extract->root, above.len ? above.at : "",
-					      O_PATH | O_DIRECTORY);
+	auto_fd from = extract_open_in(extract->root, above.len ? above.at : "",
+				       O_PATH | O_DIRECTORY);
 
 	slash = slash ? slash + 1 : to;
 	// Checked before the name is freed: both may be the same file.
@@ -293,45 +296,41 @@ fallible extract_link(struct extract *extract, const char *path, const char *to)
 		return err_new(INVALID, "bad_archive", "'%.100s' is a hard link to no file", path);
 	if (!strcmp(path, to))
 		return OK;
-	TRY(warden_extract_prepare(extract, path, false, &dir, &name, &kept));
+	TRY(extract_prepare(extract, path, false, &dir, &name, &kept));
 	if (linkat(from, slash, dir, name, 0))
 		return errno == ENOENT ? err_new(INVALID, "bad_archive",
 						 "'%.100s' is a hard link to no file", path)
-				       : warden_extract_explain(errno, "link", path);
+				       : extract_explain(errno, "link", path);
 	return OK;
 }
 
 // Removes from the directory `path` the entries of the layers below.
 static fallible clear_lower(struct extract *extract, struct buf *path, int depth)
 {
-	auto_fd fd = warden_extract_open_in(extract->root, path->at, O_RDONLY | O_DIRECTORY);
-	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	auto_fd fd = extract_open_in(extract->root, path->at, O_RDONLY | O_DIRECTORY);
+	auto_dir list = fd < 0 ? NULL : fdopendir(fd); // one descriptor a level: see jail.c
 	struct dirent *entry;
-	struct err *err = OK;
 	size_t len = path->len;
 
-	if (!dir)
+	if (!list)
 		return errno == ENOENT || errno == ENOTDIR
 			       ? OK
-			       : warden_extract_explain(errno, "list", path->at);
+			       : extract_explain(errno, "list", path->at);
 	take_fd(&fd);
-	while (!err && (entry = readdir(dir))) {
-		if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
-			continue;
+	while ((entry = path_next(list))) {
 		if (path->len)
 			buf_char(path, '/');
 		buf_text(path, entry->d_name);
 		if (!buf_ok(path) || depth > EXTRACT_DEPTH_MAX)
-			err = warden_extract_explain(ENAMETOOLONG, "clear", entry->d_name);
-		else if (!map_get(extract->fresh, buf_view(path)))
-			err = path_remove(dirfd(dir), entry->d_name);
+			return extract_explain(ENAMETOOLONG, "clear", entry->d_name);
+		if (!map_get(extract->fresh, buf_view(path)))
+			TRY(path_remove(dirfd(list), entry->d_name));
 		else if (entry->d_type == DT_DIR)
-			err = clear_lower(extract, path, depth + 1);
+			TRY(clear_lower(extract, path, depth + 1));
 		path->len = len;
 		path->at[len] = 0;
 	}
-	closedir(dir);
-	return err;
+	return OK;
 }
 
 static fallible clear_opaque(struct extract *extract, const char *path, const char *name)
@@ -341,8 +340,8 @@ static fallible clear_opaque(struct extract *extract, const char *path, const ch
 	buf_add(&dir, path, name > path ? (size_t)(name - path - 1) : 0);
 	buf_text(&dir, "");
 	if (!buf_ok(&dir))
-		return warden_extract_explain(ENOMEM, "name", path);
-	warden_extract_state(extract, dir.at);
+		return extract_explain(ENOMEM, "name", path);
+	extract_state(extract, dir.at);
 	forget_parent(extract);
 	return clear_lower(extract, &dir, 0);
 }
@@ -369,15 +368,14 @@ fallible extract_whiteout(struct extract *extract, const char *path, bool *out)
 	buf_text(&above, "");
 	buf_fmt(&hidden, "%s%s%s", above.at, above.len ? "/" : "", name);
 	if (!buf_ok(&above) || !buf_ok(&hidden))
-		return warden_extract_explain(ENOMEM, "name", path);
+		return extract_explain(ENOMEM, "name", path);
 	if (map_get(extract->fresh, buf_view(&hidden)))
 		return OK; // made by this layer
-	auto_fd dir = warden_extract_open_in(extract->root, above.at, O_RDONLY | O_DIRECTORY);
+	auto_fd dir = extract_open_in(extract->root, above.at, O_RDONLY | O_DIRECTORY);
 
 	if (dir < 0)
-		return errno == ENOENT || errno == ENOTDIR
-			       ? OK
-			       : warden_extract_explain(errno, "open", path);
+		return errno == ENOENT || errno == ENOTDIR ? OK
+							   : extract_explain(errno, "open", path);
 	forget_parent(extract);
 	return path_remove(dir, name);
 }

@@ -28,6 +28,7 @@
 #include "warden/recover.h"
 #include "warden/reply_queue.h"
 #include "warden/teardown.h"
+#include "warden/template.h"
 
 #define ORDERS_A_TURN 16 // then other events are served
 #define KILL_AGAIN_US 1000

@@ -21,6 +21,7 @@
 #include "warden/jail.h"
 #include "warden/reply_queue.h"
 #include "warden/teardown.h"
+#include "warden/template.h"
 
 #define FRESH_US 2000000
 #define IMAGE ".img" // of a box's disk

@@ -37,6 +37,7 @@
 #include "warden/box_network.h"
 #include "warden/jail.h"
 #include "warden/recover.h"
+#include "warden/template.h"
 
 #define FDS_APART 1024 // for everything but boxes
 #define FDS_A_BOX 3    // pidfd, a copy of its overlays, the steering program

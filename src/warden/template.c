@@ -5,9 +5,11 @@
 //	.gone-N      removed, but boxes that started from it may still read it
 //	.trash       being deleted
 // A lower directory must not change under a mounted overlay, so a removed template is kept until
-// every box that is older than its removal has ended.
+// every box that is older than its removal has ended. Every rename is RENAME_NOREPLACE.
 //
-// syscalls: openat close getdents64 newfstatat fcntl kill wait4
+// syscalls: openat close getdents64 newfstatat fcntl kill wait4 renameat2 fsync clone pipe2 prctl
+// syscalls: close_range setpriority exit_group read dup2 dup3 syncfs open_tree mount_setattr renameat
+// syscalls: unlinkat fchmod write
 #include "warden/template.h"
 
 #include <errno.h>
@@ -16,6 +18,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -23,28 +27,393 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/id.h"
+#include "base/log.h"
+#include "base/map.h"
 #include "base/mem.h"
+#include "os/fd.h"
+#include "os/mount.h"
 #include "os/path.h"
-#include "warden/template_cache.h"
+#include "warden/box_state.h"
+#include "warden/disk_room.h"
+#include "warden/host.h"
+#include "warden/jail.h"
+#include "warden/private_dir.h"
+#include "warden/reply_queue.h"
+#include "warden/trash.h"
+#include "warden/unpack.h"
 
+#define JOBS_MAX 4
 #define META_MAX 4096
+#define TEMPLATE_DIR_NAME 80
 
-static fallible warden_template_destroy(struct templates *all, const char *name, void *arg)
+// A child at work on a template.
+struct template_job {
+	struct link link;
+	enum order_kind kind;
+	uint32_t order;
+	char name[TEMPLATE_NAME_MAX];
+	char temp[TEMPLATE_DIR_NAME]; // .new-N
+	int pid, report;
+};
+
+// A removed directory that boxes may still use.
+struct template_gone {
+	struct link link;
+	char name[TEMPLATE_DIR_NAME];
+	int64_t since_us;
+};
+
+struct templates {
+	int data, host_dir; // DATA, and the host's own root
+	struct private_dir layers;
+	struct trash *trash;
+	uint64_t number; // of the next name that is generated
+	struct link jobs, gone;
+	int job_count;
+	char boot[BOX_STATE_BOOT]; // boot id
+	// The host's template, as found last.
+	char stamp[HOST_STAMP_SIZE];
+	int host_root, host_usr;
+};
+
+// The names in DATA/layers, to be closed by the caller.
+static fallible templates_names(const struct templates *all, DIR **out)
 {
-	(void)arg;
-	if (str_starts(str_of(name), ORDER_UNFINISHED))
-		return trash_put(all->trash, all->layers.dir, name);
-	if (str_starts(str_of(name), ".gone-"))
-		template_cache_is_gone(all, name); // boxes of an earlier warden may still use it
+	*out = path_list(all->layers.dir, ".");
+	return *out ? OK : err_sys(errno, "list the templates");
+}
+
+// Records a directory that was hidden earlier: boxes that are older than now may use it.
+static void template_is_gone(struct templates *all, const char *name)
+{
+	struct template_gone *gone = mem_new_of(struct template_gone);
+
+	snprintf(gone->name, sizeof(gone->name), "%s", name);
+	gone->since_us = clock_us();
+	link_add(&all->gone, &gone->link);
+}
+
+// Hides the directory, to be deleted when no box can use it any more.
+static fallible template_retire(struct templates *all, const char *name)
+{
+	char aside[TEMPLATE_DIR_NAME];
+
+	snprintf(aside, sizeof(aside), ".gone-%llx", (unsigned long long)all->number++);
+	if (renameat2(all->layers.dir, name, all->layers.dir, aside, RENAME_NOREPLACE))
+		return errno == ENOENT ? OK : err_sys(errno, "set '%s' aside", name);
+	template_is_gone(all, aside);
+	return path_sync(all->layers.dir);
+}
+
+// The root directory of `name`, O_PATH; -1 with errno.
+static int template_root(struct templates *all, const char *name)
+{
+	char path[TEMPLATE_DIR_NAME + 8];
+
+	snprintf(path, sizeof(path), "%s/root", name);
+	return openat(all->layers.dir, path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+static fallible host_make(struct templates *all, const char *name)
+{
+	struct path_copied sum = {0};
+	char temp[TEMPLATE_DIR_NAME];
+	int64_t began = clock_ms();
+	struct err *err;
+	auto_fd dir = -1;
+	auto_fd root = -1;
+	char took[24];
+
+	snprintf(temp, sizeof(temp), ORDER_UNFINISHED "%llx", (unsigned long long)all->number++);
+	TRY(path_dir(all->layers.dir, temp, 0755, &dir));
+	err = path_dir(dir, "root", 0755, &root);
+	if (!err)
+		err = host_build(all->host_dir, root, &sum);
+	if (!err && renameat2(all->layers.dir, temp, all->layers.dir, name, RENAME_NOREPLACE))
+		err = err_sys(errno, "name the host's template");
+	if (err) {
+		err_free(trash_put(all->trash, all->layers.dir, temp));
+		return err_while(err, "make the host's template");
+	}
+	snprintf(took, sizeof(took), "%lld", (long long)(clock_ms() - began));
+	log_event(LOG_INFO, "template.host", "ms", took, NULL);
 	return OK;
 }
 
-static fallible warden_template_start(struct templates *all)
+// Updates the host's template, in all->host_root and all->host_usr.
+static fallible template_update_host(struct templates *all)
 {
+	char stamp[HOST_STAMP_SIZE], name[TEMPLATE_DIR_NAME];
+	struct dirent *entry;
+	auto_dir list = NULL;
+	auto_fd root = -1;
+	auto_fd usr = -1;
+
+	TRY(host_stamp(all->host_dir, all->boot, stamp));
+	if (all->host_root >= 0 && !strcmp(stamp, all->stamp))
+		return OK;
+	snprintf(name, sizeof(name), ".host-%s", stamp);
+	root = template_root(all, name);
+	if (root < 0) {
+		TRY(host_make(all, name));
+		root = template_root(all, name);
+	}
+	usr = openat(all->host_dir, "usr", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (root < 0 || usr < 0)
+		return err_sys(errno, "open the host's template");
+	TRY(templates_names(all, &list));
+	while ((entry = path_next(list)))
+		if (str_starts(str_of(entry->d_name), ".host-") && strcmp(entry->d_name, name) != 0)
+			TRY(template_retire(all, entry->d_name));
+	fd_drop(&all->host_root);
+	fd_drop(&all->host_usr);
+	all->host_root = take_fd(&root);
+	all->host_usr = take_fd(&usr);
+	snprintf(all->stamp, sizeof(all->stamp), "%s", stamp);
+	return OK;
+}
+
+// Ends a job: its directory goes to the trash unless it was renamed to a template.
+static void template_job_drop(struct templates *all, struct template_job *job)
+{
+	// Renamed if the job succeeded: then the name is absent.
+	err_free(trash_put(all->trash, all->layers.dir, job->temp));
+	link_drop(&job->link);
+	all->job_count--;
+	fd_drop(&job->report);
+	free(job);
+}
+
+// Whether a template of that name may be made now.
+static fallible may_make(struct templates *all, const char *name)
+{
+	struct stat st;
+	bool taken;
+
+	if (!id_is_template(str_of(name)))
+		return err_hint(err_new(INVALID, "bad_name", "that is no name for a template"),
+				"use a-z, 0-9, '.', '_' and '-', 63 at most");
+	taken = !strcmp(name, "host") ||
+		fstatat(all->layers.dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
+	list_each (at, &all->jobs)
+		taken |= !strcmp(link_of(at, struct template_job, link)->name, name);
+	if (taken)
+		return err_hint(
+			err_new(CONFLICT, "template_exists", "there is a template '%s'", name),
+			"choose another name, or delete that one first");
+	if (all->job_count >= JOBS_MAX)
+		return err_new(EXHAUSTED, "too_many_imports", "%d templates are being made",
+			       JOBS_MAX);
+	return OK;
+}
+
+static fallible job_new(struct templates *all, const struct order *order, struct template_job **out,
+			int *out_dir)
+{
+	struct template_job *job;
+	auto_fd root = -1;
+	auto_fd dir = -1;
+	char temp[TEMPLATE_DIR_NAME];
+
+	TRY(may_make(all, order->name));
+	snprintf(temp, sizeof(temp), ORDER_UNFINISHED "%llx", (unsigned long long)all->number++);
+	TRY(path_dir(all->layers.dir, temp, 0755, &dir));
+	TRY(path_dir(dir, "root", 0755, &root));
+	job = mem_new_of(struct template_job);
+	*job = (struct template_job){.kind = order->kind, .order = order->id, .report = -1};
+	memcpy(job->name, order->name, sizeof(job->name));
+	memcpy(job->temp, temp, sizeof(job->temp));
+	link_add(&all->jobs, &job->link);
+	all->job_count++;
+	*out = job;
+	*out_dir = take_fd(&dir);
+	return OK;
+}
+
+static fallible job_report_pipe(struct template_job *job, int *out_write)
+{
+	int fds[2];
+
+	if (pipe2(fds, O_CLOEXEC))
+		return err_sys(errno, "make a pipe for a child's report");
+	job->report = fds[0];
+	*out_write = fds[1];
+	return OK;
+}
+
+static fallible template_job_import(struct templates *all, struct template_job *job, int dir,
+				    int userns, const struct group_door *door, int *out_pipe)
+{
+	auto_fd report = -1;
+	auto_fd tree = -1;
+	uint64_t room;
+	int pipes[2];
+
+	TRY(disk_room(all->data, &room));
+	TRY(job_report_pipe(job, &report));
+	tree = mount_copy(dir, "");
+	if (tree < 0 || mount_change(tree, MOUNT_SAFE | MOUNT_ATTR_NOEXEC, 0, userns))
+		return err_sys(errno, "map the ids of a new template");
+	if (pipe2(pipes, O_CLOEXEC))
+		return err_sys(errno, "make a pipe for an archive");
+	auto_fd in = pipes[0];
+	auto_fd out = pipes[1];
+	struct jail jail = {.tree = tree,
+			    .userns = userns,
+			    .door = door,
+			    .archive = in,
+			    .report = report,
+			    .bytes_max = room < UNPACK_BYTES_MAX ? room : UNPACK_BYTES_MAX};
+
+	TRY(jail_start(&jail, &job->pid));
+	*out_pipe = take_fd(&out);
+	return OK;
+}
+
+fallible template_import(struct templates *all, const struct order *order, int userns,
+			 const struct group_door *door, int *out_pipe)
+{
+	struct template_job *job = NULL;
+	auto_fd dir = -1;
+	struct err *err;
+
+	TRY(job_new(all, order, &job, &dir));
+	err = template_job_import(all, job, dir, userns, door, out_pipe);
+	if (err)
+		template_job_drop(all, job);
+	return err;
+}
+
+static fallible copy_usr(int usr, int root, struct path_copied *sum)
+{
+	auto_fd from = openat(usr, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	auto_fd to = -1;
+
+	if (from < 0)
+		return err_sys(errno, "open /usr");
+	TRY(path_dir(root, "usr", 0755, &to));
+	return path_copy(from, to, sum);
+}
+
+static fallible freeze_copy(int host_root, int usr, int dir, struct path_copied *sum)
+{
+	auto_fd from = openat(host_root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	auto_fd to = -1;
+
+	if (from < 0)
+		return err_sys(errno, "open the host's template");
+	TRY(path_dir(dir, "root", 0755, &to));
+	TRY(path_copy(from, to, sum));
+	TRY(copy_usr(usr, to, sum));
+	return syncfs(to) ? err_sys(errno, "write the template out") : OK;
+}
+
+static fallible template_job_freeze(struct templates *all, struct template_job *job, int dir)
+{
+	struct path_copied sum = {0};
+	auto_fd report = -1;
+
+	TRY(template_update_host(all));
+	TRY(job_report_pipe(job, &report));
+	job->pid = fork();
+	if (job->pid < 0)
+		return err_sys(errno, "fork to copy the host");
+	if (job->pid == 0) {
+		int fds[] = {report, all->host_root, all->host_usr, dir};
+		struct err *outcome;
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		setpriority(PRIO_PROCESS, 0, 10);
+		if (jail_keep(fds, 4))
+			_exit(1);
+		// Not among the arguments: `sum` is read after the call.
+		outcome = freeze_copy(fds[1], fds[2], fds[3], &sum);
+		jail_report_write(fds[0], outcome, sum.files, sum.bytes);
+		_exit(0);
+	}
+	return OK;
+}
+
+fallible template_freeze(struct templates *all, const struct order *order)
+{
+	struct template_job *job = NULL;
+	auto_fd dir = -1;
+	struct err *err;
+
+	TRY(job_new(all, order, &job, &dir));
+	err = template_job_freeze(all, job, dir);
+	if (err)
+		template_job_drop(all, job);
+	return err;
+}
+
+static fallible template_job_publish(struct templates *all, const struct template_job *job,
+				     uint64_t files, uint64_t bytes)
+{
+	auto_buf meta = BUF_INIT(META_MAX);
+	auto_fd dir = -1;
+
+	TRY(path_dir(all->layers.dir, job->temp, 0755, &dir));
+	TRY(trash_put(all->trash, dir, "stage")); // the unpacked image
+	buf_fmt(&meta, "kind=%s\ncreated=%lld\nbytes=%llu\nfiles=%llu\n",
+		job->kind == ORDER_FREEZE ? "host" : "import", (long long)clock_wall_ms(),
+		(unsigned long long)bytes, (unsigned long long)files);
+	if (!buf_ok(&meta))
+		return err_sys(ENOMEM, "describe the template");
+	// The child has synced the files.
+	TRY(path_write_sync(dir, "meta", 0600, buf_view(&meta)));
+	if (renameat2(all->layers.dir, job->temp, all->layers.dir, job->name, RENAME_NOREPLACE))
+		return err_sys(errno, "name the template '%s'", job->name);
+	return path_sync(all->layers.dir);
+}
+
+bool template_reaped(struct templates *all, int pid, int status, struct answer *out)
+{
+	struct template_job *job = NULL;
+	uint64_t files = 0, bytes = 0;
+
+	list_each (at, &all->jobs)
+		if (link_of(at, struct template_job, link)->pid == pid)
+			job = link_of(at, struct template_job, link);
+	if (!job) {
+		trash_reaped(all->trash, pid);
+		return false;
+	}
+	auto_err err = jail_report_read(job->report, status, &files, &bytes);
+
+	if (!err)
+		err = template_job_publish(all, job, files, bytes);
+	*out = (struct answer){.kind = ANSWER_DONE,
+			       .to = job->kind,
+			       .id = job->order,
+			       .files = files,
+			       .bytes = bytes};
+	if (err) {
+		log_event(LOG_WARN, "template.refused", "template", job->name, "error",
+			  err_trail(err), NULL);
+		reply_queue_describe(err, job->kind, job->order, out);
+	}
+	template_job_drop(all, job);
+	return true;
+}
+
+// Half-made templates of an earlier warden are removed; boxes may still use what it had hidden.
+static fallible templates_start(struct templates *all)
+{
+	auto_dir list = NULL;
+	struct dirent *entry;
+
 	TRY(box_state_boot(all->boot));
 	TRY(private_dir_open(all->data, "layers", &all->layers));
 	TRY(trash_open(all->layers.dir, ".trash", &all->trash));
-	return template_cache_walk(all, warden_template_destroy, NULL);
+	TRY(templates_names(all, &list));
+	while ((entry = path_next(list))) {
+		if (str_starts(str_of(entry->d_name), ORDER_UNFINISHED))
+			TRY(trash_put(all->trash, all->layers.dir, entry->d_name));
+		if (str_starts(str_of(entry->d_name), ".gone-"))
+			template_is_gone(all, entry->d_name);
+	}
+	return OK;
 }
 
 fallible templates_open(int data, struct templates **out)
@@ -60,7 +429,7 @@ fallible templates_open(int data, struct templates **out)
 	all->data = openat(data, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	all->host_dir = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	err = all->data < 0 || all->host_dir < 0 ? err_sys(errno, "open the state directory")
-						 : warden_template_start(all);
+						 : templates_start(all);
 	if (err) {
 		templates_close(all);
 		return err_while(err, "open the templates");
@@ -76,34 +445,32 @@ bool templates_at_work(const struct templates *all)
 
 void templates_close(struct templates *all)
 {
-	const int fds[] = {all ? all->data : -1, all ? all->host_dir : -1,
-			   all ? all->host_root : -1, all ? all->host_usr : -1};
-
 	if (!all)
 		return;
 	list_each (at, &all->jobs) {
-		struct template_cache_job *job = link_of(at, struct template_cache_job, link);
+		struct template_job *job = link_of(at, struct template_job, link);
 
 		kill(job->pid, SIGKILL);
 		waitpid(job->pid, NULL, 0);
-		template_cache_job_drop(all, job);
+		template_job_drop(all, job);
 	}
 	list_each (at, &all->gone) {
 		link_drop(at);
-		free(link_of(at, struct template_cache_gone, link));
+		free(link_of(at, struct template_gone, link));
 	}
 	trash_close(all->trash);
 	private_dir_close(&all->layers);
-	for (size_t i = 0; i < sizeof(fds) / sizeof(*fds); i++)
-		if (fds[i] >= 0)
-			close(fds[i]);
+	fd_drop(&all->data);
+	fd_drop(&all->host_dir);
+	fd_drop(&all->host_root);
+	fd_drop(&all->host_usr);
 	free(all);
 }
 
 void template_cancel(struct templates *all, uint32_t id)
 {
 	list_each (at, &all->jobs) {
-		struct template_cache_job *job = link_of(at, struct template_cache_job, link);
+		struct template_job *job = link_of(at, struct template_job, link);
 
 		if (id && job->order != id)
 			continue;
@@ -116,7 +483,7 @@ void template_cancel(struct templates *all, uint32_t id)
 void templates_idle(struct templates *all, int64_t oldest_us)
 {
 	list_each (at, &all->gone) {
-		struct template_cache_gone *gone = link_of(at, struct template_cache_gone, link);
+		struct template_gone *gone = link_of(at, struct template_gone, link);
 
 		if (gone->since_us >= oldest_us)
 			continue;
@@ -136,7 +503,7 @@ static fallible host_find(struct templates *all, int *out_root, int *out_usr)
 	auto_fd root = -1;
 	auto_fd usr = -1;
 
-	TRY(template_cache_host(all));
+	TRY(template_update_host(all));
 	root = fcntl(all->host_root, F_DUPFD_CLOEXEC, 3);
 	usr = fcntl(all->host_usr, F_DUPFD_CLOEXEC, 3);
 	if (root < 0 || usr < 0)
@@ -146,21 +513,15 @@ static fallible host_find(struct templates *all, int *out_root, int *out_usr)
 	return OK;
 }
 
-static fallible warden_template_add_name(struct templates *all, const char *name, void *arg)
-{
-	struct buf *names = arg;
-
-	(void)all;
-	if (id_is_template(str_of(name)) && names->len < 180)
-		buf_fmt(names, ", %s", name);
-	return OK;
-}
-
 static fallible template_none(struct templates *all, const char *name)
 {
+	auto_dir list = path_list(all->layers.dir, ".");
 	auto_buf names = BUF_INIT(256);
+	struct dirent *entry;
 
-	err_free(template_cache_walk(all, warden_template_add_name, &names));
+	while (list && (entry = path_next(list)))
+		if (id_is_template(str_of(entry->d_name)) && names.len < 180)
+			buf_fmt(&names, ", %s", entry->d_name);
 	return err_hint(err_new(NOT_FOUND, "no_template", "there is no template '%.64s'", name),
 			"there is: host%s", names.len ? names.at : "");
 }
@@ -173,7 +534,7 @@ fallible template_find(struct templates *all, const char *name, int *out_root, i
 		return host_find(all, out_root, out_usr);
 	if (!id_is_template(str_of(name)))
 		return template_none(all, name);
-	root = template_cache_root(all, name);
+	root = template_root(all, name);
 	if (root < 0)
 		return errno == ENOENT ? template_none(all, name)
 				       : err_sys(errno, "open '%s'", name);
@@ -182,43 +543,34 @@ fallible template_find(struct templates *all, const char *name, int *out_root, i
 	return OK;
 }
 
-static bool warden_template_is_unfinished(const struct templates *all, const char *name)
+static bool templates_is_unfinished(const struct templates *all, const char *name)
 {
 	if (!str_starts(str_of(name), ORDER_UNFINISHED))
 		return false;
 	list_each (at, &all->jobs)
-		if (!strcmp(link_of(at, struct template_cache_job, link)->temp, name))
+		if (!strcmp(link_of(at, struct template_job, link)->temp, name))
 			return false;
 	return true;
-}
-
-struct telling {
-	void (*each)(void *arg, const char *name);
-	void *arg;
-};
-
-static fallible tell_unfinished(struct templates *all, const char *name, void *arg)
-{
-	const struct telling *telling = arg;
-
-	if (warden_template_is_unfinished(all, name))
-		telling->each(telling->arg, name);
-	return OK;
 }
 
 fallible templates_unfinished(struct templates *all, void (*each)(void *arg, const char *name),
 			      void *arg)
 {
-	struct telling telling = {each, arg};
+	auto_dir list = NULL;
+	struct dirent *entry;
 
-	return template_cache_walk(all, tell_unfinished, &telling);
+	TRY(templates_names(all, &list));
+	while ((entry = path_next(list)))
+		if (templates_is_unfinished(all, entry->d_name))
+			each(arg, entry->d_name);
+	return OK;
 }
 
 fallible template_forget(struct templates *all, const char *name)
 {
 	struct stat st;
 
-	if (warden_template_is_unfinished(all, name))
+	if (templates_is_unfinished(all, name))
 		return trash_put(all->trash, all->layers.dir, name);
 
 	if (!strcmp(name, "host"))
@@ -226,41 +578,33 @@ fallible template_forget(struct templates *all, const char *name)
 	if (!id_is_template(str_of(name)) ||
 	    fstatat(all->layers.dir, name, &st, AT_SYMLINK_NOFOLLOW))
 		return template_none(all, name);
-	return template_cache_retire(all, name);
+	return template_retire(all, name);
 }
 
-struct page {
-	const char *after;
-	struct answer *out;
-};
-
 // Keeps the page sorted, with the first names after `after`.
-static fallible add_entry(struct templates *all, const char *name, void *arg)
+static void add_entry(struct answer *out, const char *after, const char *name)
 {
-	struct page *page = arg;
-	struct order_template *list = page->out->templates;
-	uint32_t count = page->out->template_count, at = 0;
+	struct order_template *list = out->templates;
+	uint32_t count = out->template_count, at = 0;
 
-	(void)all;
-	if (!id_is_template(str_of(name)) || strcmp(name, page->after) <= 0)
-		return OK;
+	if (!id_is_template(str_of(name)) || strcmp(name, after) <= 0)
+		return;
 	while (at < count && strcmp(list[at].name, name) < 0)
 		at++;
 	if (at == ORDER_LIST_PAGE)
-		return OK;
+		return;
 	if (count == ORDER_LIST_PAGE)
 		count--;
 	memmove(list + at + 1, list + at, (count - at) * sizeof(*list));
 	list[at] = (struct order_template){0};
 	snprintf(list[at].name, sizeof(list[at].name), "%s", name);
-	page->out->template_count = count + 1;
-	return OK;
+	out->template_count = count + 1;
 }
 
-static void warden_template_describe(struct templates *all, struct order_template *entry)
+static void templates_describe(struct templates *all, struct order_template *entry)
 {
 	auto_buf text = BUF_INIT(META_MAX);
-	char path[TEMPLATE_CACHE_NAME + 8];
+	char path[TEMPLATE_DIR_NAME + 8];
 	struct str rest, line, key;
 	uint64_t created = 0;
 
@@ -283,12 +627,15 @@ static void warden_template_describe(struct templates *all, struct order_templat
 
 fallible template_list(struct templates *all, const char *after, struct answer *out)
 {
-	struct page page = {after ? after : "", out};
+	auto_dir list = NULL;
+	struct dirent *entry;
 
 	out->template_count = 0;
-	TRY(template_cache_walk(all, add_entry, &page));
-	TRY(add_entry(all, "host", &page));
+	TRY(templates_names(all, &list));
+	while ((entry = path_next(list)))
+		add_entry(out, after ? after : "", entry->d_name);
+	add_entry(out, after ? after : "", "host");
 	for (uint32_t i = 0; i < out->template_count; i++)
-		warden_template_describe(all, &out->templates[i]);
+		templates_describe(all, &out->templates[i]);
 	return OK;
 }

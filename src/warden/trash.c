@@ -6,7 +6,6 @@
 // syscalls: exit_group newfstatat fstat lseek fcntl getpid unlinkat set_robust_list
 #include "warden/trash.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -30,35 +29,13 @@ struct trash {
 	uint64_t count, number;
 };
 
-static DIR *trash_list(int dir)
-{
-	auto_fd fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *out = fd < 0 ? NULL : fdopendir(fd);
-
-	if (out)
-		take_fd(&fd);
-	return out;
-}
-
-static struct dirent *trash_next(DIR *dir)
-{
-	struct dirent *entry;
-
-	do
-		entry = readdir(dir);
-	while (entry && (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")));
-	return entry;
-}
-
 static uint64_t warden_trash_count(int dir)
 {
-	DIR *entries = trash_list(dir);
+	auto_dir list = path_list(dir, ".");
 	uint64_t n = 0;
 
-	while (entries && trash_next(entries))
+	while (list && path_next(list))
 		n++;
-	if (entries)
-		closedir(entries);
 	return n;
 }
 
@@ -74,7 +51,7 @@ static _Noreturn void trash_reap(int dir)
 	if (dup2(dir, 3) < 0 || close_range(4, ~0u, 0))
 		_exit(1);
 	dir = 3;
-	entries = trash_list(dir);
+	entries = path_list(dir, ".");
 	if (!entries)
 		_exit(1);
 	while (found && !failed) {
@@ -82,7 +59,7 @@ static _Noreturn void trash_reap(int dir)
 
 		found = false;
 		rewinddir(entries);
-		while ((entry = trash_next(entries))) {
+		while ((entry = path_next(entries))) {
 			auto_err err = path_remove(dir, entry->d_name);
 
 			found = true;
@@ -154,16 +131,15 @@ fallible trash_put(struct trash *trash, int dir, const char *name)
 
 fallible trash_put_all(struct trash *trash, int dir, bool (*which)(const char *name))
 {
-	DIR *entries = trash_list(dir);
-	struct dirent *entry;
+	auto_dir list = path_list(dir, ".");
 	struct err *err = OK;
+	struct dirent *entry;
 
-	if (!entries)
+	if (!list)
 		return err_sys(errno, "list leftovers");
-	while (!err && (entry = trash_next(entries)))
+	while (!err && (entry = path_next(list)))
 		if (which(entry->d_name))
 			err = trash_move(trash, dir, entry->d_name);
-	closedir(entries);
 	trash_start(trash);
 	return err;
 }

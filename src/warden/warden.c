@@ -42,6 +42,7 @@
 #include "warden/reply_queue.h"
 #include "warden/start.h"
 #include "warden/teardown.h"
+#include "warden/template.h"
 
 #define EVENTS_A_TURN 64
 #define IDLE_US 3000	     // no event for so long: time for idle work
