@@ -32,113 +32,123 @@
 // clang-format off
 static const struct verb verbs[] = {
 	{VERB_RUN, VERB_STOPS | VERB_RUNNER, "run", "[--] [COMMAND [ARG...]]",
-	 "Run a command in a fresh sandbox, and remove it.",
-	 "The command gets exactly the arguments given, no shell looks at them; -c runs a line by "
-	 "bash. Its output comes as it is written and its exit status becomes ours. The sandbox is "
-	 "removed when the command ends, fails or is interrupted, unless --keep is given. Without a command the "
-	 "entry point of the template's image runs.\n"
-	 "When no daemon is running here and none is named, one is started for the lifetime of this "
-	 "command; that needs root.\n",
+	 "Run a command in a new sandbox, then remove the sandbox.",
+	 "The command gets the arguments as they are given; no shell parses them. -c runs a line by "
+	 "bash. Output is printed as the command writes it. The exit status of the command becomes "
+	 "ours. The sandbox is removed when the command ends, fails or is interrupted, unless --keep "
+	 "is given. Without a command the entry point of the template's image runs.\n"
+	 "If no daemon runs on this host and none is named, 'cove run' starts one for the time of the "
+	 "command. That needs root.\n",
 	 0, -1},
 	{VERB_CREATE, 0, "create", "",
-	 "Make a sandbox and print its id.",
-	 "It lives until it is removed, or --ttl is over; restarts of the daemon do not end it. When "
-	 "nobody has used it for --sleep-after it is frozen, and later stopped with its files kept; the "
-	 "next request wakes it. --timeout and --cpu-time limit every command that will run in it.\n"
-	 "Without --template it starts from 'host', which shows this host's own /usr: for code that "
-	 "you do not trust name an imported or frozen template. Without --network it may reach the "
-	 "whole internet, but not this host and its networks.\n",
+	 "Create a sandbox and print its id.",
+	 "The sandbox exists until it is removed or --ttl is over. A restart of the daemon does not "
+	 "end it. A sandbox that was idle for --sleep-after is frozen, and later stopped with its "
+	 "files kept. The next request thaws or starts it. --timeout and --cpu-time limit every "
+	 "command in it.\n"
+	 "Without --template the sandbox starts from 'host', which shows this host's own /usr. Name an "
+	 "imported or frozen template for code that you do not trust. Without --network the sandbox "
+	 "may reach the whole internet, but not this host and its networks.\n",
 	 0, 0},
 	{VERB_EXEC, VERB_STOPS | VERB_RUNNER, "exec", "BOX [--] COMMAND [ARG...]",
-	 "Run a command in a sandbox that is there.",
-	 "BOX is a name, an id or the short id that 'cove ps' shows. The command runs as the sandbox's user "
-	 "in its directory: root and /workspace unless its image or create said otherwise. Interrupting 'cove exec' does not stop it.\n"
-	 "With -i what we read is what it reads, as it comes. With -it it has a terminal of its own, "
-	 "shown on ours: when the connection is lost it is made again and the screen painted anew, "
-	 "and ctrl-p ctrl-q leaves it running for 'cove attach'. With -d it runs by itself, and its "
-	 "process id is printed.\n",
+	 "Run a command in an existing sandbox.",
+	 "BOX is a name, an id or the short id that 'cove ps' shows. The command runs as the sandbox's "
+	 "user in its directory: root and /workspace unless its image or create set others. "
+	 "Interrupting 'cove exec' does not stop the command.\n"
+	 "With -i the command reads our standard input, as it comes. With -it the command has a "
+	 "terminal of its own, shown on ours. A lost connection is opened again, and the screen is "
+	 "drawn again. ctrl-p ctrl-q detaches; 'cove attach' shows the terminal again. With -d the "
+	 "command runs in the background, and its process id is printed.\n",
 	 1, -1},
 	{VERB_SHELL, VERB_RUNNER, "shell", "BOX [SHELL]",
-	 "Work in a sandbox: a shell on a terminal.",
-	 "The shell is bash unless another one is named. ctrl-p ctrl-q leaves it running.\n",
+	 "Open a shell on a terminal of a sandbox.",
+	 "The shell is bash unless another one is named. ctrl-p ctrl-q detaches and leaves the shell "
+	 "running.\n",
 	 1, 2},
 	{VERB_ATTACH, VERB_RUNNER, "attach", "BOX [TERMINAL|PROCESS]",
-	 "Come back to a terminal, or follow a process.",
-	 "A terminal shows its last output first. Without a name it is the one that was opened last. "
-	 "The exit status is that of what runs there; ctrl-p ctrl-q leaves it running.\n",
+	 "Attach to a terminal, or follow a process.",
+	 "A terminal shows its last output first. Without a name the terminal that was opened last is "
+	 "taken. The exit status is that of the program on the terminal, or of the process. ctrl-p "
+	 "ctrl-q detaches and leaves the program running.\n",
 	 1, 2},
 	{VERB_LOGS, 0, "logs", "BOX [PROCESS]",
-	 "Show what a process wrote.",
-	 "From its start on; without a name it is the process that was started last. With -f it is "
-	 "followed to its end, over lost connections too. --tail begins with its "
-	 "last lines. Times are those at which lines reached the daemon, to a tenth of a second; of what was "
-	 "written before the daemon began they are not known: shown as -, and not left out by --since.\n",
+	 "Show the output of a process.",
+	 "The output is shown from its start. Without a name the process that was started last is "
+	 "taken. -f follows the output to its end, over lost connections too. --tail starts with the "
+	 "last lines. A timestamp is the time at which the line reached the daemon, to a tenth of a "
+	 "second. Lines that were written before the daemon started have no known time: -t shows -, "
+	 "and --since does not omit them.\n",
 	 1, 2},
 	{VERB_KILL, 0, "kill", "BOX [PROCESS...]",
-	 "End processes of a sandbox, or signal them.",
-	 "Without -s: TERM to the whole tree, after 5 seconds KILL, and returns when all of it is "
-	 "gone.\n",
+	 "End processes of a sandbox, or send them a signal.",
+	 "Without -s the whole process tree gets TERM, and after 5 seconds KILL. The verb returns when "
+	 "all of the tree is gone.\n",
 	 1, -1},
 	{VERB_PYTHON, VERB_RUNNER, "python", "BOX",
-	 "Talk to a Python in a sandbox: it keeps its state from line to line.",
-	 "Lines are edited, and there is a history of them. ctrl-c interrupts what runs and not the interpreter, ctrl-d "
-	 "leaves. Pictures are shown on terminals that can, else saved in a file that is named. What is no terminal is "
-	 "read to its end and run as one cell, and the exit status is 1 when that fails.\n",
+	 "Open a Python prompt in a sandbox.",
+	 "The interpreter keeps its state from line to line. Lines can be edited and have a history. "
+	 "ctrl-c interrupts the running code and not the interpreter. ctrl-d leaves. A picture is "
+	 "shown if the terminal can show it, else it is saved in a file whose name is printed. If "
+	 "standard input is not a terminal, all of it runs as one cell, and the exit status is 1 when "
+	 "the cell fails.\n",
 	 1, 1},
 	{VERB_JS, VERB_RUNNER, "js", "BOX",
-	 "Talk to a JavaScript in a sandbox: it keeps its state from line to line.",
-	 "As 'cove python'.\n",
+	 "Open a JavaScript prompt in a sandbox.",
+	 "The prompt works as that of 'cove python'.\n",
 	 1, 1},
 	{VERB_RUN_CODE, VERB_RUNNER, "run-code", "[BOX] FILE|-",
 	 "Run a file of code by an interpreter, and show its results.",
-	 "In the default context of its language, which remembers what ran there before; --context names another one, -e "
-	 "and -w make one of their own. Without BOX it is a fresh sandbox, which is removed afterwards. The exit status "
-	 "is 1 when the code fails. With --json each event is a line. Interrupting 'cove run-code' does not end a cell in a sandbox that "
-	 "was there before.\n",
+	 "The code runs in the default context of its language, which keeps the state of earlier "
+	 "cells. --context names another context; -e and -w make a new one. Without BOX the code runs "
+	 "in a new sandbox, which is removed afterwards. The exit status is 1 when the code fails. "
+	 "With --json each event is a line. Interrupting 'cove run-code' does not end a cell in an "
+	 "existing sandbox.\n",
 	 1, 2},
 	{VERB_CP, 0, "cp", "BOX:PATH|FILE|- BOX:PATH|FILE|-",
 	 "Copy files and directories into a sandbox, or out of it.",
-	 "One of the two is BOX:PATH; relative paths begin at the sandbox's directory, as its commands do. A directory "
-	 "goes into a directory that is there, under its own name, or becomes it; DIR/. means what is "
-	 "in it. - is a tar stream: from standard input it is unpacked into a directory, to standard "
-	 "output a tree is packed.\n",
+	 "One of the two arguments is BOX:PATH. A relative path starts at the sandbox's working "
+	 "directory. A directory is copied into an existing directory under its own name; if the "
+	 "destination does not exist the copy gets its name. DIR/. means the content of DIR. - is a "
+	 "tar stream: standard input is unpacked into a directory, a tree is packed to standard "
+	 "output.\n",
 	 2, 2},
 	{VERB_LS, 0, "ls", "BOX:PATH",
 	 "List files of a sandbox.",
-	 "BOX: alone is the directory that its commands begin in.\n",
+	 "BOX: alone is the sandbox's working directory.\n",
 	 1, 1},
 	{VERB_CAT, 0, "cat", "BOX:PATH...",
 	 "Print files of a sandbox.", NULL,
 	 1, -1},
 	{VERB_PS, 0, "ps", "[BOX]",
-	 "List the sandboxes with what they use, or the processes and terminals of one.",
-	 "Memory holds the page cache of its files; CPU is the time since its start; the disk is what "
-	 "was written to it. No sandbox is woken for that, and memory and CPU of one that is stopped are "
-	 "not shown.\n",
+	 "List the sandboxes with their resource usage, or the processes and terminals of one.",
+	 "Memory includes the page cache of the sandbox's files. CPU is the CPU time since the start "
+	 "of the sandbox. Disk is the space of the files that it has written. The verb wakes no "
+	 "sandbox. Memory and CPU of a stopped sandbox are not shown.\n",
 	 0, 1},
 	{VERB_INSPECT, 0, "inspect", "BOX...",
-	 "Show all that is known of sandboxes, as JSON.",
-	 "With what each uses at this moment: memory, CPU time, processes, disk. None is woken for "
-	 "that.\n",
+	 "Show all fields of sandboxes, as JSON.",
+	 "The fields include the usage of this moment: memory, CPU time, processes, disk. The verb "
+	 "wakes no sandbox.\n",
 	 1, -1},
 	{VERB_RM, 0, "rm", "BOX...",
-	 "Remove sandboxes, whatever runs in them.",
-	 "Returns when processes, control groups, mounts and namespaces are verified gone.\n",
+	 "Remove sandboxes with all their processes.",
+	 "The verb returns when processes, control groups, mounts and namespaces are verified gone.\n",
 	 0, -1},
 	{VERB_PAUSE, 0, "pause", "BOX...",
 	 "Freeze sandboxes until they are resumed.",
-	 "Nothing in them runs, and requests inside of one are told that it is paused.\n",
+	 "No process of a paused sandbox runs. A request to a paused sandbox is refused with the "
+	 "reason 'paused'.\n",
 	 1, -1},
 	{VERB_RESUME, 0, "resume", "BOX...",
-	 "Let paused sandboxes run again.", NULL,
+	 "Thaw paused sandboxes.", NULL,
 	 1, -1},
 	{VERB_ROTATE_TOKEN, 0, "rotate-token", "BOX...",
-	 "End the credential in the path of sandboxes, and print the next.",
-	 "A client that has a URL with the old one is refused at its next request.\n",
+	 "Replace the path token of sandboxes, and print the new URL.",
+	 "A client that has a URL with the old token is refused at its next request.\n",
 	 1, -1},
 	{VERB_STOP, 0, "stop", "BOX...",
-	 "End what runs in sandboxes and keep their files.",
-	 "'cove start' or the next request starts them on those.\n",
+	 "Stop sandboxes and keep their files.",
+	 "All processes end. 'cove start' or the next request starts the sandbox on its files.\n",
 	 1, -1},
 	{VERB_START, 0, "start", "BOX...",
 	 "Start stopped sandboxes on their files.", NULL,
@@ -148,57 +158,60 @@ static const struct verb verbs[] = {
 	 1, 1},
 	{VERB_EXPOSE, 0, "expose", "BOX PORT",
 	 "Expose a port of a sandbox, and print the address of its preview.",
-	 "The address holds a token, and everybody who has it may look. It stays the same over restarts of "
-	 "the daemon and while the sandbox sleeps, until the port is taken back, --expires is over or the "
-	 "sandbox is removed. A port that is exposed already keeps its token unless --token names another.\n",
+	 "The address holds a token: everybody who has the address may use the preview. The address "
+	 "stays the same over restarts of the daemon and while the sandbox sleeps. It ends when the "
+	 "port is unexposed, --expires is over or the sandbox is removed. A port that is exposed "
+	 "already keeps its token unless --token names another.\n",
 	 2, 2},
 	{VERB_UNEXPOSE, 0, "unexpose", "BOX PORT...",
-	 "Take ports back: their previews end.", NULL,
+	 "Unexpose ports: their previews end.", NULL,
 	 2, -1},
 	{VERB_OPEN, 0, "open", "BOX PORT",
 	 "Print the address of a port's preview, or open it in a browser.",
-	 "The port is exposed if it is not yet. With --expires the address is a link that ends by itself.\n",
+	 "The port is exposed if it is not yet. With --expires the address is a link that expires.\n",
 	 2, 2},
 	{VERB_FORWARD, 0, "forward", "BOX [ADDRESS:]LOCAL:PORT...",
 	 "Forward local TCP ports into a sandbox, until interrupted.",
-	 "Each connection to LOCAL on this machine (ADDRESS is 127.0.0.1 unless it is given) becomes one to "
-	 "PORT in the sandbox. LOCAL 0 takes any free port; PORT alone means the same number on both sides.\n",
+	 "Each connection to LOCAL on this machine (ADDRESS is 127.0.0.1 unless it is given) becomes "
+	 "one to PORT in the sandbox. LOCAL 0 takes any free port. PORT alone means the same number on "
+	 "both sides.\n",
 	 2, -1},
 	{VERB_POLICY, 0, "policy", "BOX",
-	 "Show what a sandbox may reach, or change it.",
-	 "A name is name, *.suffix or name:port; without a port it means 80 and 443. What is changed counts "
-	 "from the next connection on, and ends those that it would not have let out. --inspect ends TLS to "
-	 "a name at the daemon, with a certificate of the sandbox's own authority, so that requests are seen; "
-	 "--rule and --secret do so by themselves. A secret is in the environment of what is started in "
-	 "the sandbox as a placeholder, and its value takes that place on the way to its hosts. Addresses of "
-	 "this host and its networks cannot be allowed here: that is the operator's, by --egress-exceptions.\n",
+	 "Show or change the network policy of a sandbox.",
+	 "A name is name, *.suffix or name:port; without a port it means 80 and 443. A change applies "
+	 "from the next connection on, and ends the connections that it does not allow. --inspect "
+	 "terminates TLS to a name at the daemon, with a certificate of the sandbox's own authority, "
+	 "so that requests are visible. --rule and --secret imply --inspect. A secret is a placeholder "
+	 "in the environment of new commands of the sandbox; the daemon replaces the placeholder by "
+	 "the value in requests to the secret's hosts. Addresses of this host and its networks cannot "
+	 "be allowed here: the operator does that with --egress-exceptions.\n",
 	 1, 1},
 	{VERB_EGRESS, 0, "egress", "BOX",
-	 "Show what a sandbox wanted from outside, and what became of it.",
-	 "A line for each connection that was let out, or denied; what was denied comes with the command "
-	 "that would allow it. With -f it goes on with what happens until the sandbox ends.\n",
+	 "Show the outbound connections of a sandbox, allowed and denied.",
+	 "Each connection is a line. A denied connection has a second line with the command that would "
+	 "allow it. -f goes on with new connections until the sandbox ends.\n",
 	 1, 1},
 	{VERB_TEMPLATE_LS, 0, "template ls", "",
-	 "List what sandboxes can start from.", NULL,
+	 "List the templates of sandboxes.", NULL,
 	 0, 0},
 	{VERB_TEMPLATE_IMPORT, 0, "template import", "NAME FILE|DIR|-",
 	 "Make a template from an archive or a directory.",
 	 "FILE is a tar archive of a root file system, compressed or not, or an OCI image layout in a "
-	 "tar file; - reads it from standard input. A directory is packed on the way.\n",
+	 "tar file. - reads it from standard input. A directory is packed on the way.\n",
 	 2, 2},
 	{VERB_TEMPLATE_FREEZE, 0, "template freeze", "NAME",
 	 "Copy the host template once, under a name.",
-	 "The template 'host' shows this host's own /usr and changes with it: what the host installs "
-	 "is in every sandbox made after that, and in a running one after 'cove stop' and 'cove start'. "
-	 "A frozen copy does not change.\n",
+	 "The template 'host' shows this host's own /usr and changes with it. A package that the host "
+	 "installs is in every sandbox made after that, and in a running one after 'cove stop' and "
+	 "'cove start'. A frozen copy does not change.\n",
 	 1, 1},
 	{VERB_TEMPLATE_RM, 0, "template rm", "TEMPLATE...",
-	 "Remove templates. Sandboxes made from them live on.", NULL,
+	 "Remove templates. Sandboxes made from them go on.", NULL,
 	 1, -1},
 	{VERB_KEY_CREATE, 0, "key create", "",
-	 "Make a key and print its secret, this once.",
-	 "Without --tenant it is for the operator's own sandboxes. Scopes are read, make, use, "
-	 "templates and admin; without --scope it has the first three.\n",
+	 "Create a key and print its secret, this once.",
+	 "Without --tenant the key is for the operator's own sandboxes. Scopes are read, make, use, "
+	 "templates and admin. Without --scope the key has the first three.\n",
 	 0, 0},
 	{VERB_KEY_LS, 0, "key ls", "",
 	 "List the keys.", NULL,
@@ -208,109 +221,131 @@ static const struct verb verbs[] = {
 	 1, -1},
 	{VERB_TENANT_SET, 0, "tenant set", "TENANT",
 	 "Create a tenant, or replace all of its settings.",
-	 "What is not given is not bounded, or not allowed.\n",
+	 "A limit that is not given is not set. A permission that is not given is denied.\n",
 	 1, 1},
 	{VERB_TENANT_LS, 0, "tenant ls", "",
-	 "List the tenants, with what they use.", NULL,
+	 "List the tenants, with their usage.", NULL,
 	 0, 0},
 	{VERB_TENANT_RM, 0, "tenant rm", "TENANT...",
 	 "Remove tenants that have no sandboxes, and their keys.", NULL,
 	 1, -1},
 	{VERB_SESSION_CREATE, VERB_STOPS, "agent-session create", "--user USER [--] COMMAND [ARG...]",
-	 "Make a session and print its id, or that of its alias.",
-	 "A session is the long-lived owner of work: the command is its runner, which takes one run after "
-	 "another. Its sandbox follows from its owner (organisation, user, bot), and is made when it is needed.\n",
+	 "Create a session and print its id, or that of its alias.",
+	 "A session is the long-lived owner of runs. The command is its runner, which takes one run "
+	 "after another. The owner of the session (organisation, user, bot) decides its sandbox, which "
+	 "is created when it is needed.\n",
 	 1, -1},
-	{VERB_SESSION_LS, 0, "agent-session ls", "", "List the sessions.", NULL, 0, 0},
+	{VERB_SESSION_LS, 0, "agent-session ls", "",
+	 "List the sessions.", NULL,
+	 0, 0},
 	{VERB_SESSION_INSPECT, 0, "agent-session inspect", "SESSION...",
-	 "Show all that is known of sessions, as JSON.", NULL, 1, -1},
+	 "Show all fields of sessions, as JSON.", NULL,
+	 1, -1},
 	{VERB_SESSION_RUN, 0, "agent-session run", "SESSION [INPUT|-]",
-	 "Give its runner work, and follow it.",
-	 "INPUT is JSON, or else a text; - reads it from standard input. The exit status is 0 when the run "
-	 "completes, 1 when it fails and 130 when it is interrupted. Leaving does not end it.\n",
+	 "Send a run to the runner of a session, and follow it.",
+	 "INPUT is JSON, or else a text. - reads it from standard input. The exit status is 0 when the "
+	 "run completes, 1 when it fails and 130 when it is interrupted. Leaving does not end the run.\n",
 	 1, 2},
 	{VERB_SESSION_RUNS, 0, "agent-session runs", "SESSION [RUN...]",
-	 "List the runs that have not ended, or those that are named.", NULL, 1, -1},
+	 "List the runs that have not ended, or those that are named.", NULL,
+	 1, -1},
 	{VERB_SESSION_EVENTS, 0, "agent-session events", "SESSION [RUN]",
-	 "Show what happens in a run, a line of JSON each, to its end.",
-	 "Without a name it is the run that was given last.\n", 1, 2},
+	 "Show the events of a run to its end, as lines of JSON.",
+	 "Without a name the run that was sent last is taken.\n",
+	 1, 2},
 	{VERB_SESSION_ANSWER, 0, "agent-session answer", "SESSION ANSWER",
-	 "Answer the question of a run.", "ANSWER is JSON, or else a text.\n", 2, 2},
+	 "Answer the question of a run.",
+	 "ANSWER is JSON, or else a text.\n",
+	 2, 2},
 	{VERB_SESSION_INTERRUPT, 0, "agent-session interrupt", "SESSION",
-	 "End the run that is under way.", NULL, 1, 1},
+	 "Interrupt the current run.", NULL,
+	 1, 1},
 	{VERB_SESSION_LOGS, 0, "agent-session logs", "SESSION",
-	 "Show what its runner wrote last.", NULL, 1, 1},
+	 "Show the last output of the runner.", NULL,
+	 1, 1},
 	{VERB_SESSION_ATTACH, VERB_RUNNER, "agent-session attach", "SESSION [SHELL]",
-	 "Work in a session: a shell on its terminal, in its own directory.",
-	 "Its sandbox is made or woken as for a run. ctrl-p ctrl-q leaves the terminal running.\n",
+	 "Open a shell on the session's terminal, in the session's directory.",
+	 "The sandbox is created or woken as for a run. ctrl-p ctrl-q detaches and leaves the terminal "
+	 "running.\n",
 	 1, 2},
 	{VERB_SESSION_RM, 0, "agent-session rm", "SESSION...",
-	 "Remove sessions: runner, files and records, verified.", NULL, 1, -1},
+	 "Remove sessions: runner, files and records, verified.", NULL,
+	 1, -1},
 	{VERB_LOGIN, 0, "login", "URL",
-	 "Keep the address of a daemon and a key to it.",
-	 "The key is read from standard input, or asked for at the terminal without echo. It is tried, then kept "
-	 "with the address as a context in ~/.config/cove/contexts.json (or beneath XDG_CONFIG_HOME), which is "
-	 "readable by you alone, and is in use from then on.\n"
-	 "A verb finds its daemon by its options, then by COVE_URL and COVE_TOKEN, then by the context in use, then on "
-	 "this host: there root has the operator's key, and members of the group cove-users go by a socket, "
-	 "without a key.\n",
+	 "Save the address of a daemon and a key to it.",
+	 "The key is read from standard input, or asked for at the terminal without echo. The key is "
+	 "tried first. Then address and key are saved as a context in ~/.config/cove/contexts.json (or "
+	 "beneath XDG_CONFIG_HOME), which only you can read. The context is in use from then on.\n"
+	 "A verb finds its daemon by its options, then by COVE_URL and COVE_TOKEN, then by the context "
+	 "in use, then on this host. On this host root has the operator's key, and members of the "
+	 "group cove-users connect by a socket, without a key.\n",
 	 1, 1},
-	{VERB_CONTEXT_LS, 0, "context ls", "", "List the contexts that 'cove login' made.", NULL, 0, 0},
-	{VERB_CONTEXT_USE, 0, "context use", "NAME", "Use another context; local: the daemon of this host.",
-	 "COVE_CONTEXT names another one for a single command.\n", 1, 1},
-	{VERB_CONTEXT_RM, 0, "context rm", "NAME...", "Forget contexts and their keys.", NULL, 1, -1},
+	{VERB_CONTEXT_LS, 0, "context ls", "",
+	 "List the contexts that 'cove login' saved.", NULL,
+	 0, 0},
+	{VERB_CONTEXT_USE, 0, "context use", "NAME",
+	 "Use another context; local: the daemon of this host.",
+	 "COVE_CONTEXT names another context for a single command.\n",
+	 1, 1},
+	{VERB_CONTEXT_RM, 0, "context rm", "NAME...",
+	 "Remove contexts and their keys.", NULL,
+	 1, -1},
 	{VERB_CLEANUP, 0, "cleanup", "",
-	 "Run the janitor now, and show what it did.", NULL,
+	 "Run the janitor now, and show its counts.", NULL,
 	 0, 0},
 	{VERB_EVENTS, 0, "events", "",
-	 "Show what has happened, or follow what happens.",
-	 "Sandboxes that were made, ran, slept, woke and ended, keys and tenants that changed, attacks "
-	 "and alerts. With -f it goes on with what happens from now on, over restarts of the daemon, "
-	 "until it is interrupted; --json prints an object for each line.\n",
+	 "Show past events, or follow new ones.",
+	 "Events are: sandboxes created, started, frozen, woken and ended; keys and tenants changed; "
+	 "attacks and alerts. -f goes on with new events, over restarts of the daemon, until it is "
+	 "interrupted. --json prints an object for each line.\n",
 	 0, 0},
 	{VERB_AUDIT, 0, "audit", "",
-	 "Show who changed what.",
-	 "Each row is bound to the one before by a hash. --check reads them all and fails when one was "
-	 "changed, taken out or put in between.\n",
+	 "Show the audit log.",
+	 "Each row holds the hash of the row before. --check reads all rows and fails when one was "
+	 "changed, removed or inserted.\n",
 	 0, 0},
 	{VERB_VERIFY, 0, "verify", "",
-	 "Compare what is written down with what there is.",
-	 "The store, the daemon, the warden, the kernel and the disk: each difference is a line, and "
-	 "the exit status is 1 when there is one.\n",
+	 "Cross-check the records against the real state.",
+	 "The verb compares the store, the daemon, the warden, the kernel and the disk. Each "
+	 "difference is a line, and the exit status is 1 when there is one.\n",
 	 0, 0},
 	{VERB_SERVE, 0, "serve", "",
-	 "Be the daemon: hold the sandboxes and serve the API.",
-	 "Needs root to start; what faces the network runs as the user cove, without any privilege. "
-	 "Ctrl-C ends it and what runs in the sandboxes; TERM does so too, or leaves the sandboxes to "
-	 "the next start, as --on-term says. Sandboxes outlive a daemon that crashes.\n",
+	 "Run the daemon: hold the sandboxes and serve the API.",
+	 "The start needs root. The process that faces the network runs as the user cove, without any "
+	 "privilege. Ctrl-C ends the daemon and the sandboxes. TERM does the same, or leaves the "
+	 "sandboxes to the next start: see --on-term. Sandboxes outlive a daemon that crashes.\n",
 	 0, 0},
 	{VERB_DRAIN, 0, "drain", "",
-	 "End the daemon of this host and what runs in its sandboxes.",
-	 "Whatever --on-term says. Returns when processes, control groups, mounts and namespaces are "
-	 "verified gone; the disks of sandboxes that can be started again stay. Needs root.\n",
+	 "End the daemon of this host and all processes of its sandboxes.",
+	 "The verb ignores --on-term. It returns when processes, control groups, mounts and namespaces "
+	 "are verified gone. Disks of sandboxes that can be started again stay. Needs root.\n",
 	 0, 0},
 	{VERB_RELOAD, 0, "reload", "",
 	 "Reload the configuration of this host's daemon.",
-	 "Settings that docs/CONFIGURATION.md marks as live count from then on. A file that is not right is "
-	 "refused, its reason is in the log, and everything stays as it was. Needs root.\n",
+	 "Settings that docs/CONFIGURATION.md marks as live apply from then on. A bad file is refused: "
+	 "the log has the reason, and all settings stay. Needs root.\n",
 	 0, 0},
 	{VERB_UPGRADE, 0, "upgrade", "",
-	 "Put the daemon of this host into the binary that lies in its place now.",
-	 "Install the new binary over the old one by a rename, then call this. No listener is closed, "
-	 "no sandbox ends, requests under way have their grace; a binary that cannot be started is "
-	 "refused and nothing happens. Needs root.\n",
+	 "Switch the daemon of this host to the new binary at its path.",
+	 "Install the new binary over the old one by a rename, then call this verb. No listener is "
+	 "closed, no sandbox ends, and current requests get a grace period. A binary that cannot be "
+	 "started is refused, and the old one goes on. Needs root.\n",
 	 0, 0},
 	{VERB_DOCTOR, 0, "doctor", "",
-	 "Tell what this host can and cannot do.",
-	 "Tries each kernel feature that cove needs, by using it once, and says what to do about those "
-	 "that are missing. Needs root. The exit status is 1 when something required is missing.\n",
+	 "Check this host for the features that cove needs.",
+	 "The verb tries each kernel feature once, and prints a fix for each that is missing. Needs "
+	 "root. The exit status is 1 when a required feature is missing.\n",
 	 0, 0},
 	{VERB_COMPLETION, 0, "completion", "bash|zsh|fish",
 	 "Print a completion script for a shell.",
 	 "For bash: source <(cove completion bash)\n",
 	 1, 1},
-	{VERB_VERSION, 0, "version", "", "Print the version.", NULL, 0, 0},
-	{VERB_HELP, 0, "help", "[VERB]", "Explain a verb, or list them all.", NULL, 0, 2},
+	{VERB_VERSION, 0, "version", "",
+	 "Print the version.", NULL,
+	 0, 0},
+	{VERB_HELP, 0, "help", "[VERB]",
+	 "Explain a verb, or list them all.", NULL,
+	 0, 2},
 	{VERB_WORDS, VERB_HIDDEN, "words", "boxes|templates|sessions|processes|files [BOX|BOX:PATH]", "Names, for completion.", NULL,
 	 1, 2},
 	{.name = NULL},
@@ -363,13 +398,13 @@ static const struct heading headings[] = {
 	{VERB_RUN, "Make sandboxes and run commands in them"},
 	{VERB_PYTHON, "Run code by an interpreter"},
 	{VERB_CP, "Files of a sandbox"},
-	{VERB_PS, "Look after sandboxes"},
+	{VERB_PS, "Manage sandboxes"},
 	{VERB_PORT, "Ports and previews"},
-	{VERB_POLICY, "What a sandbox may reach"},
-	{VERB_TEMPLATE_LS, "Templates: what sandboxes start from"},
+	{VERB_POLICY, "Network policy of a sandbox"},
+	{VERB_TEMPLATE_LS, "Templates of sandboxes"},
 	{VERB_KEY_CREATE, "Keys and tenants"},
 	{VERB_SESSION_CREATE, "Agent sessions"},
-	{VERB_LOGIN, "Which daemon is used"},
+	{VERB_LOGIN, "Choose a daemon"},
 	{VERB_CLEANUP, "The daemon and its host"},
 	{VERB_COMPLETION, "Help"},
 	{.title = NULL},
@@ -378,47 +413,47 @@ static const struct heading headings[] = {
 // Further sections of the man page, in its order.
 // clang-format off
 static const struct remark remarks[] = {
-	{"EXIT STATUS", "0", "All went well; for 'run', 'exec', 'shell' and 'attach', the command's own status is handed on, 128 + N when signal N ended it."},
-	{"EXIT STATUS", "124", "The time of --timeout ran out."},
-	{"EXIT STATUS", "125", "'run', 'exec', 'shell', 'attach', 'python', 'node' or 'run-code' itself failed."},
-	{"EXIT STATUS", "126, 127", "The command cannot be executed, or is not there."},
+	{"EXIT STATUS", "0", "Success. 'run', 'exec', 'shell' and 'attach' exit with the command's own status, or 128 + N when signal N ended it."},
+	{"EXIT STATUS", "124", "The command ran longer than --timeout."},
+	{"EXIT STATUS", "125", "'run', 'exec', 'shell', 'attach', 'python', 'js' or 'run-code' itself failed."},
+	{"EXIT STATUS", "126, 127", "The command cannot be executed, or does not exist."},
 	{"EXIT STATUS", "130", "Interrupted; the sandbox of 'run' was removed."},
-	{"EXIT STATUS", "1 to 8", "Other verbs: 1 failed, 2 a mistake in the command line or the request, 3 not found, 4 not allowed, 5 in conflict with what is there, 6 too large or too many, 7 too slow, 8 not reachable."},
-	{"ENVIRONMENT", "COVE_URL", "Address of the daemon, for example http://127.0.0.1:8484. Otherwise the context in use, then the file url in the data directory tells it. unix:PATH names a socket."},
-	{"ENVIRONMENT", "COVE_TOKEN", "Key to the daemon. Otherwise the file operator.key in the data directory is used, for a daemon on this machine."},
-	{"ENVIRONMENT", "COVE_CONTEXT", "The context to use, in place of the one that 'cove context use' chose; local: the daemon of this host."},
+	{"EXIT STATUS", "1 to 8", "Other verbs: 1 failed, 2 a mistake in the command line or the request, 3 not found, 4 not allowed, 5 conflict with an existing object, 6 too large or too many, 7 too slow, 8 not reachable."},
+	{"ENVIRONMENT", "COVE_URL", "Address of the daemon, for example http://127.0.0.1:8484. Without it the context in use, then the file url in the data directory names the daemon. unix:PATH names a socket."},
+	{"ENVIRONMENT", "COVE_TOKEN", "Key to the daemon. Without it the file operator.key in the data directory is used, for a daemon on this machine."},
+	{"ENVIRONMENT", "COVE_CONTEXT", "The context to use instead of that of 'cove context use'; local: the daemon of this host."},
 	{"ENVIRONMENT", "COVE_DATA", "The data directory, as --data."},
-	{"ENVIRONMENT", "COVE_PICTURES", "How a picture is shown by 'python', 'js' and 'run-code': kitty, iterm, or none, which saves it in a file. Otherwise the terminal tells."},
+	{"ENVIRONMENT", "COVE_PICTURES", "How 'python', 'js' and 'run-code' show a picture: kitty, iterm, or none, which saves it in a file. Without it the terminal is asked."},
 	{"ENVIRONMENT", "NO_COLOR", "When set, nothing is coloured."},
 	{"FILES", "/var/lib/cove", "The data directory of the daemon."},
 	{"FILES", "/var/lib/cove/operator.key", "The operator's key, made at the first start, readable by root."},
 	{"FILES", "~/.config/cove/contexts.json", "The contexts of 'cove login', with their keys."},
-	{"FILES", "/run/cove/api.sock", "The socket of the API for members of the group cove-users, who need no key; users-scopes, users-tenant and users-host of cove.conf say what they may."},
-	{"FILES", "~/.local/state/cove", "The histories of 'python' and 'node'."},
+	{"FILES", "/run/cove/api.sock", "The socket of the API for members of the group cove-users, who need no key; users-scopes, users-tenant and users-host of cove.conf set their rights."},
+	{"FILES", "~/.local/state/cove", "The histories of 'python' and 'js'."},
 	{"FILES", "/var/lib/cove/url", "The address of the running daemon."},
 	{"EXAMPLES", "cove run -- python3 -c 'print(6*7)'", "One command in a sandbox of its own."},
-	{"EXAMPLES", "cove run -it bash", "A shell in a sandbox that is gone afterwards."},
+	{"EXAMPLES", "cove run -it bash", "A shell in a sandbox that is removed afterwards."},
 	{"EXAMPLES", "cove run -i -m 256m --timeout 10s -- python3 - < job.py", "A script from standard input, with limits."},
 	{"EXAMPLES", "cove create --name web -l team=a && cove exec web -- npm test", "A sandbox that stays."},
-	{"EXAMPLES", "cove shell web", "A look around in it."},
-	{"EXAMPLES", "cove cp src web:/workspace && cove exec web make && cove cp web:src/out .", "Files in, files out."},
-	{"EXAMPLES", "cove logs -f web $(cove exec -d web npm start)", "A process of its own, followed."},
-	{"EXAMPLES", "cove open -b web 3000", "What its server on port 3000 shows, in a browser."},
+	{"EXAMPLES", "cove shell web", "A shell in the sandbox."},
+	{"EXAMPLES", "cove cp src web:/workspace && cove exec web make && cove cp web:src/out .", "Files copied in and out."},
+	{"EXAMPLES", "cove logs -f web $(cove exec -d web npm start)", "A background process, and its output."},
+	{"EXAMPLES", "cove open -b web 3000", "The page of its server on port 3000, in a browser."},
 	{"EXAMPLES", "cove forward web 5432:5432", "Its database, on a port of this machine."},
-	{"EXAMPLES", "cove policy web --mode allow --allow pypi.org --allow '*.pythonhosted.org'", "What it may reach, and nothing else."},
-	{"EXAMPLES", "cove egress -f --denied web", "What it may not reach, as it tries."},
-	{"EXAMPLES", "cove python web", "Python in it, that keeps its state from line to line."},
+	{"EXAMPLES", "cove policy web --mode allow --allow pypi.org --allow '*.pythonhosted.org'", "The names that it may reach; all others are denied."},
+	{"EXAMPLES", "cove egress -f --denied web", "Denied connections, as they happen."},
+	{"EXAMPLES", "cove python web", "A Python prompt that keeps its state from line to line."},
 	{"EXAMPLES", "cove run-code plot.py", "A file of code in a sandbox of its own; figures are shown, or saved."},
 	{"EXAMPLES", "cove logs --tail 20 --timestamps web", "The last lines of the process that was started last."},
-	{"EXAMPLES", "cove ls -l web:/etc", "A directory of it; web: alone is its own directory, /workspace unless its image says otherwise."},
-	{"EXAMPLES", "cove cat web:/etc/hosts", "A file of it."},
-	{"EXAMPLES", "cove ps -q | xargs -r cove inspect", "All that is known of every sandbox."},
-	{"EXAMPLES", "cove ps web", "What runs in it: processes and terminals."},
-	{"EXAMPLES", "cove expose web 3000 --expires 1h", "The address of a preview that ends by itself."},
-	{"EXAMPLES", "cove events -f --kind sandbox", "What happens to sandboxes, as it happens."},
+	{"EXAMPLES", "cove ls -l web:/etc", "A directory of the sandbox. web: alone is its working directory, /workspace unless its image sets another."},
+	{"EXAMPLES", "cove cat web:/etc/hosts", "A file of the sandbox."},
+	{"EXAMPLES", "cove ps -q | xargs -r cove inspect", "All fields of every sandbox."},
+	{"EXAMPLES", "cove ps web", "The processes and terminals of the sandbox."},
+	{"EXAMPLES", "cove expose web 3000 --expires 1h", "The address of a preview that expires."},
+	{"EXAMPLES", "cove events -f --kind sandbox", "Events of sandboxes, as they happen."},
 	{"EXAMPLES", "cove key create --tenant acme --scope make --scope use", "A key for somebody else's program."},
-	{"EXAMPLES", "cove rm -f web", "And its end."},
-	{"EXAMPLES", "cove login http://127.0.0.1:8484 --name work", "A daemon at the end of a tunnel, and a key that is asked for: in use from then on."},
+	{"EXAMPLES", "cove rm -f web", "Removal of the sandbox."},
+	{"EXAMPLES", "cove login http://127.0.0.1:8484 --name work", "A daemon behind a tunnel, with a key that is asked for. The context is in use from then on."},
 	{"EXAMPLES", "docker export ID | cove template import debian -", "A root file system from elsewhere."},
 	{.section = NULL},
 };

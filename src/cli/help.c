@@ -215,10 +215,10 @@ void help_man(const struct grammar *grammar, struct buf *out)
 		      ".SH DESCRIPTION\n");
 	roff_text(
 		out,
-		"cove gives each piece of untrusted code a computer of its own: a sandbox with its "
-		"own files, processes and limits, made in milliseconds and gone without a trace. "
-		"One daemon, 'cove serve', holds the sandboxes; every other verb talks to it over "
-		"its HTTP API. 'cove run' starts a daemon for itself when there is none.");
+		"cove runs untrusted code in sandboxes. A sandbox has its own files, processes and "
+		"limits. It is created in milliseconds and removed completely. One daemon, 'cove "
+		"serve', holds the sandboxes; every other verb calls its HTTP API. 'cove run' "
+		"starts a daemon for itself when none runs.");
 	buf_text(out, ".SH VERBS\n");
 	for (const struct verb *v = grammar->verbs; v->name; v++)
 		if (is_shown(v))

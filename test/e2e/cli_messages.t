@@ -139,7 +139,7 @@ def help_texts(cli):
         c.ok("default %s" % value in part, "create --help: %s is %s unless told otherwise" % (option, value), part)
     part = listed.split("--sleep-after ", 1)[1].split(" --")[0]
     c.ok("default 10m" in part and made["sleepAfter"] in ("10m", "600s", 600), "create --help: --sleep-after, too", part, made["sleepAfter"])
-    c.ok("daemon stops" not in text and "restarts of the daemon do not end it" in text, "and how long it lives", text[:600])
+    c.ok("daemon stops" not in text and "A restart of the daemon does not end it." in text, "and how long it lives", text[:600])
     statuses = subprocess.run([c.BIN, "help", "--man"], capture_output=True, text=True, env=cli.env).stdout
     c.ok("EXIT STATUS" in statuses and "124" in statuses, "exit statuses are in the manual")
     cli("rm", made["id"])
