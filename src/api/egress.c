@@ -51,6 +51,20 @@ static void put_known(struct json_out *out, const char *key, const char *text)
 	json_put_text(out, key, *text ? text : NULL);
 }
 
+// Names of the secrets that were sent. The last is "+" if there were more.
+static void api_egress_write_secrets(struct json_out *out, struct str names)
+{
+	struct str name;
+
+	if (!names.len)
+		return;
+	json_key(out, "secrets");
+	json_begin(out, '[');
+	while (str_cut(&names, ',', &name))
+		json_add_str(out, name);
+	json_end(out, ']');
+}
+
 static void api_egress_write_row(struct json_out *out, const struct filter *filter,
 				 const struct store_egress_row *row)
 {
@@ -69,6 +83,7 @@ static void api_egress_write_row(struct json_out *out, const struct filter *filt
 	json_put_int(out, "bytesOut", (int64_t)row->bytes_out);
 	json_put_int(out, "bytesIn", (int64_t)row->bytes_in);
 	json_put_int(out, "durationMs", row->duration_ms);
+	api_egress_write_secrets(out, str_of(row->secrets));
 	if (!row->allowed)
 		policy_hint(&hint, filter->box, row->name, row->port, row->reason);
 	if (hint.len)

@@ -26,5 +26,8 @@ route_fn api_keys_make, api_keys_list, api_keys_revoke, api_tenants_list, api_te
 // ports.c
 route_fn api_ports_expose, api_ports_list, api_ports_unexpose, api_ports_link, api_ports_tcp;
 
+// secrets.c
+route_fn api_secrets_list, api_secrets_get, api_secrets_set, api_secrets_drop;
+
 // templates.c
 route_fn api_templates_list, api_templates_get, api_templates_make, api_templates_forget;

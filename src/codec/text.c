@@ -3,6 +3,10 @@
 // forms, no surrogates.
 #include "codec/text.h"
 
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
 #include "codec/base64.h"
 
 static const char base64_digits[] =
@@ -197,4 +201,47 @@ size_t text_plain(const void *bytes, size_t len)
 	while (i < len && at[i] >= 0x20 && at[i] < 0x7f && at[i] != '"' && at[i] != '\\')
 		i++;
 	return i;
+}
+
+// Minutes east of UTC; false: malformed.
+static bool text_read_zone(const char *at, int *out)
+{
+	int hours, minutes, used = 0;
+
+	*out = 0;
+	if (!strcmp(at, "Z"))
+		return true;
+	if ((*at != '+' && *at != '-') ||
+	    sscanf(at + 1, "%2d:%2d%n", &hours, &minutes, &used) != 2 || used != 5 || at[6] ||
+	    hours > 14 || minutes > 59)
+		return false;
+	*out = (*at == '-' ? -1 : 1) * (hours * 60 + minutes);
+	return true;
+}
+
+bool text_read_time(struct str text, int64_t *out_wall_ms)
+{
+	char room[40], *at;
+	struct tm tm = {0};
+	int64_t ms = 0;
+	int zone;
+
+	if (text.len >= sizeof(room) || memchr(text.at, 0, text.len))
+		return false;
+	memcpy(room, text.at, text.len);
+	room[text.len] = 0;
+	at = strptime(room, "%Y-%m-%dT%H:%M:%S", &tm);
+	if (at && *at == '.') {
+		int64_t unit = 100;
+
+		for (at++; *at >= '0' && *at <= '9'; at++, unit /= 10)
+			ms += (*at - '0') * unit;
+	}
+	if (!at || !text_read_zone(at, &zone))
+		return false;
+	ms += ((int64_t)timegm(&tm) - zone * 60) * 1000;
+	if (ms < 0)
+		return false;
+	*out_wall_ms = ms;
+	return true;
 }

@@ -1,8 +1,9 @@
-// Encodings: base64, hex, percent, UTF-8. A decoder that returns false may have appended to `out`;
-// it also returns false when `out` is full.
+// Encodings: base64, hex, percent, UTF-8, times. A decoder that returns false may have appended to
+// `out`; it also returns false when `out` is full.
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/buf.h"
 #include "base/str.h"
@@ -24,3 +25,6 @@ size_t text_utf8_whole(struct str text);
 // How many bytes at the start are printable ASCII without quote and backslash: a JSON string holds
 // them as they are.
 size_t text_plain(const void *bytes, size_t len);
+// "2027-01-31T08:00:00Z", with a fraction of the second or without, with Z or +hh:mm. False:
+// something else, or before 1970.
+bool text_read_time(struct str text, int64_t *out_wall_ms);

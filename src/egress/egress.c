@@ -252,3 +252,9 @@ fallible egress_keystore(const struct egress *egress, const char *box_id, struct
 	authority_free(authority);
 	return err;
 }
+
+void egress_on_secret(struct egress *egress, egress_secret_fn *fn, void *arg)
+{
+	egress->on_secret = fn;
+	egress->on_secret_arg = arg;
+}

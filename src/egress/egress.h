@@ -79,8 +79,14 @@ fallible egress_authority(const struct egress *egress, const char *box_id, struc
 // A Java keystore with that certificate under the box's alias: keystore_add(). Call it in a worker.
 fallible egress_keystore(const struct egress *egress, const char *box_id, struct str old,
 			 struct buf *out);
-// Encrypts a secret for the store, and back. INVALID bad_seal: another key, or another box.
-fallible egress_seal(const struct egress *egress, const char *box_id, struct str value,
+// Encrypts a secret for the store, and back. `owner`: the id of a box, or the name of a tenant's
+// secret. INVALID bad_seal: another key, or another owner.
+fallible egress_seal(const struct egress *egress, const char *owner, struct str value,
 		     struct buf *out);
-fallible egress_unseal(const struct egress *egress, const char *box_id, struct str tls,
+fallible egress_unseal(const struct egress *egress, const char *owner, struct str sealed,
 		       struct buf *out);
+
+// Called when a tenant's secret is sent to a host, once a request. Must not wait.
+typedef void egress_secret_fn(void *arg, const char *tenant, const char *box, const char *name,
+			      const char *host);
+void egress_on_secret(struct egress *egress, egress_secret_fn *fn, void *arg);

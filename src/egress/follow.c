@@ -166,7 +166,7 @@ static const char *judge_request(struct follow *follow)
 		return "not_allowed"; // the policy has changed
 	secrets_set_done(&follow->secrets);
 	if (conn->judged == JUDGED_INSPECT)
-		secrets_set_init(&follow->secrets, conn->box, conn->name);
+		secrets_set_init(&follow->secrets, conn);
 	if (follow->secrets.count && tells_back(request->method))
 		return "trace_not_allowed";
 	if (!policy_judge_request(&conn->box->policy, conn->name, request->method, request->target,

@@ -349,3 +349,14 @@ void judge_spent(struct conn *conn)
 	judge_publish(conn, reason);
 	judge_close_verdict(conn, reason);
 }
+
+void judge_note_secret(struct conn *conn, const struct policy_secret *secret)
+{
+	struct egress *egress = conn->box->egress;
+
+	if (conn->verdict)
+		verdict_add_secret(conn->verdict, secret->name);
+	if (egress->on_secret && secret->is_named)
+		egress->on_secret(egress->on_secret_arg, conn->box->tenant, conn->box->id,
+				  secret->name, conn->name);
+}

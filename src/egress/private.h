@@ -33,6 +33,10 @@ struct egress {
 	uint32_t queued;	   // of all boxes, waiting for a place
 	uint64_t per_second_max;
 	struct condition empty; // signalled when there is none
+	// As egress_secret_fn.
+	void (*on_secret)(void *arg, const char *tenant, const char *box, const char *name,
+			  const char *host);
+	void *on_secret_arg;
 };
 
 // A rate limit per second.
@@ -139,6 +143,8 @@ void judge_close_verdict(struct conn *conn, const char *reason);
 // Opens a row that allows it, and connects. On failure the row is already closed.
 fallible judge_connect(struct conn *conn);
 void judge_spent(struct conn *conn); // a byte budget is used up: ends the connection
+// The value of this secret is about to be sent: its name is in the row on return.
+void judge_note_secret(struct conn *conn, const struct policy_secret *secret);
 // Records and logs a denial.
 void judge_note(struct conn *conn, const char *reason);
 void judge_note_many(struct egress_box *box, const char *reason);

@@ -10,9 +10,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/secret.h"
 #include "codec/base64.h"
+#include "codec/text.h"
 #include "egress/private.h"
 
 #define MARK "cove-secret-"
@@ -46,24 +48,37 @@ static struct secrets *secrets_ref(struct egress_box *box)
 	return box->secrets;
 }
 
-void secrets_set_init(struct secrets_set *set, struct egress_box *box, const char *name)
+void secrets_set_init(struct secrets_set *set, struct conn *conn)
 {
 	const struct policy *policy;
+	int64_t now_ms;
 
-	set->of = NULL;
-	set->count = set->basic_count = 0;
-	if (!box->policy.secret_count)
+	*set = (struct secrets_set){.conn = conn};
+	if (!conn->box->policy.secret_count)
 		return;
-	set->of = secrets_ref(box);
+	set->of = secrets_ref(conn->box);
 	policy = &set->of->policy;
+	now_ms = clock_wall_ms();
 	for (size_t i = 0; i < policy->secret_count; i++) {
-		struct str placeholder = str_of(policy->secrets[i].placeholder);
-		const struct policy_secret *secret = policy_secret_for(policy, name, placeholder);
+		const struct policy_secret *secret = &policy->secrets[i];
 
-		if (secret)
+		if (policy_secret_is_for(secret, conn->name, now_ms))
 			set->at[set->count++] = (struct secrets_pair){
-				.value = str_of(secret->value), .placeholder = placeholder};
+				.value = str_of(secret->value),
+				.placeholder = str_of(secret->placeholder),
+				.secret = secret};
 	}
+}
+
+// Before the value is sent the ledger has the secret's name: a killed daemon leaves the row.
+static void secrets_note_use(struct secrets_set *set, const struct secrets_pair *pair)
+{
+	uint64_t bit = 1ull << (pair - set->at);
+
+	if (set->used & bit)
+		return;
+	set->used |= bit;
+	judge_note_secret(set->conn, pair->secret);
 }
 
 void secrets_set_done(struct secrets_set *set)
@@ -78,6 +93,7 @@ void secrets_set_done(struct secrets_set *set)
 	secrets_free(set->of);
 	set->of = NULL;
 	set->count = set->basic_count = 0;
+	set->used = 0;
 }
 
 // ----------------------------------------------------------------------------------- substitution
@@ -110,7 +126,8 @@ static bool may_stand_in_target(struct str value)
 static const struct secrets_pair *secrets_find(const struct secrets_set *set, const char *at)
 {
 	for (size_t i = 0; i < set->count; i++)
-		if (!memcmp(at + MARK_LEN, set->at[i].placeholder.at + MARK_LEN,
+		if (set->at[i].secret->form == POLICY_PLACEHOLDER &&
+		    !memcmp(at + MARK_LEN, set->at[i].placeholder.at + MARK_LEN,
 			    POLICY_PLACEHOLDER_LEN - MARK_LEN))
 			return &set->at[i];
 	return NULL;
@@ -125,7 +142,7 @@ static size_t begun_mark(struct str in)
 	return 0;
 }
 
-static size_t secrets_substitute_step(const struct secrets_set *set, struct str all, bool is_end,
+static size_t secrets_substitute_step(struct secrets_set *set, struct str all, bool is_end,
 				      may_stand *may, struct buf *out)
 {
 	struct str in = all;
@@ -143,6 +160,7 @@ static size_t secrets_substitute_step(const struct secrets_set *set, struct str 
 			break;
 		pair = in.len >= POLICY_PLACEHOLDER_LEN ? secrets_find(set, in.at) : NULL;
 		if (pair && may(pair->value)) {
+			secrets_note_use(set, pair);
 			buf_str(out, pair->value);
 			in = str_skip(in, POLICY_PLACEHOLDER_LEN);
 		} else {
@@ -153,13 +171,12 @@ static size_t secrets_substitute_step(const struct secrets_set *set, struct str 
 	return all.len - in.len;
 }
 
-size_t secrets_substitute(const struct secrets_set *set, struct str in, bool is_end,
-			  struct buf *out)
+size_t secrets_substitute(struct secrets_set *set, struct str in, bool is_end, struct buf *out)
 {
 	return secrets_substitute_step(set, in, is_end, may_stand_anywhere, out);
 }
 
-static void secrets_substitute_all(const struct secrets_set *set, struct str in, may_stand *may,
+static void secrets_substitute_all(struct secrets_set *set, struct str in, may_stand *may,
 				   struct buf *out)
 {
 	if (secrets_substitute_step(set, in, true, may, out) != in.len)
@@ -328,17 +345,87 @@ static void write_end(const struct secrets_head *how, struct buf *out)
 	buf_text(out, "\r\n");
 }
 
+// The pair that sets this header or query parameter; NULL: none.
+static const struct secrets_pair *secrets_of_field(const struct secrets_set *set,
+						   enum policy_form form, struct str name)
+{
+	for (size_t i = 0; i < set->count; i++) {
+		const struct policy_secret *secret = set->at[i].secret;
+
+		if (secret->form == form && str_eq_nocase(name, str_of(secret->field)))
+			return &set->at[i];
+	}
+	return NULL;
+}
+
+static bool secrets_write_query(struct secrets_set *set, const struct secrets_pair *pair,
+				char before, struct buf *out)
+{
+	auto_secret_buf escaped = BUF_INIT(4 * POLICY_SECRET_VALUE_MAX);
+
+	text_percent(&escaped, pair->value);
+	// A reply may repeat the escaped form.
+	if (!buf_ok(&escaped) || (!str_eq(buf_view(&escaped), pair->value) &&
+				  !remember(set, buf_view(&escaped), pair->placeholder)))
+		return false;
+	secrets_note_use(set, pair);
+	buf_fmt(out, "%c%s=", before, pair->secret->field);
+	buf_str(out, buf_view(&escaped));
+	return true;
+}
+
+// "/path?a=1&b=2" without the parameters that secrets set, and with those.
+static void secrets_write_target(struct secrets_set *set, struct str target, struct buf *out)
+{
+	struct str path = {0}, rest = target, parameter;
+	char before = '?';
+
+	str_cut(&rest, '?', &path);
+	secrets_substitute_all(set, path, may_stand_in_target, out);
+	while (rest.at && str_cut(&rest, '&', &parameter)) {
+		struct str name = {0}, value = parameter;
+
+		str_cut(&value, '=', &name);
+		if (secrets_of_field(set, POLICY_QUERY, name))
+			continue;
+		buf_char(out, before);
+		before = '&';
+		secrets_substitute_all(set, parameter, may_stand_in_target, out);
+	}
+	for (size_t i = 0; i < set->count && target.len && target.at[0] == '/'; i++)
+		if (set->at[i].secret->form == POLICY_QUERY &&
+		    secrets_write_query(set, &set->at[i], before, out))
+			before = '&';
+}
+
+static void secrets_write_headers(struct secrets_set *set, struct buf *out)
+{
+	for (size_t i = 0; i < set->count; i++) {
+		const struct secrets_pair *pair = &set->at[i];
+		const char *format = pair->secret->format ? pair->secret->format : "{}";
+		const char *mark = strstr(format, "{}");
+
+		if (pair->secret->form != POLICY_HEADER || !may_stand_in_field(pair->value))
+			continue;
+		secrets_note_use(set, pair);
+		buf_fmt(out, "%s: %.*s", pair->secret->field, (int)(mark - format), format);
+		buf_str(out, pair->value);
+		buf_fmt(out, "%s\r\n", mark + 2);
+	}
+}
+
 void secrets_write_request(struct secrets_set *set, const struct http1_head *head,
 			   const struct secrets_head *how, struct buf *out)
 {
 	buf_str(out, head->method);
 	buf_char(out, ' ');
-	secrets_substitute_all(set, head->target, may_stand_in_target, out);
+	secrets_write_target(set, head->target, out);
 	buf_fmt(out, " HTTP/1.%d\r\n", head->minor);
 	for (size_t i = 0; i < head->field_count; i++) {
 		const struct http1_field *field = &head->fields[i];
 
-		if (is_dropped(field->name, how))
+		if (is_dropped(field->name, how) ||
+		    secrets_of_field(set, POLICY_HEADER, field->name))
 			continue;
 		buf_str(out, field->name);
 		buf_text(out, ": ");
@@ -346,6 +433,7 @@ void secrets_write_request(struct secrets_set *set, const struct http1_head *hea
 			secrets_substitute_all(set, field->value, may_stand_in_field, out);
 		buf_text(out, "\r\n");
 	}
+	secrets_write_headers(set, out);
 	if (how->identity)
 		buf_text(out, "Accept-Encoding: identity\r\n");
 	if (how->no_offer)
@@ -380,16 +468,16 @@ void secrets_write_reply(const struct secrets_set *set, const struct http1_head 
 #define NONCE 12
 #define TAG 16
 
-static void seal_key(const struct egress *egress, const char *box_id, uint8_t out[SECRET_HASH])
+static void seal_key(const struct egress *egress, const char *owner, uint8_t out[SECRET_HASH])
 {
-	char text[128];
-	int len = snprintf(text, sizeof(text), "egress seal of %s", box_id);
+	char text[256];
+	int len = snprintf(text, sizeof(text), "egress seal of %s", owner);
 
 	secret_hmac(egress->seed, text, len < (int)sizeof(text) ? (size_t)len : sizeof(text) - 1,
 		    out);
 }
 
-fallible egress_seal(const struct egress *egress, const char *box_id, struct str value,
+fallible egress_seal(const struct egress *egress, const char *owner, struct str value,
 		     struct buf *out)
 {
 	EVP_CIPHER_CTX *context = EVP_CIPHER_CTX_new();
@@ -398,7 +486,7 @@ fallible egress_seal(const struct egress *egress, const char *box_id, struct str
 	char *room;
 	bool good;
 
-	seal_key(egress, box_id, key);
+	seal_key(egress, owner, key);
 	secret_random(nonce, sizeof(nonce));
 	buf_add(out, nonce, sizeof(nonce));
 	room = buf_space(out, value.len + TAG);
@@ -417,33 +505,33 @@ fallible egress_seal(const struct egress *egress, const char *box_id, struct str
 	return OK;
 }
 
-fallible egress_unseal(const struct egress *egress, const char *box_id, struct str tls,
+fallible egress_unseal(const struct egress *egress, const char *owner, struct str sealed,
 		       struct buf *out)
 {
 	EVP_CIPHER_CTX *context = NULL;
 	uint8_t key[SECRET_HASH], tag[TAG];
-	size_t size = tls.len >= NONCE + TAG ? tls.len - NONCE - TAG : 0;
+	size_t size = sealed.len >= NONCE + TAG ? sealed.len - NONCE - TAG : 0;
 	int len = 0, rest = 0;
 	char *room = buf_space(out, size + 1);
 	bool good;
 
-	if (tls.len < NONCE + TAG || tls.len > INT32_MAX || !room)
+	if (sealed.len < NONCE + TAG || sealed.len > INT32_MAX || !room)
 		return err_new(INVALID, "bad_seal", "not a sealed value");
 	context = EVP_CIPHER_CTX_new();
-	seal_key(egress, box_id, key);
-	memcpy(tag, tls.at + NONCE + size, TAG);
+	seal_key(egress, owner, key);
+	memcpy(tag, sealed.at + NONCE + size, TAG);
 	good = context &&
 	       EVP_DecryptInit_ex(context, EVP_aes_256_gcm(), NULL, key,
-				  (const unsigned char *)tls.at) == 1 &&
-	       EVP_DecryptUpdate(context, (void *)room, &len, (const unsigned char *)tls.at + NONCE,
-				 (int)size) == 1 &&
+				  (const unsigned char *)sealed.at) == 1 &&
+	       EVP_DecryptUpdate(context, (void *)room, &len,
+				 (const unsigned char *)sealed.at + NONCE, (int)size) == 1 &&
 	       EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_GCM_SET_TAG, TAG, tag) == 1 &&
 	       EVP_DecryptFinal_ex(context, (unsigned char *)room + len, &rest) == 1;
 	secret_wipe(key, sizeof(key));
 	EVP_CIPHER_CTX_free(context);
 	if (!good)
 		return err_new(INVALID, "bad_seal",
-			       "sealed with another key, for another sandbox, or changed");
+			       "sealed with another key, for another owner, or changed");
 	buf_grew(out, size);
 	return OK;
 }

@@ -1,5 +1,6 @@
-// Replaces placeholders by secret values on the way out of a box, and values by placeholders on the
-// way back: only in inspected requests, to hosts that the secret names.
+// Puts secret values into requests on the way out of a box (in place of a placeholder, as a header,
+// as a query parameter), and replaces values by placeholders on the way back: only in inspected
+// requests, to hosts that the secret names.
 #pragma once
 
 #include "base/buf.h"
@@ -16,22 +17,26 @@
 // The secrets of a policy, referenced while an exchange needs them.
 struct secrets;
 
-// The secrets that one host may get. Values sent inside other data are added.
+struct conn;
+
+// The secrets that the host of a connection may get. Values sent inside other data are added.
 struct secrets_set {
 	struct secrets *of;
+	struct conn *conn; // its ledger row gets the name of each secret before the value is sent
 	size_t count, basic_count;
+	uint64_t used; // bits: those of `at` that were put into this request
 	struct secrets_pair {
 		struct str value, placeholder;
+		const struct policy_secret *secret; // NULL: of `basic`
 	} at[POLICY_SECRETS_MAX], basic[SECRETS_BASIC_MAX];
 };
-void secrets_set_init(struct secrets_set *set, struct egress_box *box, const char *name);
-void secrets_set_done(struct secrets_set *set); // wipes
+void secrets_set_init(struct secrets_set *set, struct conn *conn); // for the host conn->name
+void secrets_set_done(struct secrets_set *set);			   // wipes
 
 // Processes as much of `in` as is decidable, up to about a piece: replaces every placeholder by its
 // value, or every value by its placeholder. is_end: nothing follows. Returns the bytes used. Wipe
 // the result.
-size_t secrets_substitute(const struct secrets_set *set, struct str in, bool is_end,
-			  struct buf *out);
+size_t secrets_substitute(struct secrets_set *set, struct str in, bool is_end, struct buf *out);
 size_t secrets_mask(const struct secrets_set *set, struct str in, bool is_end, struct buf *out);
 
 struct secrets_head {
@@ -41,7 +46,8 @@ struct secrets_head {
 	bool no_offer; // remove offers of another protocol
 };
 // Writes the head of a request with the values, also inside Basic credentials; a value with
-// characters that are invalid in its place is not substituted.
+// characters that are invalid in its place is not substituted. Headers and query parameters of the
+// same name as a secret's are replaced by it.
 void secrets_write_request(struct secrets_set *set, const struct http1_head *head,
 			   const struct secrets_head *how, struct buf *out);
 // Writes the head of a reply, whose first line is `line`.

@@ -6,11 +6,12 @@
 // The blocks of a slot are allocated before it is written: a full disk must not raise SIGBUS. They
 // are allocated SLOTS_STEP slots at a time, so that the file of an idle host is small.
 //
-// syscalls: mmap munmap fallocate ftruncate fstat madvise
+// syscalls: mmap munmap fallocate ftruncate fstat madvise pread64
 #include "egress/verdicts.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -23,7 +24,7 @@
 #include "store/egress.h"
 
 #define SLOTS 4096
-#define SLOTS_STEP 512 // 400 KiB
+#define SLOTS_STEP 256 // 264 KiB
 #define BATCH_MS 10
 #define BATCH_MAX 512
 
@@ -45,7 +46,10 @@ struct verdicts {
 	bool closing;
 };
 
-_Static_assert(sizeof(struct verdict) == 800, "a verdict has one size in every build");
+_Static_assert(sizeof(struct verdict) == 1056, "a verdict has one size in every build");
+// Slots of cove 0.1.0 end before `secrets`, with the link.
+#define SLOT_OLD (offsetof(struct verdict, secrets) + sizeof(struct link))
+_Static_assert(SLOT_OLD == 800, "as it was");
 
 static bool is_slot(const struct verdicts *verdicts, const struct verdict *verdict)
 {
@@ -73,6 +77,7 @@ static struct store_egress_entry verdicts_entry_of(const struct verdict *verdict
 			.allowed = verdict->allowed,
 			.rule = verdict->rule,
 			.reason = verdict->reason,
+			.secrets = verdict->secrets,
 			.requests = verdict->requests,
 			.bytes_out = verdict->bytes_out,
 			.bytes_in = verdict->bytes_in,
@@ -255,6 +260,19 @@ void verdict_set(char *field, size_t size, const char *text)
 	field[len] = 0;
 }
 
+void verdict_add_secret(struct verdict *verdict, const char *name)
+{
+	struct str rest = str_of(verdict->secrets), word;
+	size_t len = rest.len, size = sizeof(verdict->secrets);
+
+	while (len && str_cut(&rest, ',', &word))
+		if (str_is(word, name) || str_is(word, "+"))
+			return;
+	if (len + strlen(name) + sizeof(",,+") > size)
+		name = "+";
+	snprintf(verdict->secrets + len, size - len, "%s%s", len ? "," : "", name);
+}
+
 // Allocates the blocks of at least `count` slots. False: the disk is full.
 static bool back_slots(struct verdicts *verdicts, size_t count)
 {
@@ -316,6 +334,7 @@ static bool verdicts_is_whole(struct verdict *verdict)
 		offsetof(struct verdict, address) + sizeof(verdict->address),
 		offsetof(struct verdict, rule) + sizeof(verdict->rule),
 		offsetof(struct verdict, reason) + sizeof(verdict->reason),
+		offsetof(struct verdict, secrets) + sizeof(verdict->secrets),
 	};
 
 	for (size_t i = 0; i < sizeof(ends) / sizeof(*ends); i++)
@@ -373,7 +392,33 @@ static void take_along(struct verdicts *verdicts)
 	verdicts_hand_over(verdicts);
 }
 
-static void *map_file(int live)
+// Verdicts of cove 0.1.0: given to the store like finished ones before the file is overwritten.
+static void take_old(struct verdicts *verdicts, int live)
+{
+	char slot[SLOT_OLD];
+
+	for (size_t i = 0; i < SLOTS; i++) {
+		struct verdict *verdict;
+
+		if (pread(live, slot, sizeof(slot), (off_t)(i * sizeof(slot))) != sizeof(slot))
+			break;
+		verdict = mem_new_of(struct verdict);
+		memcpy(verdict, slot, offsetof(struct verdict, secrets));
+		if (!verdicts_is_whole(verdict)) {
+			free(verdict);
+			continue;
+		}
+		verdict->state = VERDICT_DONE;
+		verdicts->waiting++;
+		verdicts->count++;
+		link_add(&verdicts->done, &verdict->link);
+	}
+	verdicts_hand_over(verdicts);
+	if (verdicts->store)
+		err_free(store_flush(verdicts->store));
+}
+
+static void *map_file(struct verdicts *verdicts, int live)
 {
 	size_t size = SLOTS * sizeof(struct verdict);
 	struct stat now;
@@ -381,6 +426,8 @@ static void *map_file(int live)
 
 	if (live < 0 || fstat(live, &now))
 		return NULL;
+	if ((size_t)now.st_size == SLOTS * SLOT_OLD)
+		take_old(verdicts, live);
 	// A file of another size has another format: ignored.
 	if ((size_t)now.st_size != size && (ftruncate(live, 0) || ftruncate(live, (off_t)size)))
 		return NULL;
@@ -393,7 +440,7 @@ static bool map_slots_of_file(struct verdicts *verdicts, int live)
 {
 	size_t used = 1;
 
-	verdicts->slots = map_file(live);
+	verdicts->slots = map_file(verdicts, live);
 	if (!verdicts->slots)
 		return false;
 	verdicts->live = live;
@@ -435,12 +482,13 @@ fallible verdicts_open(struct loop *loop, struct store *store, int live, struct 
 	link_init(&verdicts->done);
 	// Serials of two daemons must not collide: start at a random number.
 	secret_random(&verdicts->serial, sizeof(verdicts->serial));
+	verdicts->subscribers = map_new();
 	err = map_slots(verdicts, live);
 	if (err) {
+		map_free(verdicts->subscribers);
 		free(verdicts);
 		return err;
 	}
-	verdicts->subscribers = map_new();
 	err = verdicts_take_up(verdicts);
 	if (err) {
 		log_event(LOG_WARN, "egress.ledger_waits", "trail", err_trail(err), NULL);

@@ -30,7 +30,8 @@ struct verdict {
 	char address[48];
 	char rule[HOSTNAME_MAX + 11]; // as the policy has it
 	char reason[32];
-	struct link link; // of the daemon that wrote it
+	char secrets[256]; // names of those that were sent, with commas; "+" at the end: and more
+	struct link link;  // of the daemon that wrote it
 };
 enum { VERDICT_FREE, VERDICT_OPEN, VERDICT_DONE };
 
@@ -42,6 +43,7 @@ void verdicts_close(
 
 struct verdict *verdict_new(struct verdicts *verdicts, const char *box, const char *tenant);
 void verdict_set(char *field, size_t size, const char *text); // truncated if too long; NULL: ""
+void verdict_add_secret(struct verdict *verdict, const char *name); // each name once
 // The verdict is final: the store gets it with the next batch; the caller must not use it any more.
 void verdict_done(struct verdicts *verdicts, struct verdict *verdict);
 // Gives all finished verdicts to the store: store_flush() then waits for them.

@@ -16,6 +16,8 @@ static const struct {
 	[ACCESS_MAKE] = {WHO_MAY_MAKE, "make or delete sandboxes"},
 	[ACCESS_USE] = {WHO_MAY_USE, "run commands"},
 	[ACCESS_TEMPLATES] = {WHO_MAY_TEMPLATES, "change templates"},
+	[ACCESS_SECRETS] = {WHO_MAY_MAKE, "set or remove secrets"},
+	[ACCESS_SECRET_NAMES] = {WHO_MAY_READ, "see secrets"},
 	[ACCESS_KEYS] = {WHO_MAY_ADMIN, "manage keys"},
 	[ACCESS_OPERATOR] = {WHO_MAY_ADMIN, "act as the operator"},
 };
@@ -23,7 +25,7 @@ static const struct {
 // True for access that concerns more than one sandbox: a key for one sandbox never has it.
 static bool is_outside_box(enum access what)
 {
-	return what == ACCESS_TEMPLATES || what == ACCESS_KEYS || what == ACCESS_OPERATOR;
+	return what >= ACCESS_TEMPLATES;
 }
 
 static bool may(const struct who *who, enum access what)

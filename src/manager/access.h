@@ -9,12 +9,14 @@
 #include "types/who.h"
 
 enum access {
-	ACCESS_READ,	  // see sandboxes and templates
-	ACCESS_MAKE,	  // create, change, pause and delete sandboxes
-	ACCESS_USE,	  // run commands in them
-	ACCESS_TEMPLATES, // add and remove templates
-	ACCESS_KEYS,	  // manage keys: all, or those of the caller's tenant
-	ACCESS_OPERATOR,  // tenants, cleanup, audit: for the operator alone
+	ACCESS_READ,	     // see sandboxes and templates
+	ACCESS_MAKE,	     // create, change, pause and delete sandboxes
+	ACCESS_USE,	     // run commands in them
+	ACCESS_TEMPLATES,    // add and remove templates
+	ACCESS_SECRETS,	     // set and remove secrets
+	ACCESS_SECRET_NAMES, // see them, without values
+	ACCESS_KEYS,	     // manage keys: all, or those of the caller's tenant
+	ACCESS_OPERATOR,     // tenants, cleanup, audit: for the operator alone
 };
 
 // FORBIDDEN not_allowed.

@@ -18,6 +18,7 @@
 #include "box/tape.h"
 #include "manager/adopt_queue.h"
 #include "manager/life.h"
+#include "manager/named_secrets.h"
 #include "manager/network_attach.h"
 #include "manager/persist.h"
 #include "manager/templates.h"
@@ -116,8 +117,10 @@ static fallible manager_adopt_load(struct manager *manager)
 
 void adopt_load(struct manager *manager)
 {
-	auto_err err = manager_adopt_load(manager);
+	auto_err err = OK;
 
+	named_secrets_load(manager);
+	err = manager_adopt_load(manager);
 	manager->unknown = err != NULL;
 	if (err)
 		log_event(LOG_ERROR, "manager.unknown", "reason", err_reason(err), "trail",

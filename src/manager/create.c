@@ -11,6 +11,7 @@
 #include "manager/access.h"
 #include "manager/images.h"
 #include "manager/life.h"
+#include "manager/named_secrets.h"
 #include "manager/network_attach.h"
 #include "manager/persist.h"
 #include "manager/queue.h"
@@ -236,6 +237,7 @@ static fallible manager_create_build(struct manager *manager, struct spec *spec,
 	TRY(manager_create_ask_room(manager));
 	TRY(fit_disk(manager, spec));
 	TRY(attach_fit(manager, accounts_get(&manager->accounts, spec->tenant), spec));
+	TRY(named_secrets_fill(manager, spec->tenant, spec->network));
 	TRY(table_add(manager, spec, &entry));
 	entry_ref(entry);
 	err = attach_seal(entry, entry->record.network);

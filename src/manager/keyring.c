@@ -19,6 +19,7 @@
 #include "base/weak.h"
 #include "manager/access.h"
 #include "manager/life.h"
+#include "manager/named_secrets.h"
 #include "manager/templates.h"
 #include "store/keys.h"
 #include "types/event.h"
@@ -547,6 +548,7 @@ fallible keyring_drop_tenant(struct keyring *ring, const struct who *who, struct
 	TRY(templates_forget_all(ring->manager, own), "remove the templates of a tenant");
 	TRY(ask_no_boxes(account)); // boxes may have been created during the wait
 	take_keys(ring, own);
+	named_secrets_drop_tenant(ring->manager, own);
 	account_unset(account);
 	keyring_report(EVENT_TENANT_GONE, NULL, own, who->name);
 	return err_while(store_tenants_drop(ring->store, own), "drop a tenant");

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "manager/access.h"
 #include "manager/images.h"
+#include "manager/named_secrets.h"
 #include "manager/publish.h"
 #include "manager/queue.h"
 #include "store/store.h"
@@ -34,6 +35,8 @@ struct manager *manager_new(const struct manager_options *options)
 	manager->by_name = map_new();
 	accounts_init(&manager->accounts);
 	manager->images = map_new();
+	manager->secrets = map_new();
+	manager->secret_uses = map_new();
 	manager->queue_wait_ms = options->queue_wait_ms ? options->queue_wait_ms
 							: MANAGER_QUEUE_WAIT_MS;
 	manager->loops_max = options->loops_max ? options->loops_max : MANAGER_LOOPS_MAX;
@@ -58,6 +61,7 @@ void manager_free(struct manager *manager)
 	queue_free(manager->queue);
 	accounts_done(&manager->accounts);
 	images_done(manager);
+	named_secrets_free(manager);
 	free(manager);
 }
 

@@ -18,6 +18,7 @@
 #include "manager/access.h"
 #include "manager/ca_install.h"
 #include "manager/life.h"
+#include "manager/named_secrets.h"
 
 #define STEP_MS 10000
 #define ATTACH_FILES 2ull // the listener and the UDP socket
@@ -80,6 +81,7 @@ fallible attach_read(const struct entry *entry, const struct json *network, stru
 
 	TRY(policy_read(network, old ? old->mode : POLICY_OFF, &policy));
 	TRY(policy_inherit(&policy, old));
+	TRY(named_secrets_fill(entry->manager, entry->record.tenant, &policy));
 	TRY(ask_mode(entry->manager, entry->account, policy.mode));
 	TRY(attach_seal(entry, &policy));
 	*out = policy_new(&policy);
@@ -95,7 +97,7 @@ fallible attach_seal(const struct entry *entry, struct policy *policy)
 		auto_buf sealed = BUF_INIT(2 * POLICY_SECRET_VALUE_MAX);
 		auto_buf text = BUF_INIT(4 * POLICY_SECRET_VALUE_MAX);
 
-		if (secret->sealed || !secret->value)
+		if (secret->sealed || !secret->value || secret->is_named)
 			continue;
 		if (!entry->manager->egress)
 			return err_new(NOT_OFFERED, "no_network", "secrets cannot be kept here");
@@ -128,6 +130,7 @@ void attach_unseal(struct entry *entry)
 {
 	struct policy *policy = entry->record.network;
 
+	err_free(named_secrets_fill(entry->manager, entry->record.tenant, policy));
 	for (size_t i = 0; policy && entry->manager->egress && i < policy->secret_count; i++) {
 		const struct policy_secret *secret = &policy->secrets[i];
 		auto_err err = secret->sealed ? unseal(entry, policy, secret) : OK;

@@ -67,7 +67,8 @@ struct manager {
 	struct spec_bounds bounds;
 	struct map *by_id, *by_short, *by_name;
 	struct accounts accounts;
-	struct map *images; // of manager/images: image configurations by template
+	struct map *images;		   // of manager/images: image configurations by template
+	struct map *secrets, *secret_uses; // of manager/named_secrets
 	struct queue *queue;
 	int64_t queue_wait_ms;
 	uint32_t loops_max;		   // loop devices that boxes may use

@@ -16,7 +16,8 @@
 	NEXT(9,  requests,    "requests",  INT) \
 	NEXT(10, bytes_out,   "bytes_out", INT) \
 	NEXT(11, bytes_in,    "bytes_in",  INT) \
-	NEXT(12, duration_ms, "duration",  INT)
+	NEXT(12, duration_ms, "duration",  INT) \
+	NEXT(13, secrets,     "secrets",   TEXT)
 #define SUMS(KEY, FIRST, NEXT) \
 	KEY(1,   last,        "last",        INT) \
 	FIRST(2, connections, "connections", INT) \
@@ -92,7 +93,7 @@ fallible store_egress_add_in(struct db *db, const struct store_egress_entry *ent
 	TRY(store_egress_sum_up(db, entry, &row.id));
 	TRY(query_open(db,
 		       "INSERT INTO egress (" DB_NAMES(ROW) ", box, serial) VALUES (" DB_PLACES(
-			       ROW) ", $13, $14)",
+			       ROW) ", $14, $15)",
 		       &query));
 	query_put_row(&query, egress_columns, &row);
 	query_put(&query, key);

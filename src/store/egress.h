@@ -11,6 +11,7 @@ struct store_egress_row {
 	uint16_t port;
 	bool allowed;
 	const char *rule, *reason; // "": none
+	const char *secrets;	   // names of those that were sent, with commas; "": none
 	uint64_t requests, bytes_out, bytes_in;
 	int64_t duration_ms;
 };

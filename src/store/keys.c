@@ -39,6 +39,7 @@ static fallible leave_behind(struct db *db, const char *tenant)
 		"DELETE FROM session_ids WHERE substr(id, 1, length($1) + 2) = $1 || '__'",
 		"DELETE FROM egress WHERE box IN (SELECT box FROM egress_sums WHERE tenant = $1)",
 		"DELETE FROM egress_sums WHERE tenant = $1",
+		"DELETE FROM secrets WHERE tenant = $1",
 	};
 
 	for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++)

@@ -87,6 +87,11 @@ static const char *const steps[SCHEMA_NOW] = {
 	"ALTER TABLE pledges RENAME TO idempotency;"
 	"DROP INDEX pledges_by_age;"
 	"CREATE INDEX idempotency_by_age ON idempotency (kept);",
+	// Secrets of tenants, and the ledger's column of those that were sent.
+	"CREATE TABLE secrets (tenant TEXT NOT NULL, name TEXT NOT NULL, body TEXT NOT NULL,"
+	" created BIGINT NOT NULL, rotated BIGINT NOT NULL, used BIGINT NOT NULL,"
+	" used_host TEXT NOT NULL, PRIMARY KEY (tenant, name));"
+	"ALTER TABLE egress ADD COLUMN secrets TEXT NOT NULL DEFAULT '';",
 };
 
 static fallible schema_read_version(struct db *db, int64_t *out)

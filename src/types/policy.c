@@ -31,7 +31,7 @@ static void hosts_done(struct policy_host *hosts, size_t count)
 	free(hosts);
 }
 
-static void secret_done(struct policy_secret *secret)
+void policy_secret_done(struct policy_secret *secret)
 {
 	if (secret->value)
 		secret_wipe(secret->value, strlen(secret->value));
@@ -39,7 +39,10 @@ static void secret_done(struct policy_secret *secret)
 	free(secret->sealed);
 	free(secret->name);
 	free(secret->placeholder);
+	free(secret->field);
+	free(secret->format);
 	hosts_done(secret->hosts, secret->host_count);
+	*secret = (struct policy_secret){0};
 }
 
 void policy_done(struct policy *policy)
@@ -53,7 +56,7 @@ void policy_done(struct policy *policy)
 	}
 	free(policy->rules);
 	for (size_t i = 0; i < policy->secret_count; i++)
-		secret_done(&policy->secrets[i]);
+		policy_secret_done(&policy->secrets[i]);
 	free(policy->secrets);
 	*policy = POLICY_INIT(POLICY_OFF);
 }
@@ -113,6 +116,34 @@ static char **words_copy(char **words)
 	return copy;
 }
 
+static struct policy_secret secret_copy(const struct policy_secret *from)
+{
+	struct policy_secret copy = *from;
+
+	copy.name = text_copy(from->name);
+	copy.placeholder = text_copy(from->placeholder);
+	copy.value = text_copy(from->value);
+	copy.sealed = text_copy(from->sealed);
+	copy.hosts = hosts_copy(from->hosts, from->host_count);
+	copy.field = text_copy(from->field);
+	copy.format = text_copy(from->format);
+	return copy;
+}
+
+void policy_fill_named(struct policy_secret *entry, const struct policy_secret *from)
+{
+	struct policy_secret filled = from ? secret_copy(from) : (struct policy_secret){0};
+
+	free(filled.name);
+	free(filled.placeholder);
+	free(take_ptr(filled.sealed));
+	filled.name = take_ptr(entry->name);
+	filled.placeholder = take_ptr(entry->placeholder);
+	filled.is_named = true;
+	policy_secret_done(entry);
+	*entry = filled;
+}
+
 void policy_copy(const struct policy *policy, struct policy *out)
 {
 	struct policy copy = *policy;
@@ -127,18 +158,8 @@ void policy_copy(const struct policy *policy, struct policy *out)
 			.paths = words_copy(policy->rules[i].paths),
 		};
 	copy.secrets = mem_new((policy->secret_count + 1) * sizeof(*copy.secrets));
-	for (size_t i = 0; i < policy->secret_count; i++) {
-		const struct policy_secret *from = &policy->secrets[i];
-
-		copy.secrets[i] = (struct policy_secret){
-			.name = mem_str(from->name),
-			.placeholder = mem_str(from->placeholder),
-			.value = text_copy(from->value),
-			.sealed = text_copy(from->sealed),
-			.hosts = hosts_copy(from->hosts, from->host_count),
-			.host_count = from->host_count,
-		};
-	}
+	for (size_t i = 0; i < policy->secret_count; i++)
+		copy.secrets[i] = secret_copy(&policy->secrets[i]);
 	*out = copy;
 }
 
@@ -348,17 +369,10 @@ bool policy_judge_request(const struct policy *policy, const char *name, struct 
 	return false;
 }
 
-const struct policy_secret *policy_secret_for(const struct policy *policy, const char *name,
-					      struct str placeholder)
+bool policy_secret_is_for(const struct policy_secret *secret, const char *name, int64_t now_ms)
 {
-	for (size_t i = 0; i < policy->secret_count; i++) {
-		const struct policy_secret *secret = &policy->secrets[i];
-
-		if (secret->value && str_is(placeholder, secret->placeholder) &&
-		    any_matches(secret->hosts, secret->host_count, name))
-			return secret;
-	}
-	return NULL;
+	return secret->value && any_matches(secret->hosts, secret->host_count, name) &&
+	       (!secret->expires_ms || now_ms < secret->expires_ms);
 }
 
 bool policy_set_secret(struct policy *policy, const char *name, struct str value)

@@ -41,6 +41,9 @@ struct policy_rule {
 	char **paths;		 // "/exact" or "/prefix*"; NULL: any
 };
 
+// How a secret gets into a request: in place of its placeholder, as a header, as a query parameter.
+enum policy_form { POLICY_PLACEHOLDER, POLICY_HEADER, POLICY_QUERY };
+
 struct policy_secret {
 	char *name;	   // of the environment variable
 	char *placeholder; // what the box has instead
@@ -48,7 +51,15 @@ struct policy_secret {
 	char *sealed;	   // the encrypted value, as stored; NULL: not yet
 	struct policy_host *hosts;
 	size_t host_count;
+	bool is_named; // a secret of the tenant: value, hosts and the fields below are copied from
+		       // it
+	enum policy_form form;
+	char *field;  // of the header or query parameter; NULL: form placeholder
+	char *format; // of the header's value, with "{}" for the secret; NULL: the value alone
+	int64_t expires_ms; // wall clock; 0: never
 };
+void policy_secret_done(struct policy_secret *secret);
+#define auto_policy_secret on_exit_call(policy_secret_done) struct policy_secret
 
 struct policy {
 	enum policy_mode mode;
@@ -71,7 +82,8 @@ void policy_copy(const struct policy *policy, struct policy *out); // with the v
 
 // Reads {mode, allow, inspect, budgets, secrets, rules}; NULL: the default mode, everything else
 // empty. INVALID bad_field, unknown_field, with the position and a hint. Each secret gets a
-// placeholder; one without a value must be known already: see policy_inherit(). The caller owns
+// placeholder; one without a value must be known already: see policy_inherit(). An entry of
+// `secrets` that is a string names a secret of the tenant: see policy_fill_named(). The caller owns
 // *out.
 fallible policy_read(const struct json *network, enum policy_mode normal, struct policy *out);
 // Copies values and placeholders of secrets from the replaced policy to those that came without,
@@ -85,6 +97,23 @@ void policy_write(struct json_out *out, const struct policy *policy);
 void policy_save(struct json_out *out, const struct policy *policy);
 fallible policy_load(const struct json *saved, struct policy *out);
 bool policy_set_secret(struct policy *policy, const char *name, struct str value);
+
+// Adds references to secrets of the tenant: a list of names, as `secrets` of a create. NULL: none.
+// INVALID bad_field.
+fallible policy_add_named(const struct json *names, struct policy *policy);
+// Copies value, hosts and form of a tenant's secret to the entry that names it. `from` NULL: the
+// secret does not exist (any more): nothing is sent for it.
+void policy_fill_named(struct policy_secret *entry, const struct policy_secret *from);
+
+// A secret of a tenant. policy_secret_read() reads the body of a PUT: {value, hosts, header, query,
+// expiresAt}. A value that is missing is copied from `old`, for the hosts that it had. INVALID
+// bad_field, secret_without_value. policy_secret_write() omits the value; `is_saved` adds the
+// encrypted one, for policy_secret_load().
+fallible policy_secret_name(struct str name); // INVALID bad_field
+fallible policy_secret_read(const struct json *body, const char *name,
+			    const struct policy_secret *old, struct policy_secret *out);
+void policy_secret_write(struct json_out *out, const struct policy_secret *secret, bool is_saved);
+fallible policy_secret_load(const struct json *saved, const char *name, struct policy_secret *out);
 
 struct policy_verdict {
 	bool allow;
@@ -113,9 +142,8 @@ bool policy_has_rules(const struct policy *policy, const char *name);
 // path_not_allowed, path_ambiguous. True if no rule names the host.
 bool policy_judge_request(const struct policy *policy, const char *name, struct str method,
 			  struct str target, const char **out_reason);
-// The secret of this placeholder, if it may be sent to `name`; else NULL.
-const struct policy_secret *policy_secret_for(const struct policy *policy, const char *name,
-					      struct str placeholder);
+// Whether the secret has a value and may be sent to `name` now (wall clock).
+bool policy_secret_is_for(const struct policy_secret *secret, const char *name, int64_t now_ms);
 // The meaning of a reason as text.
 const char *policy_words(const char *reason);
 // The command that would allow what was denied: "cove policy BOX --allow NAME:PORT" and so on.

@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "base/secret.h"
+#include "codec/text.h"
 #include "types/policy.h"
 
 #define NUMBER_MAX (1ull << 53)
@@ -224,35 +225,64 @@ static char *placeholder_new(void)
 	return mem_str(text);
 }
 
+fallible policy_secret_name(struct str name)
+{
+	return policy_text_is_env_name(name)
+		       ? OK
+		       : bad("network.secrets.name", "is no name of an environment variable");
+}
+
+static fallible secret_read_value(const struct json *from, const char *where, char **out)
+{
+	struct str value = {0};
+
+	TRY(json_str(from, where, &value));
+	if (value.at && !is_value(value))
+		return bad(where, "is empty, longer than 16 KiB, or has control characters");
+	*out = value.at ? mem_dup(value.at, value.len) : NULL;
+	return OK;
+}
+
+static fallible secret_read_hosts(const struct json *from, const char *where,
+				  struct policy_secret *out)
+{
+	TRY(hosts_read(from, where, false, POLICY_WORDS_MAX, &out->hosts, &out->host_count));
+	if (!out->host_count)
+		return err_hint(bad(where, "is empty"), "name the hosts that may get the secret");
+	return OK;
+}
+
+// A string names a secret of the tenant; an object has its own value and hosts.
 static fallible secret_read(const struct json *from, bool is_saved, struct policy_secret *out)
 {
 	static const char *const known[] = {"name", "hosts", "value", NULL};
-	static const char *const saved[] = {"name", "hosts", "placeholder", "sealed", NULL};
-	struct str name = {0}, value = {0}, placeholder = {0}, sealed = {0};
+	static const char *const saved[] = {"name",   "hosts", "placeholder",
+					    "sealed", "named", NULL};
+	bool is_string = !is_saved && json_type(from) == JSON_STRING;
+	struct str name = {0}, placeholder = {0}, sealed = {0};
 
-	TRY(json_want(from, "network.secrets", JSON_OBJECT));
-	TRY(json_only(from, is_saved ? saved : known));
-	TRY(json_str(json_get(from, "name"), "network.secrets.name", &name));
-	if (!policy_text_is_env_name(name))
-		return bad("network.secrets.name", "is no name of an environment variable");
-	TRY(json_str(json_get(from, "value"), "network.secrets.value", &value));
-	if (value.at && !is_value(value))
-		return bad("network.secrets.value",
-			   "is empty, longer than 16 KiB, or has control characters");
-	TRY(json_str(json_get(from, "placeholder"), "network.secrets.placeholder", &placeholder));
+	if (is_string) {
+		TRY(json_str(from, "network.secrets", &name));
+	} else {
+		TRY(json_want(from, "network.secrets", JSON_OBJECT));
+		TRY(json_only(from, is_saved ? saved : known));
+		TRY(json_str(json_get(from, "name"), "network.secrets.name", &name));
+		TRY(json_bool(json_get(from, "named"), "network.secrets.named", &out->is_named));
+		TRY(json_str(json_get(from, "placeholder"), "network.secrets.placeholder",
+			     &placeholder));
+	}
+	TRY(policy_secret_name(name));
 	if (is_saved && !is_placeholder(placeholder))
 		return bad("network.secrets.placeholder", "is none");
-	TRY(json_str(json_get(from, "sealed"), "network.secrets.sealed", &sealed));
 	out->name = mem_dup(name.at, name.len);
-	out->sealed = sealed.at ? mem_dup(sealed.at, sealed.len) : NULL;
-	out->value = value.at ? mem_dup(value.at, value.len) : NULL;
 	out->placeholder = is_saved ? mem_dup(placeholder.at, placeholder.len) : placeholder_new();
-	TRY(hosts_read(json_get(from, "hosts"), "network.secrets.hosts", false, POLICY_WORDS_MAX,
-		       &out->hosts, &out->host_count));
-	if (!out->host_count)
-		return err_hint(bad("network.secrets.hosts", "is empty"),
-				"name the hosts that may get the secret");
-	return OK;
+	out->is_named |= is_string;
+	if (out->is_named)
+		return OK;
+	TRY(secret_read_value(json_get(from, "value"), "network.secrets.value", &out->value));
+	TRY(json_str(json_get(from, "sealed"), "network.secrets.sealed", &sealed));
+	out->sealed = sealed.at ? mem_dup(sealed.at, sealed.len) : NULL;
+	return secret_read_hosts(json_get(from, "hosts"), "network.secrets.hosts", out);
 }
 
 static struct policy_secret *secret_of(const struct policy *policy, const char *name, size_t count)
@@ -263,19 +293,42 @@ static struct policy_secret *secret_of(const struct policy *policy, const char *
 	return NULL;
 }
 
+static fallible secrets_add(const struct json *list, const char *where, bool is_saved,
+			    struct policy *policy)
+{
+	size_t room = policy->secret_count + json_count(list);
+
+	if (room > POLICY_SECRETS_MAX)
+		return err_new(INVALID, "bad_field", "'%s' has more than %d entries", where,
+			       POLICY_SECRETS_MAX);
+	policy->secrets = mem_grow(policy->secrets, room + 1, sizeof(*policy->secrets));
+	for (size_t i = 0; i < json_count(list); i++) {
+		struct policy_secret *secret = &policy->secrets[policy->secret_count++];
+
+		*secret = (struct policy_secret){0};
+		TRY(secret_read(json_at(list, i), is_saved, secret));
+		if (secret_of(policy, secret->name, policy->secret_count - 1))
+			return bad(where, "names one secret twice");
+	}
+	return OK;
+}
+
 static fallible secrets_read(const struct json *list, bool is_saved, struct policy *policy)
 {
 	if (!list)
 		return OK;
-	TRY(list_want(list, "network.secrets", POLICY_SECRETS_MAX));
-	policy->secrets = mem_new((json_count(list) + 1) * sizeof(*policy->secrets));
-	for (size_t i = 0; i < json_count(list); i++) {
-		policy->secret_count = i + 1;
-		TRY(secret_read(json_at(list, i), is_saved, &policy->secrets[i]));
-		if (secret_of(policy, policy->secrets[i].name, i))
-			return bad("network.secrets", "names one secret twice");
-	}
-	return OK;
+	TRY(json_want(list, "network.secrets", JSON_ARRAY));
+	return secrets_add(list, "network.secrets", is_saved, policy);
+}
+
+fallible policy_add_named(const struct json *names, struct policy *policy)
+{
+	if (!names)
+		return OK;
+	TRY(json_want(names, "secrets", JSON_ARRAY));
+	for (size_t i = 0; i < json_count(names); i++)
+		TRY(json_want(json_at(names, i), "secrets", JSON_STRING));
+	return secrets_add(names, "secrets", false, policy);
 }
 
 static const struct {
@@ -364,22 +417,30 @@ fallible policy_load(const struct json *saved, struct policy *out)
 	return policy_text_read_all(saved, POLICY_OFF, true, out);
 }
 
+// Copies a value that was not sent again, for the hosts that it had.
+static fallible secret_inherit_value(struct policy_secret *to, const struct policy_secret *from)
+{
+	if (to->value)
+		return OK;
+	if (!from || !from->value)
+		return err_hint(err_new(INVALID, "secret_without_value",
+					"the secret %s has no value", to->name),
+				"send 'value' with it: values are never shown");
+	for (size_t i = 0; i < to->host_count; i++)
+		if (!is_covered(from->hosts, from->host_count, &to->hosts[i]))
+			return err_hint(err_new(INVALID, "secret_without_value",
+						"the secret %s is not for %s so far", to->name,
+						to->hosts[i].text),
+					"send 'value' again to let it go to other hosts");
+	to->value = mem_str(from->value);
+	to->sealed = from->sealed ? mem_str(from->sealed) : NULL;
+	return OK;
+}
+
 static fallible secret_inherit(struct policy_secret *to, const struct policy_secret *from)
 {
-	if (!to->value) {
-		if (!from || !from->value)
-			return err_hint(err_new(INVALID, "secret_without_value",
-						"the secret %s has no value", to->name),
-					"send 'value' with it: values are never shown");
-		for (size_t i = 0; i < to->host_count; i++)
-			if (!is_covered(from->hosts, from->host_count, &to->hosts[i]))
-				return err_hint(err_new(INVALID, "secret_without_value",
-							"the secret %s is not for %s so far",
-							to->name, to->hosts[i].text),
-						"send 'value' again to let it go to other hosts");
-		to->value = mem_str(from->value);
-		to->sealed = from->sealed ? mem_str(from->sealed) : NULL;
-	}
+	if (!to->is_named)
+		TRY(secret_inherit_value(to, from && !from->is_named ? from : NULL));
 	if (from) { // the placeholder in the box's environment stays valid
 		free(to->placeholder);
 		to->placeholder = mem_str(from->placeholder);
@@ -449,13 +510,20 @@ static void policy_text_put_secrets(struct json_out *out, const struct policy *p
 	for (size_t i = 0; i < policy->secret_count; i++) {
 		const struct policy_secret *secret = &policy->secrets[i];
 
+		if (secret->is_named && !is_saved) {
+			json_add_text(out, secret->name);
+			continue;
+		}
 		json_begin(out, '{');
 		json_put_text(out, "name", secret->name);
 		if (is_saved)
 			json_put_text(out, "placeholder", secret->placeholder);
 		if (is_saved && secret->sealed)
 			json_put_text(out, "sealed", secret->sealed);
-		put_hosts(out, "hosts", secret->hosts, secret->host_count);
+		if (secret->is_named)
+			json_put_bool(out, "named", true);
+		else
+			put_hosts(out, "hosts", secret->hosts, secret->host_count);
 		json_end(out, '}');
 	}
 	json_end(out, ']');
@@ -499,4 +567,134 @@ void policy_write(struct json_out *out, const struct policy *policy)
 void policy_save(struct json_out *out, const struct policy *policy)
 {
 	policy_text_put_all(out, policy, true);
+}
+
+// ----------------------------------------------------------------------------- secrets of a tenant
+
+#define FORMAT_MAX 1024
+
+static bool is_field_name(struct str text)
+{
+	for (size_t i = 0; i < text.len; i++) {
+		char c = text.at[i];
+
+		if (!(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') && !(c >= '0' && c <= '9') &&
+		    c != '-' && c != '_' && c != '.')
+			return false;
+	}
+	return text.len > 0 && text.len <= POLICY_SECRET_NAME_MAX;
+}
+
+// Headers that the proxy itself writes, or that frame the request.
+static bool is_reserved_header(struct str name)
+{
+	static const char *const reserved[] = {
+		"host",	   "content-length", "transfer-encoding", "connection", "te",
+		"upgrade", "expect",	     "accept-encoding",	  "trailer"};
+
+	for (size_t i = 0; i < sizeof(reserved) / sizeof(*reserved); i++)
+		if (str_eq_nocase(name, str_of(reserved[i])))
+			return true;
+	return false;
+}
+
+static fallible form_read_header(const struct json *header, struct policy_secret *out)
+{
+	static const char *const known[] = {"name", "format", NULL};
+	struct str name = {0}, format = {0};
+	const char *mark;
+
+	TRY(json_want(header, "header", JSON_OBJECT));
+	TRY(json_only(header, known));
+	TRY(json_str(json_get(header, "name"), "header.name", &name));
+	TRY(json_str(json_get(header, "format"), "header.format", &format));
+	if (!is_field_name(name) || is_reserved_header(name))
+		return bad("header.name", "is no header that can carry a secret");
+	mark = format.at ? memmem(format.at, format.len, "{}", 2) : "";
+	if (!mark || (format.at && (!is_value(format) || format.len > FORMAT_MAX)))
+		return err_hint(bad("header.format", "has no {} for the secret"),
+				"write 'Bearer {}' or '{}'");
+	out->form = POLICY_HEADER;
+	out->field = mem_dup(name.at, name.len);
+	out->format = format.at ? mem_dup(format.at, format.len) : NULL;
+	return OK;
+}
+
+static fallible form_read(const struct json *body, struct policy_secret *out)
+{
+	const struct json *header = json_get(body, "header"), *query = json_get(body, "query");
+	struct str name = {0};
+
+	if (header && query)
+		return bad("header", "and 'query' exclude each other");
+	if (header)
+		return form_read_header(header, out);
+	TRY(json_str(query, "query", &name));
+	if (!name.at)
+		return OK;
+	if (!is_field_name(name))
+		return bad("query", "is no name of a query parameter");
+	out->form = POLICY_QUERY;
+	out->field = mem_dup(name.at, name.len);
+	return OK;
+}
+
+static fallible secret_read_body(const struct json *body, const char *name, bool is_saved,
+				 struct policy_secret *out)
+{
+	struct str sealed = {0}, expires = {0};
+
+	TRY(json_str(json_get(body, "expiresAt"), "expiresAt", &expires));
+	if (expires.at && !text_read_time(expires, &out->expires_ms))
+		return err_hint(bad("expiresAt", "is no time"), "write 2027-01-31T08:00:00Z");
+	out->name = mem_str(name);
+	TRY(secret_read_value(is_saved ? NULL : json_get(body, "value"), "value", &out->value));
+	TRY(json_str(is_saved ? json_get(body, "sealed") : NULL, "sealed", &sealed));
+	out->sealed = sealed.at ? mem_dup(sealed.at, sealed.len) : NULL;
+	TRY(form_read(body, out));
+	return secret_read_hosts(json_get(body, "hosts"), "hosts", out);
+}
+
+fallible policy_secret_read(const struct json *body, const char *name,
+			    const struct policy_secret *old, struct policy_secret *out)
+{
+	static const char *const known[] = {"value", "hosts", "header", "query", "expiresAt", NULL};
+	auto_policy_secret secret = {0};
+
+	TRY(policy_secret_name(str_of(name)));
+	TRY(json_want(body, "body", JSON_OBJECT));
+	TRY(json_only(body, known));
+	TRY(secret_read_body(body, name, false, &secret));
+	TRY(secret_inherit_value(&secret, old));
+	*out = secret;
+	secret = (struct policy_secret){0};
+	return OK;
+}
+
+fallible policy_secret_load(const struct json *saved, const char *name, struct policy_secret *out)
+{
+	auto_policy_secret secret = {0};
+
+	TRY(secret_read_body(saved, name, true, &secret));
+	*out = secret;
+	secret = (struct policy_secret){0};
+	return OK;
+}
+
+void policy_secret_write(struct json_out *out, const struct policy_secret *secret, bool is_saved)
+{
+	put_hosts(out, "hosts", secret->hosts, secret->host_count);
+	if (secret->form == POLICY_HEADER) {
+		json_key(out, "header");
+		json_begin(out, '{');
+		json_put_text(out, "name", secret->field);
+		json_put_text(out, "format", secret->format ? secret->format : "{}");
+		json_end(out, '}');
+	}
+	if (secret->form == POLICY_QUERY)
+		json_put_text(out, "query", secret->field);
+	if (secret->expires_ms)
+		json_put_time(out, "expiresAt", secret->expires_ms);
+	if (is_saved && secret->sealed)
+		json_put_text(out, "sealed", secret->sealed);
 }

@@ -17,15 +17,19 @@ static uint64_t most(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-static fallible spec_read_network(const struct json *network, struct spec *spec)
+// `network`, and the names in `secrets`.
+static fallible spec_read_network(const struct json *object, struct spec *spec)
 {
+	const struct json *network = json_get(object, "network");
+	const struct json *secrets = json_get(object, "secrets");
 	auto_policy policy = POLICY_INIT(POLICY_OFF);
 
-	if (!network)
+	if (!network && !secrets)
 		return OK;
 	TRY(policy_read(network, POLICY_OFF, &policy));
+	TRY(policy_add_named(secrets, &policy));
 	TRY(policy_inherit(&policy, NULL));
-	spec->mode_said = json_get(network, "mode") || json_get(network, "allow");
+	spec->mode_said = network && (json_get(network, "mode") || json_get(network, "allow"));
 	spec->network = policy_new(&policy);
 	return OK;
 }
@@ -152,9 +156,10 @@ static fallible read_stance(const struct json *object, struct spec *spec)
 fallible spec_read(const struct json *object, const struct spec_bounds *bounds, struct spec *out)
 {
 	static const char *const known[] = {
-		"name",	   "template",	 "limits",    "env",	 "labels",
-		"network", "sleepAfter", "keepAlive", "ttl",	 "containerTimeouts",
-		"baseUrl", "ephemeral",	 "user",      "workdir", NULL};
+		"name",	  "template",	       "limits",     "env",
+		"labels", "network",	       "sleepAfter", "keepAlive",
+		"ttl",	  "containerTimeouts", "baseUrl",    "ephemeral",
+		"user",	  "workdir",	       "secrets",    NULL};
 	auto_spec spec = {
 		.limits = LIMITS_DEFAULT, .template = "host", .retention = RETENTION_DEFAULT};
 
@@ -166,7 +171,7 @@ fallible spec_read(const struct json *object, const struct spec_bounds *bounds, 
 	if (object) {
 		TRY(json_want(object, "body", JSON_OBJECT));
 		TRY(json_only(object, known));
-		TRY(spec_read_network(json_get(object, "network"), &spec));
+		TRY(spec_read_network(object, &spec));
 		TRY(spec_read_names(object, &spec));
 		TRY(spec_read_limits(json_get(object, "limits"), bounds, &spec));
 		TRY(env_map_read_env(json_get(object, "env"), &spec.env));

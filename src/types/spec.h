@@ -41,9 +41,9 @@ struct spec {
 void spec_done(struct spec *spec);
 #define auto_spec on_exit_call(spec_done) struct spec
 
-// Reads {name, template, limits, env, user, workdir, labels, network} and types/retention. INVALID
-// unknown_field, bad_field (naming the range), bad_name, bad_template, bad_env; NOT_OFFERED for
-// features that this cove lacks. A NULL object is an empty one. The caller owns *out.
+// Reads {name, template, limits, env, user, workdir, labels, network, secrets} and types/retention.
+// INVALID unknown_field, bad_field (naming the range), bad_name, bad_template, bad_env; NOT_OFFERED
+// for features that this cove lacks. A NULL object is an empty one. The caller owns *out.
 fallible spec_read(const struct json *object, const struct spec_bounds *bounds, struct spec *out);
 
 // The limits for clients: {memoryMB, cpus, …}; null means unlimited.

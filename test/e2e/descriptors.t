@@ -93,7 +93,8 @@ waits = c.until(lambda: cove.log_text().count('"event":"manager.settled"') >= 4 
                 [box for box in boxes if cove.get(api(box, "process/list")).status == 503], 60)
 c.ok(waits, "without descriptors some cannot be taken up", cove.get("/v1/health").json["host"])
 reply = cove.execute(waits[-1], "true")
-c.ok(reason(reply) == (503, "not_adopted") and reply.json["retryable"], "a request for one of them is told so, and may be tried again", reply)
+# It may have been taken up since, in which case a command finds no descriptor.
+c.ok(reason(reply) in ((503, "not_adopted"), (429, "daemon_files")) and reply.json["retryable"], "a request for one of them is told so, and may be tried again", reply)
 c.same([box["name"] for box in boxes if cove.get("/v1/sandboxes/" + box["id"]).json.get("state") != "running"], [], "none is told to have ended")
 c.same(cove.delete(waits[-1]).status, 204, "one that waits can be deleted")
 gone = {waits[-1]["id"]}

@@ -4,7 +4,7 @@ import re
 
 TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)}
 KNOWN = {"$ref", "type", "properties", "required", "additionalProperties", "items", "enum", "const", "oneOf", "anyOf", "not",
-         "minimum", "maximum", "minLength", "maxLength", "pattern", "minItems", "maxItems", "maxProperties",
+         "writeOnly", "minimum", "maximum", "minLength", "maxLength", "pattern", "minItems", "maxItems", "maxProperties",
          "description", "default", "format", "contentMediaType", "contentSchema"}
 
 

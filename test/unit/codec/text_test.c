@@ -86,3 +86,25 @@ TEST(whole, "the whole prefix ends before a sequence that is cut, and only then"
 	CHECK(text_utf8_whole(STR("\xf0\x9f")) == 0);
 	CHECK(text_utf8_whole(STR("a\x80\x80\x80")) == 4 && text_utf8_whole(STR("\xff")) == 1);
 }
+
+TEST(time, "a time is read to the millisecond, with its zone; other texts are refused")
+{
+	static const char *const bad[] = {"",
+					  "2027-01-31",
+					  "2027-01-31T08:00:00",
+					  "2027-13-01T00:00:00Z",
+					  "2027-01-31T08:00:00Zx",
+					  "2027-01-31T08:00:00+1",
+					  "2027-01-31T08:00:00+15:00",
+					  "1960-01-01T00:00:00Z",
+					  "2027-01-31T08:00:00.Z0",
+					  "tomorrow"};
+	int64_t ms = 7;
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+		CHECK(!text_read_time(str_of(bad[i]), &ms) && ms == 7);
+	CHECK(text_read_time(STR("1970-01-01T00:00:01Z"), &ms) && ms == 1000);
+	CHECK(text_read_time(STR("2027-01-31T08:00:00.1234567Z"), &ms) && ms == 1801382400123);
+	CHECK(text_read_time(STR("2027-01-31T10:30:00+02:30"), &ms) && ms == 1801382400000);
+	CHECK(text_read_time(STR("2027-01-31T07:00:00-01:00"), &ms) && ms == 1801382400000);
+}

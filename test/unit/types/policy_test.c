@@ -335,12 +335,13 @@ TEST(secrets, "a placeholder stands for its value at its hosts only")
 	placeholder = str_of(policy.secrets[0].placeholder);
 	CHECK(placeholder.len == POLICY_PLACEHOLDER_LEN);
 	CHECK(strcmp(placeholder.at, policy.secrets[1].placeholder) != 0);
-	CHECK(policy_secret_for(&policy, "a", placeholder) == &policy.secrets[0]);
-	CHECK(!policy_secret_for(&policy, "b", placeholder));
-	CHECK(!policy_secret_for(&policy, "x.a", placeholder));
-	placeholder.len--;
-	CHECK(!policy_secret_for(&policy, "a", placeholder));
-	CHECK(policy_secret_for(&policy, "x.b", str_of(policy.secrets[1].placeholder)));
+	CHECK(policy_secret_is_for(&policy.secrets[0], "a", 1));
+	CHECK(!policy_secret_is_for(&policy.secrets[0], "b", 1));
+	CHECK(!policy_secret_is_for(&policy.secrets[0], "x.a", 1));
+	CHECK(policy_secret_is_for(&policy.secrets[1], "x.b", 1));
+	policy.secrets[1].expires_ms = 1000;
+	CHECK(policy_secret_is_for(&policy.secrets[1], "x.b", 999));
+	CHECK(!policy_secret_is_for(&policy.secrets[1], "x.b", 1000));
 }
 
 TEST(inherit, "a PATCH keeps values that it does not send, for the hosts they were for")
@@ -368,6 +369,60 @@ TEST(inherit, "a PATCH keeps values that it does not send, for the hosts they we
 	CHECK_STR(fresh.secrets[0].placeholder, old.secrets[0].placeholder);
 	CHECK_OK(read_policy("{\"secrets\":[{\"name\":\"B\",\"hosts\":[\"x.a\"]}]}", &unknown));
 	CHECK_ERR(policy_inherit(&unknown, &old), INVALID);
+}
+
+static fallible read_secret(const char *text, const struct policy_secret *old,
+			    struct policy_secret *out)
+{
+	auto_json json = NULL;
+
+	TRY(json_read(str_of(text), &json));
+	return policy_secret_read(json, "KEY", old, out);
+}
+
+TEST(named,
+     "an entry that names a tenant's secret has what that secret has, and is saved as a name")
+{
+	auto_policy policy = POLICY_INIT(POLICY_OFF), loaded = POLICY_INIT(POLICY_OFF);
+	auto_policy_secret secret = {0};
+	auto_buf shown = BUF_INIT(4096), saved = BUF_INIT(4096);
+	auto_json json = NULL;
+
+	CHECK_OK(read_policy("{\"mode\":\"allow\",\"secrets\":[\"KEY\"]}", &policy));
+	CHECK_OK(policy_inherit(&policy, NULL));
+	CHECK(policy.secrets[0].is_named && !policy.secrets[0].value);
+	CHECK(!policy_inspects(&policy, "a"));
+	CHECK_OK(read_secret(
+		"{\"value\":\"v\",\"hosts\":[\"a\"],\"header\":{\"name\":\"X\",\"format\":"
+		"\"Bearer {}\"}}",
+		NULL, &secret));
+	policy_fill_named(&policy.secrets[0], &secret);
+	CHECK(policy_inspects(&policy, "a") && policy_secret_is_for(&policy.secrets[0], "a", 1));
+	CHECK(policy.secrets[0].form == POLICY_HEADER);
+	CHECK_STR(policy.secrets[0].format, "Bearer {}");
+	text_of(&policy, false, &shown);
+	CHECK_STR(shown.at, "{\"mode\":\"allow\",\"allow\":[],\"secrets\":[\"KEY\"]}");
+	text_of(&policy, true, &saved);
+	CHECK(!strstr(saved.at, "Bearer") && !strstr(saved.at, "hosts"));
+	CHECK_OK(json_read(str_of(saved.at), &json));
+	CHECK_OK(policy_load(json, &loaded));
+	CHECK(loaded.secrets[0].is_named && loaded.secret_count == 1);
+	CHECK_STR(loaded.secrets[0].placeholder, policy.secrets[0].placeholder);
+	policy_fill_named(&policy.secrets[0], NULL);
+	CHECK(!policy_inspects(&policy, "a") && !policy.secrets[0].value);
+	CHECK_STR(policy.secrets[0].name, "KEY");
+}
+
+TEST(named_values, "a secret keeps a value that is not sent again, for the hosts that it had")
+{
+	auto_policy_secret old = {0}, same = {0}, wider = {0};
+
+	CHECK_ERR(read_secret("{\"hosts\":[\"a\"]}", NULL, &old), INVALID);
+	CHECK_OK(read_secret("{\"value\":\"v\",\"hosts\":[\"*.a\"]}", NULL, &old));
+	CHECK_OK(read_secret("{\"hosts\":[\"x.a\"],\"query\":\"k\"}", &old, &same));
+	CHECK_STR(same.value, "v");
+	CHECK(same.form == POLICY_QUERY);
+	CHECK_ERR(read_secret("{\"hosts\":[\"b\"]}", &old, &wider), INVALID);
 }
 
 TEST(hints, "a denied name comes with the line that would allow it")
