@@ -13,11 +13,11 @@
 #include <linux/seccomp.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 
 #include "base/weak.h"
 #include "init/raw_syscall.h"
-#include "init/stdio.h"
 
 #define PATH_DEFAULT "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #define SIGSET_SIZE 8 // the kernel's, not libc's
@@ -57,6 +57,45 @@ static long take_stdio(const struct child *child)
 	return n;
 }
 
+// The fds of a dialogue get their high numbers by way of 0, 1 and 2: pid 1 may hold fds of any
+// number, and one must not overwrite the next.
+static long take_dialogue(void)
+{
+	long n = RAW_3(SYS_dup3, 0, TALK_DIALOGUE_FD, 0);
+
+	if (n >= 0)
+		n = RAW_3(SYS_dup3, 1, TALK_DIALOGUE_OUT, 0);
+	if (n >= 0)
+		n = RAW_3(SYS_dup3, 2, TALK_DIALOGUE_ERR, 0);
+	if (n >= 0)
+		n = RAW_3(SYS_close_range, 3, TALK_DIALOGUE_FD - 1, 0);
+	if (n >= 0)
+		n = RAW_3(SYS_close_range, TALK_DIALOGUE_ERR + 1, ~0u, 0);
+	if (n >= 0)
+		n = RAW_4(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR, 0);
+	if (n >= 0 && RAW_3(SYS_dup3, n, 1, 0) >= 0)
+		n = RAW_3(SYS_dup3, n, 2, 0);
+	return n < 0 ? n : RAW_3(SYS_close_range, 3, TALK_DIALOGUE_FD - 1, 0);
+}
+
+// A pty as controlling terminal, or a dialogue.
+static long take_terminal(const struct child *child)
+{
+	long n = RAW_3(SYS_dup3, child->in, 0, 0);
+
+	if (n >= 0)
+		n = RAW_3(SYS_dup3, child->out, 1, 0);
+	if (n >= 0)
+		n = RAW_3(SYS_dup3, child->err, 2, 0);
+	if (n >= 0 && child->stdio_kind == TALK_EXEC_DIALOGUE)
+		return take_dialogue();
+	if (n >= 0)
+		n = RAW_3(SYS_close_range, 3, ~0u, 0);
+	if (n >= 0)
+		n = RAW_3(SYS_ioctl, 0, TIOCSCTTY, 0);
+	return n;
+}
+
 static long init_child_load_filter(const struct drop_privileges *setup)
 {
 	struct sock_fprog program = {
@@ -86,8 +125,7 @@ int child_prepare(struct child *child)
 	if (n < 0)
 		return child_fail(child, step, n);
 	RAW_0(SYS_setsid);
-	n = child->stdio_kind ? stdio_take(child->stdio_kind, child->in, child->out, child->err)
-			      : take_stdio(child);
+	n = child->stdio_kind ? take_terminal(child) : take_stdio(child);
 	// pid 1 has a saved gid that no command has (drop_privileges.c). Access checks ignore it,
 	// so the memory, still pid 1's or a copy of it, stays undumpable.
 	if (n >= 0)

@@ -10,3 +10,6 @@
 // *out: our end of its socket. On failure *step and errno say why.
 bool file_worker_start(const struct drop_privileges *setup, struct str user, int *out,
 		       enum talk_step *step);
+// The loop of a worker: one request after another, until its socket closes. It is a process of its
+// own: it may use the heap, and exit at any time.
+void file_worker_serve(int sock) __attribute__((noreturn));

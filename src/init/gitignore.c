@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "codec/ignore.h"
+#include "init/path_resolve.h"
 #include "os/fd.h"
 
 #define NAME ".gitignore"
@@ -49,7 +50,7 @@ static void file_drop(void)
 // Empty if there is none. A symlink is not followed, as in git.
 static bool file_read(int dir, const char *name, struct str *out)
 {
-	int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	auto_fd_errno fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	struct stat st;
 	char *text = NULL;
 	ssize_t got = -1;
@@ -57,10 +58,8 @@ static bool file_read(int dir, const char *name, struct str *out)
 	*out = (struct str){0};
 	if (fd < 0)
 		return errno == ENOENT || errno == ENOTDIR || errno == ELOOP;
-	if (fstat(fd, &st) == 0 && !S_ISREG(st.st_mode)) {
-		close(fd);
+	if (fstat(fd, &st) == 0 && !S_ISREG(st.st_mode))
 		return true;
-	}
 	text = malloc(SIZE_MAX_BYTES + 1);
 	if (text)
 		got = fd_read_all(fd, text, SIZE_MAX_BYTES + 1);
@@ -68,7 +67,6 @@ static bool file_read(int dir, const char *name, struct str *out)
 		errno = EFBIG;
 		got = -1;
 	}
-	close(fd);
 	if (got <= 0) {
 		free(text);
 		return got == 0;
@@ -151,13 +149,12 @@ static int find_top(int root, const char *place, char *up, size_t size)
 
 bool gitignore_begin(const struct fileop_request *ask, int root)
 {
-	char link[64], *place = ignore.place, *up = ignore.up;
+	char link[32], *place = ignore.place, *up = ignore.up;
 	int depth;
 	ssize_t len;
 
 	ignore.ask = ask;
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", root);
-	len = readlink(link, place, sizeof(ignore.place) - 1);
+	len = readlink(path_resolve_of_fd(root, link), place, sizeof(ignore.place) - 1);
 	place[len > 0 ? len : 0] = 0;
 	depth = place[0] == '/' ? find_top(root, place, up, sizeof(ignore.up)) : -1;
 	if (depth >= 0) {

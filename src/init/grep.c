@@ -1,8 +1,6 @@
 // Searches files in pieces of whole lines; a line longer than a piece is matched piece by piece. A
 // file with a NUL in its first bytes is binary and skipped. The bounds are those of the request, or
 // defaults.
-#include "init/grep.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <regex.h>
@@ -10,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "init/handlers.h"
 #include "init/path_resolve.h"
 #include "init/reply.h"
 #include "init/tree.h"
@@ -72,14 +71,13 @@ static void grep_tell(const char *path, uint64_t number, const char *line, size_
 		.column = (uint32_t)column + 1,
 		.text = {line, len < FILEOP_LINE_MAX ? len : FILEOP_LINE_MAX},
 	};
-	size_t before = job.batch.pack.len;
 
 	if (job.batch.count >= job.limit) {
 		job.reply->more = true;
 		return;
 	}
 	fileop_put_match(&job.batch.pack, &match);
-	if (!reply_item(&job.batch, before))
+	if (!reply_item(&job.batch))
 		job.reply->skipped++;
 }
 

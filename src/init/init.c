@@ -4,7 +4,7 @@
 //
 // pid 1 never waits for the daemon. A message that a full socket does not take stays due in its
 // entry, and until it is sent no request is read: at most one answer per entry is outstanding. When
-// the daemon's end closes, pid 1 waits for the next (handover.c), or exits if none can connect: the
+// the daemon's end closes, pid 1 waits for the next (conn.c), or exits if none can connect: the
 // kernel then kills the box. An entry lives until its process was reaped and reported and the
 // daemon said FORGET, so pipes outlive a slow daemon. Most commands end with empty pipes: such an
 // entry is over at once.
@@ -23,9 +23,9 @@
 
 #include "base/weak.h"
 #include "init/conn.h"
-#include "init/handover.h"
+#include "init/exec_cgroup.h"
+#include "init/file_worker.h"
 #include "init/prefork.h"
-#include "init/state.h"
 #include "os/fd.h"
 
 #define FRESH_US 1000  // most commands end soon: then the daemon is woken once
@@ -34,6 +34,342 @@
 #define IDLE_US 100    // work for which no client waits is done after so long without an event
 #define CALM_US 1000   // and work that costs nothing, when the next command does not follow at once
 #define BUSY_US 20000  // if commands began since then, this one is one of many
+#define HURRY_US 500   // from the end of a command to the next in a sequence without pauses
+
+// The content of one EXEC. It stays while a preforked worker reads it; another takes the next
+// message.
+struct message {
+	struct run_order order;
+	const char *argv[TALK_ARGS_MAX + 3], *env[TALK_ARGS_MAX + 3];
+	char words[TALK_SIZE_MAX];
+};
+
+// The daemon's side. Messages that are due are sent only to a daemon that KNOWS.
+enum listener {
+	LISTENER_KNOWS,
+	LISTENER_AWAY,
+	LISTENER_STRANGER,
+	LISTENER_ASKS,
+	LISTENER_TOLD
+}; // TOLD: the list is being sent
+
+// Whether the daemon may be told that a process waits in sync or syncfs, and was.
+enum sync { SYNC_OFF, SYNC_MAY, SYNC_TOLD };
+
+static struct init {
+	struct drop_privileges setup;
+	enum sync sync;
+	enum listener listener;
+	bool returns; // another daemon can connect
+	struct conn conns[TALK_CONN_MAX];
+	int conn_end; // entries from here on were never used
+	struct exec_cgroup exec_cgroups[TALK_CGROUPS_MAX];
+	bool owing;	   // the socket was full
+	struct conn other; // an answer without an entry in the table
+	struct message *letters[2], first;
+	int free_message;    // the free one
+	bool fresh;	     // a STARTED is due that may be sent together with its EXITED
+	bool untidy;	     // free entries have open fds
+	bool wants;	     // a preforked worker, when idle
+	uint32_t stdio_kind; // of the last command: most likely that of the next
+	uint32_t served;     // the exec cgroup that was found empty last
+	int64_t ended_us;    // and when
+	bool served_many;    // it was not the first
+	struct run stale;    // fds of an ended command, to be closed when no client waits
+	// When to check the preforked worker that has a command, and to give it up.
+	int64_t look_us, stuck_us;
+} init;
+
+static int64_t init_now_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+// Frees the entry when it is over. Its fds are closed when no client waits.
+static void init_settle(struct conn *conn)
+{
+	if (init.listener != LISTENER_KNOWS && conn->owes)
+		return;
+	if (conn->owes && conn_send(conn)) {
+		if ((conn->owes & OWES_STARTED) && !(init.returns && handover_keeps_in(conn)))
+			fd_drop(&conn->run.in);
+		conn->owes = 0;
+	}
+	if (conn->owes) {
+		init.owing = true;
+	} else if (conn->pid == 0 && !conn->starting && conn->forgotten) {
+		conn->used = false;
+		init.untidy = true;
+	}
+}
+
+static struct conn *init_find(uint32_t id)
+{
+	for (int i = 0; i < init.conn_end; i++)
+		if (init.conns[i].used && init.conns[i].id == id)
+			return &init.conns[i];
+	return NULL;
+}
+
+// Requests of the daemon. Each begins with an entry in the table, an exec cgroup, and a child,
+// which is a waiting preforked worker, a new one of the fork template, or a clone of pid 1. A
+// request that cannot begin is refused with the step that failed.
+
+static struct conn *init_start_take_place(void)
+{
+	for (int i = 0; i < TALK_CONN_MAX; i++) {
+		if (init.conns[i].used)
+			continue;
+		if (i < init.conn_end) {
+			run_drop(&init.stale);
+			init.stale = init.conns[i].run;
+			init.conns[i].run = RUN_NONE;
+			init.untidy = true;
+		} else {
+			init.conn_end = i + 1;
+		}
+		return &init.conns[i];
+	}
+	return NULL;
+}
+
+static void start_tidy(void)
+{
+	init.untidy = false;
+	run_drop(&init.stale);
+	for (int i = 0; i < init.conn_end; i++)
+		if (!init.conns[i].used)
+			run_drop(&init.conns[i].run);
+}
+
+static void init_start_refuse(struct conn *conn, uint32_t id, enum talk_step step, int errnum)
+{
+	*conn = (struct conn){
+		.used = true,
+		.forgotten = true,
+		.owes = OWES_FAILED,
+		.id = id,
+		.run = RUN_NONE,
+		.step = (int)step,
+		.errnum = errnum,
+	};
+	init_settle(conn);
+}
+
+static void start_drop_fds(const int *fds, int count)
+{
+	for (int i = 0; i < count; i++)
+		close(fds[i]);
+}
+
+// A new exec cgroup, or one that was made again, comes with its fds. 0, or the errno to refuse
+// with.
+static int exec_cgroup_check(const struct talk_exec *exec, const int *fds, int count)
+{
+	bool by_clone = init.setup.joins_by_clone;
+	struct exec_cgroup *exec_cgroup;
+
+	if (count == FD_LOST)
+		return EMFILE;
+	if (exec->exec_cgroup >= TALK_CGROUPS_MAX) {
+		start_drop_fds(fds, count);
+		return EINVAL;
+	}
+	exec_cgroup = &init.exec_cgroups[exec->exec_cgroup];
+	if (count > 0 ? count != exec_cgroup_fds(by_clone) : !exec_cgroup->known) {
+		start_drop_fds(fds, count);
+		return EPROTO;
+	}
+	if (count > 0)
+		prefork_lose(exec->exec_cgroup);
+	if (count > 0 && !exec_cgroup_learn(exec_cgroup, by_clone, fds))
+		return errno;
+	// Where a preforked worker waits nothing else lives: the exec cgroup was empty at its
+	// clone.
+	if ((exec->flags & TALK_EXEC_IF_EMPTY) && !prefork_waits_in(exec->exec_cgroup) &&
+	    !prefork_cgroup_is_empty(&init.setup, exec->exec_cgroup, exec_cgroup))
+		return EBUSY;
+	return 0;
+}
+
+static void init_start_start(struct conn *conn, uint32_t id, const struct run_order *order)
+{
+	const struct exec_cgroup *exec_cgroup = &init.exec_cgroups[order->exec.exec_cgroup];
+	struct run run;
+	enum talk_step step;
+	bool started;
+
+	if (init.served == order->exec.exec_cgroup)
+		init.wants = false; // not idle any more
+	prefork_lose(order->exec.exec_cgroup);
+	started = run_start(&init.setup, exec_cgroup, order, &run, &step);
+	if (!started && step == TALK_STEP_FORK && prefork_make_room())
+		started = run_start(&init.setup, exec_cgroup, order, &run, &step);
+	// A process of the box killed it before execve.
+	if (!started && step == TALK_STEP_SETUP && errno == EINTR)
+		started = run_start(&init.setup, exec_cgroup, order, &run, &step);
+	if (!started) {
+		init_start_refuse(conn, id, step, errno);
+		return;
+	}
+	*conn = (struct conn){
+		.used = true,
+		.owes = OWES_STARTED,
+		.id = id,
+		.exec_cgroup = order->exec.exec_cgroup,
+		.asked_us = init_now_us(),
+		.pid = run.pid,
+		.run = run,
+		.flags = order->exec.flags,
+	};
+	handover_set_label(conn, (int)(conn - init.conns), order->exec.tag);
+	if (run.in < 0)
+		init.fresh = true; // on a terminal too: nobody types before a moment has passed
+	else
+		init_settle(conn); // the client may wait to send input
+}
+
+static bool is_alone(const struct conn *conn)
+{
+	for (int i = 0; i < init.conn_end; i++)
+		if (&init.conns[i] != conn && init.conns[i].used &&
+		    (init.conns[i].pid > 0 || init.conns[i].starting))
+			return false;
+	return true;
+}
+
+// Prepares for a command that follows at once: the daemon is busy with the last message, pid 1 is
+// not.
+static void start_look_ahead(const struct conn *conn, int64_t last_us)
+{
+	if ((conn->flags & (TALK_EXEC_STDIN | TALK_EXEC_PTY | TALK_EXEC_DIALOGUE)) ||
+	    conn->asked_us - last_us >= HURRY_US || !is_alone(conn))
+		return;
+	start_tidy();
+	prefork_make_next(conn->exec_cgroup);
+	init.wants = !prefork_waits_in(conn->exec_cgroup);
+}
+
+static bool start_by_prefork(struct conn *conn, uint32_t id, const struct run_order *order)
+{
+	struct conn made = {
+		.used = true, .starting = true, .id = id, .exec_cgroup = order->exec.exec_cgroup};
+
+	if (!prefork_use(order, &made.run))
+		return false;
+	made.asked_us = init_now_us();
+	made.flags = order->exec.flags;
+	*conn = made;
+	handover_set_label(conn, (int)(conn - init.conns), order->exec.tag);
+	init.wants = false; // the exec cgroup is not idle any more
+	init.free_message ^= 1;
+	init.look_us = made.asked_us + PREFORK_SOON_MS * 1000;
+	init.stuck_us = init.look_us + PREFORK_STUCK_MS * 1000;
+	return true;
+}
+
+// The preforked worker has executed, failed, or never moved: then the command is started by
+// run_start().
+static void start_conclude(struct conn *conn, bool executed)
+{
+	int pid = prefork_number();
+	struct prefork_end end = prefork_end();
+
+	conn->starting = false;
+	conn->pid = conn->run.pid = pid;
+	if (end.moved && end.step == TALK_STEP_NONE && executed) {
+		conn->owes |= OWES_STARTED;
+		return;
+	}
+	run_drop(&conn->run);
+	if (end.moved && end.step != TALK_STEP_NONE)
+		init_start_refuse(conn, conn->id, end.step, end.errnum);
+	else
+		init_start_start(conn, conn->id, &init.letters[init.free_message ^ 1]->order);
+}
+
+// The command of a preforked worker: most end soon, and their exit shows that they began. A command
+// that lasts keeps its exec cgroup for itself.
+static void start_look(bool now)
+{
+	int64_t time = init_now_us();
+	struct conn *conn = NULL;
+
+	if (!now && time < init.look_us)
+		return;
+	for (int i = 0; i < init.conn_end && !conn; i++)
+		if (init.conns[i].used && init.conns[i].starting)
+			conn = &init.conns[i];
+	if (!conn)
+		return;
+	if (time >= init.stuck_us) {
+		prefork_give_up();
+		init.stuck_us = time + PREFORK_STUCK_MS * 1000;
+	}
+	init.look_us = time + PREFORK_SOON_MS * 1000;
+	if (!prefork_has_started())
+		return;
+	start_conclude(conn, true);
+	prefork_lose(conn->exec_cgroup);
+	if (conn->used && conn->owes && !init.fresh)
+		init_settle(conn);
+}
+
+// A waiting worker has the stdio of the last command; one that is cloned now takes any.
+static bool may_use_prefork(const struct run_order *order)
+{
+	if (prefork_waits_in(order->exec.exec_cgroup) && !prefork_suits(order))
+		prefork_drop();
+	return prefork_waits_in(order->exec.exec_cgroup) ||
+	       prefork_fork_template_waits_in(order->exec.exec_cgroup);
+}
+
+static void start_exec(uint32_t id, struct run_order *order, const int *fds, int count)
+{
+	struct conn *conn = init_start_take_place();
+	int errnum = exec_cgroup_check(&order->exec, fds, count);
+
+	if (!conn || init_find(id))
+		init_start_refuse(&init.other, id, TALK_STEP_BUSY, EAGAIN);
+	else if (errnum)
+		init_start_refuse(conn, id, TALK_STEP_JOIN, errnum);
+	else if (!run_find_user(order))
+		init_start_refuse(conn, id, TALK_STEP_USER, ENOENT);
+	else if (!may_use_prefork(order) || !start_by_prefork(conn, id, order))
+		init_start_start(conn, id, order);
+	// The client may wait to send input, so the start is reported as soon as it is known.
+	else if (order->exec.flags & (TALK_EXEC_STDIN | TALK_EXEC_DIALOGUE)) {
+		prefork_await();
+		start_look(true);
+	}
+}
+
+static void start_worker(uint32_t id, struct str user)
+{
+	struct conn *conn = init_start_take_place();
+	struct run run = RUN_NONE;
+	enum talk_step step;
+
+	if (!conn || init_find(id)) {
+		init_start_refuse(&init.other, id, TALK_STEP_BUSY, EAGAIN);
+		return;
+	}
+	if (!file_worker_start(&init.setup, user, &run.out, &step)) {
+		init_start_refuse(conn, id, step, errno);
+		return;
+	}
+	*conn = (struct conn){
+		.used = true,
+		.forgotten = true,
+		.owes = OWES_WORKER,
+		.id = id,
+		.run = run,
+	};
+	init_settle(conn);
+}
 
 // Sends every entry that is held, then the end of the list. False: the socket is full.
 static bool adopt_send(void)
@@ -380,7 +716,7 @@ static void sync_send(bool waits)
 {
 	if (!waits || init.sync != SYNC_MAY || init.listener != LISTENER_KNOWS)
 		return;
-	if (handover_send_sync(init.setup.syncs))
+	if (conn_send_sync(init.setup.syncs))
 		init.sync = SYNC_TOLD;
 	else
 		init.owing = true;
@@ -456,4 +792,9 @@ int init_main(void)
 	init.wants = true;
 	init_live();
 	return 1;
+}
+
+int main(void)
+{
+	return init_main();
 }

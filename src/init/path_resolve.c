@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/weak.h"
+#include "os/fd.h"
 
 #define RACES_BORNE 32
 #define LINKS_MAX 40
@@ -59,11 +60,6 @@ static int open_with(int dir, const char *path, int flags, uint64_t resolve)
 	return fd >= 0 && path_resolve_is_refused((int)fd) ? -1 : (int)fd;
 }
 
-int path_resolve_open_at(int dir, const char *path, int flags)
-{
-	return open_with(dir, path, flags, 0);
-}
-
 // An absolute path, in `room` of 2 * PATH_MAX.
 static bool init_path_resolve_join(struct str base, struct str path, char *room)
 {
@@ -85,13 +81,16 @@ static bool init_path_resolve_join(struct str base, struct str path, char *room)
 	return true;
 }
 
+int path_resolve_open_at(int dir, const char *path, int flags)
+{
+	return open_with(dir, path, flags, 0);
+}
+
 int path_resolve_open(struct str base, struct str path, int flags)
 {
 	static char room[2 * PATH_MAX];
 
-	return init_path_resolve_join(base, path, room)
-		       ? path_resolve_open_at(AT_FDCWD, room, flags)
-		       : -1;
+	return init_path_resolve_join(base, path, room) ? open_with(AT_FDCWD, room, flags, 0) : -1;
 }
 
 // Cuts the last component off. `path` is then the directory, "" for the starting one.
@@ -103,9 +102,7 @@ static char *cut_name(char *path)
 	while (len > 1 && path[len - 1] == '/')
 		path[--len] = 0;
 	slash = strrchr(path, '/');
-	if (!slash)
-		return path;
-	return slash + 1;
+	return slash ? slash + 1 : path;
 }
 
 // Opens each directory of the path, made if missing. The fd of the last, or -1.
@@ -116,10 +113,11 @@ static int init_path_resolve_make_way(int at, const char *path, uint64_t resolve
 	char name[NAME_MAX + 1];
 
 	while (dir >= 0 && str_cut(&rest, '/', &part)) {
-		int next = -1, kept = ENAMETOOLONG;
+		int next = -1;
 
 		if (part.len == 0)
 			continue;
+		errno = ENAMETOOLONG;
 		if (part.len <= NAME_MAX) {
 			memcpy(name, part.at, part.len);
 			name[part.len] = 0;
@@ -127,10 +125,8 @@ static int init_path_resolve_make_way(int at, const char *path, uint64_t resolve
 			if (next < 0 && errno == ENOENT &&
 			    (mkdirat(dir, name, 0755) == 0 || errno == EEXIST))
 				next = open_with(dir, name, O_PATH | O_DIRECTORY, resolve);
-			kept = errno;
 		}
-		close(dir);
-		errno = kept;
+		fd_drop(&dir);
 		dir = next;
 	}
 	return dir;
@@ -174,18 +170,15 @@ static bool follow_links(struct path_resolve *resolved, bool parents)
 	for (int i = 0; i < LINKS_MAX && resolved->name[0]; i++) {
 		struct path_resolve next;
 		ssize_t n = readlinkat(resolved->dir, resolved->name, target, sizeof(target) - 1);
-		int kept;
+		bool found;
 
 		if (n < 0)
 			return true; // no symlink, or nothing there
 		target[n] = 0;
-		if (!init_path_resolve_split(resolved->dir, target, parents, 0, &next)) {
-			kept = errno;
-			path_resolve_done(resolved);
-			errno = kept;
-			return false;
-		}
+		found = init_path_resolve_split(resolved->dir, target, parents, 0, &next);
 		path_resolve_done(resolved);
+		if (!found)
+			return false;
 		*resolved = next;
 	}
 	if (!resolved->name[0])
@@ -221,9 +214,7 @@ bool path_resolve_beneath(int dir, const char *path, bool parents, struct path_r
 
 void path_resolve_done(struct path_resolve *resolved)
 {
-	if (resolved->dir >= 0)
-		close(resolved->dir);
-	resolved->dir = -1;
+	fd_drop(&resolved->dir);
 }
 
 static enum fileop_type init_path_resolve_type_of(mode_t mode)

@@ -26,7 +26,8 @@ struct path_resolve {
 // `follow` a symlink as last component is followed, to a target that need not exist.
 bool path_resolve_find(struct str base, struct str path, bool parents, bool follow,
 		       struct path_resolve *out);
-void path_resolve_done(struct path_resolve *resolved);
+void path_resolve_done(struct path_resolve *resolved); // errno stays
+#define auto_path_resolve __attribute__((cleanup(path_resolve_done))) struct path_resolve
 // A relative path, resolved beneath `dir` without following any symlink: for archives.
 bool path_resolve_beneath(int dir, const char *path, bool parents, struct path_resolve *out);
 

@@ -1,7 +1,5 @@
 // Ports of the box: the list of TCP listeners from /proc/net/tcp and tcp6, and connections to them
 // on loopback, IPv4 first. Both are bounded: a connect that does not succeed in time fails.
-#include "init/ports.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -11,7 +9,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "init/handlers.h"
 #include "init/reply.h"
+#include "os/fd.h"
 
 #define DIAL_MS 2000
 #define LISTENS 0x0A // TCP_LISTEN
@@ -36,9 +36,7 @@ static int init_ports_dial(const struct sockaddr *to, socklen_t len)
 			return fd;
 		errno = failed;
 	}
-	failed = errno;
-	close(fd);
-	errno = failed;
+	fd_drop(&fd);
 	return -1;
 }
 
@@ -54,7 +52,6 @@ bool ports_dial(const struct fileop_request *ask, struct fileop_reply *reply)
 		.sin6_port = htons((uint16_t)ask->number),
 		.sin6_addr = IN6ADDR_LOOPBACK_INIT,
 	};
-	struct fileop_reply opened = {.kind = FILEOP_OPENED};
 	int fd = init_ports_dial((struct sockaddr *)&v4, sizeof(v4));
 	int kept = errno;
 
@@ -65,21 +62,20 @@ bool ports_dial(const struct fileop_request *ask, struct fileop_reply *reply)
 		errno = kept; // of IPv4: the box may have no IPv6
 		return false;
 	}
-	reply_answer(&opened, fd);
+	reply_opened(fd);
 	close(fd);
 	return true;
 }
 
 bool ports_socket(const struct fileop_request *ask, struct fileop_reply *reply)
 {
-	struct fileop_reply opened = {.kind = FILEOP_OPENED};
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
 	(void)ask;
 	(void)reply;
 	if (fd < 0)
 		return false;
-	reply_answer(&opened, fd);
+	reply_opened(fd);
 	close(fd);
 	return true;
 }
@@ -135,7 +131,7 @@ static void init_ports_read_line(struct str line)
 static void read_table(const char *path)
 {
 	static char room[65536];
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	auto_fd_errno fd = open(path, O_RDONLY | O_CLOEXEC);
 	size_t kept = 0, total = 0;
 	ssize_t n;
 
@@ -154,8 +150,6 @@ static void read_table(const char *path)
 		kept = rest.len < sizeof(room) ? rest.len : 0;
 		total += (size_t)n;
 	}
-	if (fd >= 0)
-		close(fd);
 }
 
 bool ports_list(const struct fileop_request *ask, struct fileop_reply *reply)
@@ -169,12 +163,11 @@ bool ports_list(const struct fileop_request *ask, struct fileop_reply *reply)
 	reply_begin(&batch, FILEOP_PORTS_ARE);
 	for (unsigned i = 1; i < 65536; i++) {
 		bool any = heard.any[i / 8] >> i % 8 & 1;
-		size_t before = batch.pack.len;
 
 		if (!any && !(heard.local[i / 8] >> i % 8 & 1))
 			continue;
 		fileop_put_port(&batch.pack, &(struct fileop_port){(uint16_t)i, any});
-		reply_item(&batch, before);
+		reply_item(&batch);
 	}
 	reply_flush(&batch);
 	reply->count = batch.count;

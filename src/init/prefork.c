@@ -21,7 +21,6 @@
 
 #include "base/weak.h"
 #include "init/raw_syscall.h"
-#include "init/stdio.h"
 #include "os/fd.h"
 
 #define MAKE_MS 20    // a hundred times the usual
@@ -411,7 +410,7 @@ bool prefork_use(const struct run_order *what, struct run *out)
 	slot->child.exec = &what->exec;
 	slot->child.user = &what->user;
 	if (waits && slot->child.stdio_kind)
-		stdio_size(us.at[i].run.out, &what->exec);
+		run_set_size(us.at[i].run.out, &what->exec);
 	if (waits) {
 		atomic_store(&slot->go, 1);
 		raw_wake((const int *)&slot->go);

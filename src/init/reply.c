@@ -78,6 +78,11 @@ void reply_answer(const struct fileop_reply *reply, int fd)
 	reply_send_parts(parts, reply->rest.len > 0 ? 2 : 1, fd);
 }
 
+void reply_opened(int fd)
+{
+	reply_answer(&(struct fileop_reply){.kind = FILEOP_OPENED}, fd);
+}
+
 void reply_begin(struct reply_batch *batch, enum fileop_kind kind)
 {
 	*batch = (struct reply_batch){.kind = kind};
@@ -92,16 +97,17 @@ void reply_flush(struct reply_batch *batch)
 		return;
 	reply.rest = (struct str){(const char *)batch->pack.at, batch->pack.len};
 	reply_answer(&reply, -1);
-	pack_init(&batch->pack, us.items, sizeof(us.items));
+	batch->pack.len = batch->len = 0;
 }
 
-bool reply_item(struct reply_batch *batch, size_t len_before)
+bool reply_item(struct reply_batch *batch)
 {
 	if (batch->pack.failed) {
 		batch->pack.failed = false;
-		batch->pack.len = len_before;
+		batch->pack.len = batch->len;
 		return false;
 	}
+	batch->len = batch->pack.len;
 	batch->count++;
 	// The longest item is two paths.
 	if (batch->pack.len > sizeof(us.items) - 3 * FILEOP_PATH_MAX)

@@ -12,14 +12,19 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/weak.h"
 #include "init/raw_syscall.h"
-#include "init/stdio.h"
 #include "os/fd.h"
 #include "os/thread.h"
+
+#ifndef TIOCGPTPEER
+#define TIOCGPTPEER _IO('T', 0x41)
+#endif
 
 static int run_child(void *arg)
 {
@@ -124,17 +129,50 @@ bool run_find_user(struct run_order *order)
 	return true;
 }
 
-static bool make_pipes(bool with_stdin, struct run *out, struct child *child)
+// Pipes for its output, and as stdin a pipe, the socket of a dialogue, or none.
+static bool make_pipes(uint32_t flags, struct run *out, struct child *child)
 {
 	int to[2] = {-1, -1}, err[2] = {-1, -1}, in[2] = {-1, -1};
-	bool made = pipe2(to, O_CLOEXEC) == 0 && pipe2(err, O_CLOEXEC) == 0 &&
-		    (!with_stdin || pipe2(in, O_CLOEXEC) == 0);
+	bool made = pipe2(to, O_CLOEXEC) == 0 && pipe2(err, O_CLOEXEC) == 0;
 
+	if (made && (flags & TALK_EXEC_DIALOGUE))
+		made = socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, in) == 0;
+	else if (made && (flags & TALK_EXEC_STDIN))
+		made = pipe2(in, O_CLOEXEC) == 0;
 	*out = (struct run){.out = to[0], .err = err[0], .in = in[1]};
 	child->out = to[1];
 	child->err = err[1];
 	child->in = in[0];
 	return made;
+}
+
+void run_set_size(int master, const struct talk_exec *exec)
+{
+	struct winsize size = {.ws_row = exec->rows, .ws_col = exec->cols};
+
+	ioctl(master, TIOCSWINSZ, &size);
+}
+
+// The slave is opened by TIOCGPTPEER, so no path is looked up that the box could have changed.
+static bool make_pty(const struct talk_exec *exec, uint32_t uid, struct run *out,
+		     struct child *child)
+{
+	int unlocked = 0, slave = -1, spool[2] = {-1, -1};
+	bool made;
+
+	*out = RUN_NONE;
+	out->out = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC);
+	if (out->out >= 0 && ioctl(out->out, TIOCSPTLCK, &unlocked) == 0) {
+		run_set_size(out->out, exec);
+		slave = ioctl(out->out, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+	}
+	child->in = child->out = child->err = slave;
+	// Output waits here between the pty, which drops bytes once read, and the disk.
+	made = slave >= 0 && (!(exec->flags & TALK_EXEC_SPOOL) || pipe2(spool, O_CLOEXEC) == 0);
+	out->err = spool[0];
+	out->in = spool[1];
+	// As grantpt() does: the slave belongs to the user.
+	return made && (uid == 0 || fchown(slave, uid, (gid_t)-1) == 0);
 }
 
 void run_drop_ends(struct child *child)
@@ -155,19 +193,10 @@ void run_drop(struct run *run)
 
 bool run_make_ends(const struct talk_exec *exec, uint32_t uid, struct run *out, struct child *child)
 {
-	struct stdio stdio_setup;
-	bool made;
-
 	child->stdio_kind = exec->flags & (TALK_EXEC_PTY | TALK_EXEC_DIALOGUE);
-	if (!child->stdio_kind)
-		return make_pipes(exec->flags & TALK_EXEC_STDIN, out, child);
-	made = stdio_make(exec, uid, &stdio_setup);
-	*out = (struct run){
-		.out = stdio_setup.ours[0], .err = stdio_setup.ours[1], .in = stdio_setup.ours[2]};
-	child->in = stdio_setup.theirs[0];
-	child->out = stdio_setup.theirs[1];
-	child->err = stdio_setup.theirs[2];
-	return made;
+	if (child->stdio_kind == TALK_EXEC_PTY)
+		return make_pty(exec, uid, out, child);
+	return make_pipes(exec->flags, out, child);
 }
 
 bool run_start(const struct drop_privileges *setup, const struct exec_cgroup *exec_cgroup,

@@ -36,6 +36,8 @@ bool run_is_unexecuted(int pid, bool *out_stopped); // out_stopped may be NULL
 bool run_make_ends(const struct talk_exec *exec, uint32_t uid, struct run *out,
 		   struct child *child);
 void run_drop_ends(struct child *child);
+// Sets the size that `exec` asks for, on a pty that was made ahead.
+void run_set_size(int master, const struct talk_exec *exec);
 void run_drop(struct run *run);
 // A child inherits the oom_score_adj that pid 1 has at the clone.
 void run_raise_oom(const struct drop_privileges *setup, bool up);

@@ -3,8 +3,6 @@
 // cgroup, whose first process may be gone. Each is signalled by a pidfd, after a second check of
 // its start time, because its pid may have been reused. Processes in pid 1's own session are
 // spared: only the fork template is there (prefork.c), which may live in the exec cgroup.
-#include "init/sweep.h"
-
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -14,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "init/handlers.h"
 #include "os/fd.h"
 
 #define PROCESSES_MAX 32768

@@ -2,8 +2,6 @@
 // without following symlinks. Every entry is made new: an existing file or link is removed first,
 // an existing directory stays. So an archive can write only below its target directory. Directories
 // get their modes and times at the end, since both could prevent or be changed by later entries.
-#include "init/tarin.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -12,6 +10,7 @@
 #include <unistd.h>
 
 #include "codec/tar.h"
+#include "init/handlers.h"
 #include "init/path_resolve.h"
 #include "init/reply.h"
 #include "init/tree.h"
@@ -122,26 +121,21 @@ static bool clear(const struct path_resolve *resolved)
 static bool tarin_make_file(const struct path_resolve *resolved, const struct tar_head *head,
 			    bool *written)
 {
-	int fd = clear(resolved)
-			 ? openat(resolved->dir, resolved->name,
-				  O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600)
-			 : -1;
-	bool done;
-	int kept;
+	auto_fd_errno fd = clear(resolved)
+				   ? openat(resolved->dir, resolved->name,
+					    O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+					    0600)
+				   : -1;
 
 	if (fd < 0)
 		return false;
 	*written = true;
-	done = tarin_move_bytes(fd, head->size);
-	kept = errno;
-	if (done) {
-		own(resolved->dir, resolved->name, head);
-		(void)!fchmod(fd, mode_of(head));
-		date(resolved->dir, resolved->name, head->mtime);
-	}
-	close(fd);
-	errno = kept;
-	return done;
+	if (!tarin_move_bytes(fd, head->size))
+		return false;
+	own(resolved->dir, resolved->name, head);
+	(void)!fchmod(fd, mode_of(head));
+	date(resolved->dir, resolved->name, head->mtime);
+	return true;
 }
 
 static bool make_directory(const struct path_resolve *resolved, const struct tar_head *head)
@@ -172,23 +166,17 @@ static bool make_directory(const struct path_resolve *resolved, const struct tar
 
 static bool make_hardlink(const struct path_resolve *resolved, const struct tar_head *head)
 {
-	struct path_resolve other;
+	auto_path_resolve other = {.dir = -1};
 	struct stat st;
-	bool done;
-	int kept;
 
 	if (!is_decent(head->target) ||
 	    !path_resolve_beneath(in.root, head->target.at, false, &other)) {
 		errno = EXDEV;
 		return false;
 	}
-	done = other.name[0] && fstatat(other.dir, other.name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	return other.name[0] && fstatat(other.dir, other.name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
 	       S_ISREG(st.st_mode) && clear(resolved) &&
 	       linkat(other.dir, other.name, resolved->dir, resolved->name, 0) == 0;
-	kept = errno;
-	path_resolve_done(&other);
-	errno = kept;
-	return done;
 }
 
 static bool tarin_make(const struct path_resolve *resolved, const struct tar_head *head,
@@ -238,7 +226,7 @@ static bool too_much(void)
 // One member. False: the whole request has failed.
 static bool tarin_take(const struct tar_head *head)
 {
-	struct path_resolve resolved = {.dir = -1};
+	auto_path_resolve resolved = {.dir = -1};
 	bool written = false, done = false;
 	uint64_t left = head->size + tar_padding(head->size);
 
@@ -249,16 +237,8 @@ static bool tarin_take(const struct tar_head *head)
 	    path_resolve_beneath(in.root, head->path.at, true, &resolved)) {
 		done = resolved.name[0] ? tarin_make(&resolved, head, &written)
 					: head->type == TAR_DIRECTORY;
-		if (!done && written && errno == 0) {
-			path_resolve_done(&resolved);
+		if (!done && written && errno == 0)
 			return cut_short();
-		}
-	}
-	if (resolved.dir >= 0) {
-		int kept = errno;
-
-		path_resolve_done(&resolved);
-		errno = kept;
 	}
 	if (!done && (is_fatal(errno) || written))
 		return false;
@@ -307,20 +287,18 @@ static void finish_directories(void)
 {
 	while (in.late) {
 		struct late *late = in.late;
-		struct path_resolve resolved;
+		auto_path_resolve resolved = {.dir = -1};
 
 		in.late = late->next;
 		if (path_resolve_beneath(in.root, late->path, false, &resolved)) {
-			int fd = openat(resolved.dir, resolved.name[0] ? resolved.name : ".",
-					O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+			const char *name = resolved.name[0] ? resolved.name : ".";
+			auto_fd_errno fd = openat(resolved.dir, name,
+						  O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
 			if (fd >= 0) {
 				(void)!fchmod(fd, late->mode);
-				date(resolved.dir, resolved.name[0] ? resolved.name : ".",
-				     late->mtime);
-				close(fd);
+				date(resolved.dir, name, late->mtime);
 			}
-			path_resolve_done(&resolved);
 		}
 		free(late);
 	}
@@ -328,23 +306,18 @@ static void finish_directories(void)
 
 static int open_target(const struct fileop_request *ask)
 {
-	struct path_resolve resolved;
-	int root = -1, kept;
+	auto_path_resolve resolved = {.dir = -1};
 
 	if (!path_resolve_find(ask->base, ask->path, true, true, &resolved))
 		return -1;
-	if (!resolved.name[0] || mkdirat(resolved.dir, resolved.name, 0755) == 0 || errno == EEXIST)
-		root = openat(resolved.dir, resolved.name[0] ? resolved.name : ".",
-			      O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	kept = errno;
-	path_resolve_done(&resolved);
-	errno = kept;
-	return root;
+	if (resolved.name[0] && mkdirat(resolved.dir, resolved.name, 0755) < 0 && errno != EEXIST)
+		return -1;
+	return openat(resolved.dir, resolved.name[0] ? resolved.name : ".",
+		      O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
 bool tarin_serve(const struct fileop_request *ask, struct fileop_reply *reply)
 {
-	struct fileop_reply opened = {.kind = FILEOP_OPENED};
 	int ends[2], kept;
 	bool done;
 
@@ -355,7 +328,7 @@ bool tarin_serve(const struct fileop_request *ask, struct fileop_reply *reply)
 		close(in.root);
 		return false;
 	}
-	reply_answer(&opened, ends[1]);
+	reply_opened(ends[1]);
 	close(ends[1]);
 	in.ask = ask;
 	in.reply = reply;

@@ -4,8 +4,6 @@
 //
 // A file with several names is packed once; its other names become hard links to the first. The
 // table of names is bounded: a file beyond it is packed again.
-#include "init/tarout.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -15,6 +13,7 @@
 
 #include "codec/tar.h"
 #include "init/gitignore.h"
+#include "init/handlers.h"
 #include "init/path_resolve.h"
 #include "init/reply.h"
 #include "init/tree.h"
@@ -165,38 +164,28 @@ static void links_drop(void)
 	out.link_count = 0;
 }
 
-static bool pack_hardlink(const struct stat *st, const char *first)
-{
-	struct tar_head head;
-
-	tarout_fill(&head, TAR_HARDLINK, st);
-	head.target = str_of(first);
-	out.reply->count++;
-	return tarout_put_head(&head);
-}
-
 static bool pack_file(int dir, const char *name)
 {
-	int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	auto_fd_errno fd = openat(dir, name,
+				  O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	struct tar_head head;
 	const char *first;
 	struct stat st;
-	bool sound = true;
 
 	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
 		out.reply->skipped++;
-	} else if ((first = links_find(&st))) {
-		sound = pack_hardlink(&st, first);
-	} else {
-		links_add(&st);
-		tarout_fill(&head, TAR_FILE, &st);
-		head.size = (uint64_t)st.st_size;
-		out.reply->count++;
-		sound = tarout_put_head(&head) && put_bytes(fd, head.size);
+		return true;
 	}
-	if (fd >= 0)
-		close(fd);
-	return sound;
+	first = links_find(&st);
+	tarout_fill(&head, first ? TAR_HARDLINK : TAR_FILE, &st);
+	out.reply->count++;
+	if (first) {
+		head.target = str_of(first);
+		return tarout_put_head(&head);
+	}
+	links_add(&st);
+	head.size = (uint64_t)st.st_size;
+	return tarout_put_head(&head) && put_bytes(fd, head.size);
 }
 
 static bool pack_link(int dir, const char *name, const struct stat *st)
@@ -291,42 +280,31 @@ static bool pack_tree(const struct fileop_request *ask, int root)
 	return sound;
 }
 
-static bool tarout_pack(const struct fileop_request *ask, int root,
-			const struct path_resolve *resolved)
-{
-	bool is_dir;
-
-	if (root >= 0)
-		return pack_tree(ask, root);
-	return pack_one(resolved->dir, resolved->name, str_of(resolved->name), &is_dir);
-}
-
 bool tarout_serve(const struct fileop_request *ask, struct fileop_reply *reply)
 {
-	struct fileop_reply opened = {.kind = FILEOP_OPENED};
 	int root = path_resolve_open(ask->base, ask->path, O_RDONLY | O_DIRECTORY | O_NONBLOCK);
-	struct path_resolve resolved = {.dir = -1};
+	auto_path_resolve resolved = {.dir = -1};
 	int ends[2];
-	bool sound;
+	bool sound, is_dir;
 
 	if (root < 0 &&
 	    (errno != ENOTDIR || !path_resolve_find(ask->base, ask->path, false, true, &resolved)))
 		return false;
 	if (pipe2(ends, O_CLOEXEC) < 0) {
-		if (root >= 0)
-			close(root);
-		path_resolve_done(&resolved);
+		fd_drop(&root);
 		return false;
 	}
 	fcntl(ends[1], F_SETPIPE_SZ, PIPE_SIZE);
-	reply_answer(&opened, ends[0]);
+	reply_opened(ends[0]);
 	close(ends[0]);
 	out.pipe = ends[1];
 	out.reply = reply;
 	out.errnum = 0;
-	sound = tarout_pack(ask, root, &resolved) && put_zeroes(2 * TAR_BLOCK);
+	sound = (root >= 0
+			 ? pack_tree(ask, root)
+			 : pack_one(resolved.dir, resolved.name, str_of(resolved.name), &is_dir)) &&
+		put_zeroes(2 * TAR_BLOCK);
 	close(ends[1]);
-	path_resolve_done(&resolved);
 	links_drop();
 	errno = sound ? 0 : out.errnum ? out.errnum : EPIPE;
 	return sound;

@@ -9,8 +9,10 @@
 #include <unistd.h>
 
 #include "codec/glob.h"
+#include "init/handlers.h"
 #include "init/path_resolve.h"
 #include "init/reply.h"
+#include "os/fd.h"
 
 #define AGAIN_MAX 64 // directories that were written to while being removed
 
@@ -41,11 +43,6 @@ bool tree_is_directory(const struct walk_at *at)
 	return fstatat(at->dir, at->name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
 }
 
-static int open_root(const struct fileop_request *ask)
-{
-	return path_resolve_open(ask->base, ask->path, O_RDONLY | O_DIRECTORY | O_NONBLOCK);
-}
-
 // Stats an entry of the current directory. False: gone.
 static bool init_tree_look(const struct walk_at *at, struct fileop_entry *out)
 {
@@ -68,24 +65,13 @@ static bool init_tree_look(const struct walk_at *at, struct fileop_entry *out)
 static void init_tree_tell(struct reply_batch *batch, const struct fileop_request *ask,
 			   const struct fileop_entry *entry, struct fileop_reply *reply)
 {
-	size_t before = batch->pack.len;
-
 	if (ask->limit && batch->count >= ask->limit) {
 		reply->more = true;
 		return;
 	}
 	fileop_put_entry(&batch->pack, entry);
-	if (!reply_item(batch, before))
+	if (!reply_item(batch))
 		reply->skipped++;
-}
-
-static bool init_tree_finish(struct reply_batch *batch, struct fileop_reply *reply)
-{
-	reply_flush(batch);
-	reply->count = batch->count;
-	reply->skipped += walk_skipped();
-	walk_end();
-	return true;
 }
 
 enum { TELL = 1, ENTER = 2 };
@@ -96,7 +82,7 @@ typedef unsigned judge_fn(const struct fileop_request *ask, const struct walk_at
 
 static bool tell_tree(const struct fileop_request *ask, judge_fn *judge, struct fileop_reply *reply)
 {
-	int root = open_root(ask);
+	int root = path_resolve_open(ask->base, ask->path, O_RDONLY | O_DIRECTORY | O_NONBLOCK);
 	struct reply_batch batch;
 	struct walk_at at;
 	enum walk_step step;
@@ -114,7 +100,11 @@ static bool tell_tree(const struct fileop_request *ask, judge_fn *judge, struct 
 		if ((verdict & ENTER) && entry.stat.type == FILEOP_DIRECTORY && !walk_enter())
 			reply->skipped++;
 	}
-	return init_tree_finish(&batch, reply);
+	reply_flush(&batch);
+	reply->count = batch.count;
+	reply->skipped += walk_skipped();
+	walk_end();
+	return true;
 }
 
 static bool is_shown(const struct fileop_request *ask, const struct walk_at *at)
@@ -163,10 +153,9 @@ bool tree_mkdir(const struct fileop_request *ask, struct fileop_reply *reply)
 	bool parents = ask->flags & FILEOP_PARENTS;
 	bool own_mode = ask->mode != FILEOP_KEEP_MODE;
 	mode_t mode = own_mode ? (mode_t)ask->mode : 0755;
-	struct path_resolve resolved;
+	auto_path_resolve resolved = {.dir = -1};
 	struct stat st;
 	bool made;
-	int kept;
 
 	(void)reply;
 	if (!path_resolve_find(ask->base, ask->path, parents, false, &resolved))
@@ -178,9 +167,6 @@ bool tree_mkdir(const struct fileop_request *ask, struct fileop_reply *reply)
 	if (!made && errno == EEXIST && parents)
 		made = !resolved.name[0] ||
 		       (fstatat(resolved.dir, resolved.name, &st, 0) == 0 && S_ISDIR(st.st_mode));
-	kept = errno;
-	path_resolve_done(&resolved);
-	errno = kept;
 	return made;
 }
 
@@ -284,35 +270,21 @@ static bool remove_at(const struct fileop_request *ask, const struct path_resolv
 
 bool tree_remove(const struct fileop_request *ask, struct fileop_reply *reply)
 {
-	struct path_resolve resolved;
-	bool done;
-	int kept;
+	auto_path_resolve resolved = {.dir = -1};
 
 	if (!path_resolve_find(ask->base, ask->path, false, false, &resolved))
 		return false;
 	errno = ask->flags & FILEOP_RECURSIVE ? EBUSY : EISDIR;
-	done = resolved.name[0] && remove_at(ask, &resolved, reply);
-	kept = errno;
-	path_resolve_done(&resolved);
-	errno = kept;
-	return done;
+	return resolved.name[0] && remove_at(ask, &resolved, reply);
 }
 
 // By an O_PATH fd, so that it cannot be replaced by a symlink.
 static bool set_mode(int dir, const char *name, mode_t mode)
 {
-	int fd = openat(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	auto_fd_errno fd = openat(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
 	char path[32];
-	bool done;
-	int kept;
 
-	if (fd < 0)
-		return false;
-	done = chmod(path_resolve_of_fd(fd, path), mode) == 0;
-	kept = errno;
-	close(fd);
-	errno = kept;
-	return done;
+	return fd >= 0 && chmod(path_resolve_of_fd(fd, path), mode) == 0;
 }
 
 static void set_modes_beneath(int root, mode_t mode, struct fileop_reply *reply)
@@ -336,22 +308,17 @@ static void set_modes_beneath(int root, mode_t mode, struct fileop_reply *reply)
 
 bool tree_chmod(const struct fileop_request *ask, struct fileop_reply *reply)
 {
-	int fd = path_resolve_open(ask->base, ask->path, O_PATH);
+	auto_fd_errno fd = path_resolve_open(ask->base, ask->path, O_PATH);
 	mode_t mode = ask->mode & 07777;
 	char path[32];
-	bool done;
-	int kept, root = -1;
+	int root = -1;
 
-	if (fd < 0)
+	if (fd < 0 || chmod(path_resolve_of_fd(fd, path), mode) < 0)
 		return false;
-	done = chmod(path_resolve_of_fd(fd, path), mode) == 0;
-	kept = errno;
-	if (done && (ask->flags & FILEOP_RECURSIVE))
+	if (ask->flags & FILEOP_RECURSIVE)
 		root = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	close(fd);
-	reply->count = done;
+	reply->count = 1;
 	if (root >= 0)
 		set_modes_beneath(root, mode, reply);
-	errno = kept;
-	return done;
+	return true;
 }

@@ -1,14 +1,8 @@
-// Requests to a file worker about directories and trees.
+// What requests about trees share: removal, patterns, kinds of entries.
 #pragma once
 
 #include "init/walk.h"
 #include "protocol/fileop.h"
-
-bool tree_list(const struct fileop_request *ask, struct fileop_reply *reply);
-bool tree_find(const struct fileop_request *ask, struct fileop_reply *reply);
-bool tree_mkdir(const struct fileop_request *ask, struct fileop_reply *reply);
-bool tree_remove(const struct fileop_request *ask, struct fileop_reply *reply);
-bool tree_chmod(const struct fileop_request *ask, struct fileop_reply *reply);
 
 // Removes `name` in `dir` with everything beneath it. Returns how many entries could not be
 // removed; errno is that of the first.

@@ -5,8 +5,6 @@
 // first. An event that equals the last one of its path is dropped, no other is, so the last event
 // of a path is always right. Files that cove itself replaces have names by which the rename is
 // reported as it is meant (path_resolve_temp_name()).
-#include "init/watch.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -19,10 +17,173 @@
 #include <unistd.h>
 
 #include "codec/glob.h"
+#include "init/handlers.h"
 #include "init/path_resolve.h"
 #include "init/reply.h"
 #include "init/tree.h"
-#include "init/watched.h"
+#include "os/fd.h"
+
+#define FREE 0 // watch descriptors start at 1
+#define GIVEN_UP (-1)
+
+struct place {
+	int wd;
+	char *path;
+};
+
+// The table of inotify watches: an open-addressing hash table by watch descriptor. A removed entry
+// stays marked until the table is rebuilt. Paths are on the heap; a failed allocation ends the
+// watch.
+static struct {
+	struct place *places;
+	uint32_t size; // a power of two
+	uint32_t used; // with removed entries
+	uint32_t count;
+} table;
+
+static struct place *watched_find(int wd)
+{
+	if (table.size == 0)
+		return NULL;
+	for (uint32_t i = (uint32_t)wd * 2654435761u;; i++) {
+		struct place *place = &table.places[i & (table.size - 1)];
+
+		if (place->wd == wd)
+			return place;
+		if (place->wd == FREE)
+			return NULL;
+	}
+}
+
+static void watched_put(struct place what)
+{
+	int wd = what.wd;
+	uint32_t i = (uint32_t)wd * 2654435761u;
+
+	while (table.places[i & (table.size - 1)].wd != FREE)
+		i++;
+	table.places[i & (table.size - 1)] = what;
+	table.used++;
+	table.count++;
+}
+
+static bool watched_make_room(void)
+{
+	struct place *old = table.places;
+	uint32_t old_size = table.size;
+	struct place *places;
+
+	if (table.used + 1 <= table.size / 2)
+		return true;
+	while (table.size < 64 || table.count + 1 > table.size / 4)
+		table.size = table.size ? table.size * 2 : 64;
+	places = calloc(table.size, sizeof(*places));
+	if (!places) {
+		table.size = old_size;
+		return false;
+	}
+	table.places = places;
+	table.used = table.count = 0;
+	for (uint32_t i = 0; i < old_size; i++)
+		if (old[i].wd > 0)
+			watched_put(old[i]);
+	free(old);
+	return true;
+}
+
+// Adds it, or changes its path. False: no memory.
+static bool watched_add(int wd, const char *path)
+{
+	char *own = strdup(path);
+	struct place *place = watched_find(wd);
+
+	if (!own || (!place && !watched_make_room())) {
+		free(own);
+		return false;
+	}
+	if (place) {
+		free(place->path);
+		place->path = own;
+	} else {
+		watched_put((struct place){wd, own});
+	}
+	return true;
+}
+
+static const char *watched_path(int wd)
+{
+	struct place *place = wd > 0 ? watched_find(wd) : NULL;
+
+	return place ? place->path : NULL;
+}
+
+static void give_up(struct place *place)
+{
+	free(place->path);
+	*place = (struct place){.wd = GIVEN_UP};
+	table.count--;
+}
+
+static void watched_drop(int wd)
+{
+	struct place *place = wd > 0 ? watched_find(wd) : NULL;
+
+	if (place)
+		give_up(place);
+}
+
+static bool is_in(const struct place *place, const char *path, size_t len)
+{
+	return place->wd > 0 && strncmp(place->path, path, len) == 0 &&
+	       (!place->path[len] || place->path[len] == '/');
+}
+
+// The directory, and everything beneath it, has a new path.
+static void watched_rename(const char *path, const char *to)
+{
+	size_t len = strlen(path), to_len = strlen(to);
+
+	for (uint32_t i = 0; i < table.size; i++) {
+		struct place *place = &table.places[i];
+		size_t rest;
+		char *moved;
+
+		if (!is_in(place, path, len))
+			continue;
+		rest = strlen(place->path + len);
+		moved = malloc(to_len + rest + 1);
+		if (!moved)
+			continue;
+		memcpy(moved, to, to_len);
+		memcpy(moved + to_len, place->path + len, rest + 1);
+		free(place->path);
+		place->path = moved;
+	}
+}
+
+// Removes the watches of a directory and of everything beneath it.
+static void watched_drop_tree(int inotify, const char *path)
+{
+	size_t len = strlen(path);
+
+	for (uint32_t i = 0; i < table.size; i++) {
+		struct place *place = &table.places[i];
+
+		if (!is_in(place, path, len))
+			continue;
+		inotify_rm_watch(inotify, place->wd);
+		give_up(place);
+	}
+}
+
+static void watched_clear(void)
+{
+	for (uint32_t i = 0; i < table.size; i++)
+		if (table.places[i].wd > 0)
+			free(table.places[i].path);
+	free(table.places);
+	memset(&table, 0, sizeof(table));
+}
 
 #define MERGE_MS 75
 #define PENDING_MAX 1000
@@ -76,12 +237,11 @@ static void init_watch_flush(void)
 	reply_begin(&batch, FILEOP_EVENTS);
 	for (int i = 0; i < job.count; i++) {
 		struct pending *event = &job.pending[i];
-		size_t before = batch.pack.len;
 
 		fileop_put_event(&batch.pack,
 				 &(struct fileop_event){event->type, event->is_directory,
 							str_of(event->path)});
-		reply_item(&batch, before);
+		reply_item(&batch);
 		free(event->path);
 	}
 	reply_flush(&batch);
@@ -275,14 +435,11 @@ static void rescan(void)
 // Whether the root is still at the requested path.
 static bool is_there(void)
 {
-	int fd = path_resolve_open(job.ask->base, job.ask->path, O_PATH);
+	auto_fd_errno fd = path_resolve_open(job.ask->base, job.ask->path, O_PATH);
 	struct stat now, then;
-	bool same = fd >= 0 && fstat(fd, &now) == 0 && fstat(job.root, &then) == 0 &&
-		    now.st_ino == then.st_ino && now.st_dev == then.st_dev;
 
-	if (fd >= 0)
-		close(fd);
-	return same;
+	return fd >= 0 && fstat(fd, &now) == 0 && fstat(job.root, &then) == 0 &&
+	       now.st_ino == then.st_ino && now.st_dev == then.st_dev;
 }
 
 static void watch_event(const struct inotify_event *event)
@@ -317,7 +474,7 @@ static void watch_event(const struct inotify_event *event)
 		watch_event_name(event);
 }
 
-// A large file is replaced by RENAME_EXCHANGE (write.c): it moves to a temporary name first.
+// A large file is replaced by RENAME_EXCHANGE (file.c): it moves to a temporary name first.
 static bool is_exchange(const struct inotify_event *event, const struct inotify_event *next)
 {
 	return next && (event->mask & IN_MOVED_FROM) && (next->mask & IN_MOVED_TO) &&
@@ -439,13 +596,12 @@ bool watch_serve(const struct fileop_request *ask, struct fileop_reply *reply)
 	begun = init_watch_begin(ask);
 	kept = errno;
 	if (begun) {
-		placed.count = watched_count();
+		placed.count = table.count;
 		reply_answer(&placed, -1);
 		init_watch_live();
 	}
 	watched_clear();
-	if (job.inotify >= 0)
-		close(job.inotify);
+	fd_drop(&job.inotify);
 	close(job.root);
 	reply->count = 0;
 	errno = kept == ENOSPC ? EMFILE : kept; // of watches, not of disk space

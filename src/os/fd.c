@@ -294,7 +294,10 @@ ssize_t fd_recv(int sock, void *room, size_t size, int *fds, int *count, int fla
 
 void fd_drop(int *fd)
 {
+	int kept = errno;
+
 	if (*fd >= 0)
 		close(*fd);
 	*fd = -1;
+	errno = kept;
 }

@@ -32,5 +32,7 @@ ssize_t fd_recv_bytes(int sock, void *room, size_t size, int *sender, int flags)
 int fd_ask_sender(int sock);
 // How an unexpected descriptor is closed; NULL: at once.
 void fd_on_leaked(void (*drop)(int fd));
-// Closes *fd and sets it to -1.
+// Closes *fd and sets it to -1. errno stays.
 void fd_drop(int *fd);
+// An fd that is closed at the end of its scope; errno stays, unlike with auto_fd.
+#define auto_fd_errno __attribute__((cleanup(fd_drop))) int

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "init/serve.h"
+#include "init/file_worker.h"
 #include "os/fd.h"
 #include "protocol/fileop.h"
 #include "tap.h"
@@ -37,7 +37,7 @@ __attribute__((unused)) static void grip_hold(void)
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		dup2(pair[1], 3); // and nothing else, as a real one
 		syscall(SYS_close_range, 4, ~0u, 0);
-		serve_run(3);
+		file_worker_serve(3);
 		_exit(0);
 	}
 	close(pair[1]);

@@ -1,8 +1,7 @@
 // pid 1 between two daemons: the first dies, the second finds everything.
-#include "init/handover.h"
-
 #include <sys/ioctl.h>
 
+#include "init/conn.h"
 #include "tap.h"
 #include "unit/init/talker.h"
 

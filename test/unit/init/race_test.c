@@ -42,7 +42,7 @@ static void hold_in_jail(void)
 		    mount("tmpfs", "shm", "tmpfs", 0, NULL) || chroot(".") || chdir("/"))
 			_exit(9);
 		syscall(SYS_close_range, 4, ~0u, 0);
-		serve_run(3);
+		file_worker_serve(3);
 	}
 	close(pair[1]);
 	grip.sock = pair[0];
