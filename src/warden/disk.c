@@ -23,7 +23,6 @@
 #include "os/mount.h"
 #include "os/ns.h"
 #include "warden/disk_driver.h"
-#include "warden/disk_room.h"
 #include "warden/disk_sync.h"
 #include "warden/private_dir.h"
 
@@ -232,7 +231,7 @@ fallible disk_make(struct disk *disk, const char *box, const struct limits *limi
 			err_new(INVALID, "no_disk_limit",
 				"this host cannot enforce a limit on inodes"),
 			"leave the inode limit out, or give the host loop devices and mke2fs");
-	TRY(disk_measure(disk->place.data, &total, &room));
+	TRY(private_dir_room(disk->place.data, &total, &room));
 	TRY(disk_check_limit(limits->disk, total));
 	if (!room && !disk->by[role].driver->preallocates)
 		return err_hint(
@@ -295,7 +294,7 @@ bool disk_used(struct disk *disk, const char *box, uint64_t *out)
 void disk_adopt(struct disk *disk, const char *box, const struct limits *limits)
 {
 	for (enum role role = MAIN; role < ROLES; role++)
-		if (disk->by[role].driver)
+		if (disk->by[role].driver && disk->by[role].driver->adopt)
 			disk->by[role].driver->adopt(disk->by[role].self, box, limits);
 }
 

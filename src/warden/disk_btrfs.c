@@ -32,9 +32,9 @@
 #include "os/mount.h"
 #include "os/path.h"
 #include "warden/disk_driver.h"
+#include "warden/helper.h"
 #include "warden/pool_size.h"
 #include "warden/private_dir.h"
-#include "warden/tool.h"
 
 #define POOL "pool.img"
 #define POOL_NEW "pool.new"
@@ -110,7 +110,7 @@ static fallible pool_format(const char *device)
 	const char *const argv[] = {"mkfs.btrfs", "-q", "-f",	  "-K",	  "-m",
 				    "single",	  "-d", "single", device, NULL};
 
-	return tool_run(argv, -1);
+	return helper_run(argv, -1);
 }
 
 static fallible pool_mount(struct pool *pool, const char *device)

@@ -76,13 +76,6 @@ static fallible dir_again(void *self, const char *box, const struct limits *limi
 	return OK;
 }
 
-static void dir_adopt(void *self, const char *box, const struct limits *limits)
-{
-	(void)self;
-	(void)box;
-	(void)limits;
-}
-
 static fallible dir_list(void *self, void (*each)(void *arg, const char *box), void *arg)
 {
 	const struct disk_place *place = self;
@@ -97,20 +90,12 @@ static fallible dir_drop(void *self, const char *box)
 	return trash_put(place->trash, place->boxes, box);
 }
 
-static int dir_idle(void *self)
-{
-	(void)self;
-	return -1;
-}
-
 const struct disk_driver disk_dir = {
 	.word = "directory",
 	.open = dir_open,
 	.close = dir_close,
 	.make = dir_make,
 	.again = dir_again,
-	.adopt = dir_adopt,
 	.drop = dir_drop,
 	.list = dir_list,
-	.idle = dir_idle,
 };

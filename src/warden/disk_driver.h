@@ -37,7 +37,7 @@ struct disk_driver {
 	// untouched. Exit status 0 or 1 is success. NULL: no disk ever needs it.
 	fallible (*repair)(void *self, const char *box, int *out_pid);
 	// A living box has the disk mounted: an earlier warden made it. Restores the driver's
-	// record of it.
+	// record of it. NULL: the driver has none.
 	void (*adopt)(void *self, const char *box, const struct limits *limits);
 	// True if the disk is mounted nowhere and can be mounted again. NULL: always.
 	bool (*is_unmounted)(void *self, const char *box);
@@ -49,7 +49,7 @@ struct disk_driver {
 	// A directory of the file system that all disks of this driver share. NULL: they share
 	// none.
 	int (*pool)(void *self);
-	// Idle work. Returns the milliseconds to the next call; -1: none needed.
+	// Idle work. Returns the milliseconds to the next call; -1: none needed. NULL: none.
 	int (*idle)(void *self);
 	// A child ended: true if it was this driver's. NULL: the driver has none.
 	bool (*reaped)(void *self, int pid);

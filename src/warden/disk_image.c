@@ -28,7 +28,7 @@
 #include "os/mount.h"
 #include "os/path.h"
 #include "warden/disk_driver.h"
-#include "warden/tool.h"
+#include "warden/helper.h"
 
 #define MIB (1ull << 20)
 #define PREPARED 2
@@ -97,7 +97,7 @@ static fallible format(int file, const struct limits *limits)
 	snprintf(blocks, sizeof(blocks), "%llu", (unsigned long long)(limits->disk / 4096));
 	if (ftruncate(file, (off_t)limits->disk))
 		return err_sys(errno, "size a template image");
-	return tool_run(argv, file);
+	return helper_run(argv, file);
 }
 
 static fallible mount_image(int file, bool lasting, int *out_tree)
@@ -397,14 +397,7 @@ static fallible image_repair(void *arg, const char *box, int *out_pid)
 	if (file < 0 || is_bound(file) || !is_image(file) || is_clean(file))
 		return OK; // or image_again() reports the error
 	log_event(LOG_WARN, "disk.repair", "sandbox", box, NULL);
-	return tool_start(argv, file, out_pid);
-}
-
-static void image_adopt(void *arg, const char *box, const struct limits *limits)
-{
-	(void)arg;
-	(void)box;
-	(void)limits;
+	return helper_start(argv, file, out_pid);
 }
 
 static fallible image_list(void *arg, void (*each)(void *arg, const char *box), void *each_arg)
@@ -474,7 +467,6 @@ const struct disk_driver disk_image = {
 	.make = image_make,
 	.again = image_again,
 	.repair = image_repair,
-	.adopt = image_adopt,
 	.is_unmounted = image_is_unmounted,
 	.used = image_used,
 	.drop = image_drop,

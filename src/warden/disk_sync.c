@@ -24,7 +24,7 @@
 #include "base/mem.h"
 #include "os/loopdev.h"
 #include "warden/disk_driver.h"
-#include "warden/jail.h"
+#include "warden/helper.h"
 
 struct disk_sync {
 	int pool, boxes;
@@ -69,7 +69,7 @@ static _Noreturn void sync_run(int pool, int boxes, int parent)
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	prctl(PR_SET_NAME, "cove-sync");
-	if (jail_keep(fds, 2))
+	if (helper_keep(fds, 2))
 		_exit(1);
 	while (getppid() == parent) {
 		int failed = sync_all(pool >= 0 ? fds[1] : -1, fds[0]);
@@ -114,12 +114,7 @@ bool disk_sync_reaped(struct disk_sync *sync, int pid)
 
 void disk_sync_stop(struct disk_sync *sync)
 {
-	if (!sync)
-		return;
-	if (sync->pid) {
-		kill(sync->pid, SIGKILL);
-		while (waitpid(sync->pid, NULL, 0) < 0 && errno == EINTR)
-			;
-	}
+	if (sync)
+		helper_end(sync->pid);
 	free(sync);
 }

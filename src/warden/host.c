@@ -450,7 +450,7 @@ static struct str field(struct str line, int n)
 // dpkg fails when a name in its overrides is unknown: each line is "user group mode path".
 static bool is_overridden(struct str overrides, int column, struct str name)
 {
-	struct str line, word;
+	struct str line, word = {0};
 
 	while (str_cut(&overrides, '\n', &line)) {
 		for (int i = 0; i <= column; i++)

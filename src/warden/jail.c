@@ -37,6 +37,7 @@
 #include "os/mount.h"
 #include "os/path.h"
 #include "os/seccomp.h"
+#include "warden/helper.h"
 #include "warden/oci.h"
 #include "warden/unpack.h"
 
@@ -48,9 +49,7 @@
 #define GROUP_MEMORY (256ull << 20)
 #define GROUP_TASKS 64
 
-#define KEEP_FIRST 3
-
-enum { REPORT = KEEP_FIRST, ARCHIVE, TREE, USERNS };
+enum { REPORT = HELPER_KEEP_FIRST, ARCHIVE, TREE, USERNS };
 
 // System calls of unpacking: memory, files, and exit.
 static const char *const calls[] = {
@@ -160,22 +159,6 @@ static fallible jail_work(struct unpack *unpack)
 	return syncfs(root) ? err_sys(errno, "write the files out") : OK;
 }
 
-int jail_keep(int *fds, int count)
-{
-	// First to numbers above the targets, then to the targets.
-	for (int i = 0; i < count; i++) {
-		fds[i] = fcntl(fds[i], F_DUPFD, KEEP_FIRST + count);
-		if (fds[i] < 0)
-			return -1;
-	}
-	for (int i = 0; i < count; i++)
-		if (dup2(fds[i], KEEP_FIRST + i) < 0)
-			return -1;
-	for (int i = 0; i < count; i++)
-		fds[i] = KEEP_FIRST + i;
-	return close_range(KEEP_FIRST + (unsigned)count, ~0u, 0);
-}
-
 // A compromised decoder must not write into the warden's log. Sanitizer builds still report there.
 static bool leave_stdio(void)
 {
@@ -208,7 +191,7 @@ static _Noreturn void jail_child(const struct jail *jail)
 
 	// The cgroup confines too: on v1 it allows no device node.
 	if ((!weak(JAIL) && !jail_join(jail->door)) || (!weak(JAIL_STDIO) && !leave_stdio()) ||
-	    jail_keep(fds, sizeof(fds) / sizeof(*fds)))
+	    helper_keep(fds, sizeof(fds) / sizeof(*fds)))
 		_exit(1);
 	// Names in archives are UTF-8. OpenSSL must not look for its configuration in this root.
 	setlocale(LC_CTYPE, "C.UTF-8");

@@ -35,8 +35,6 @@ void jail_close(struct groups *groups, struct group_door *door);
 // Starts the child. The caller closes its copies of the fds, and reaps.
 fallible jail_start(const struct jail *jail, int *out_pid);
 
-// In a new child: only stdin, stdout, stderr and `fds` stay open; these become 3 and up. -1: errno.
-int jail_keep(int *fds, int count);
 // Writes the result to `fd`; frees `outcome`, NULL is success.
 void jail_report_write(int fd, struct err *outcome, uint64_t files, uint64_t bytes);
 // Reads a child's report and judges its exit status: OK and the sums, or the reported error,

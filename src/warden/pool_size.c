@@ -37,8 +37,8 @@
 #include "os/btrfs.h"
 #include "os/fd.h"
 #include "os/loopdev.h"
-#include "warden/disk_room.h"
-#include "warden/jail.h"
+#include "warden/helper.h"
+#include "warden/private_dir.h"
 
 #define MIB (1ull << 20)
 #define GIB (1ull << 30)
@@ -119,7 +119,7 @@ fallible pool_size_step(int data, const struct pool_bounds *bounds, uint64_t siz
 {
 	uint64_t room = 0, step;
 
-	TRY(disk_room(data, &room));
+	TRY(private_dir_room(data, NULL, &room));
 	step = size < bounds->start ? bounds->start - size
 				    : clamp(round_down(chunks), STEP_MIN, STEP_MAX);
 	if (bounds->max && size + step > bounds->max)
@@ -325,7 +325,7 @@ static uint64_t pool_wanted(struct pool_watch *watch, int64_t now, uint64_t free
 		watch->unspent_until = now + UNSPENT_MS;
 	if (now >= watch->unspent_until)
 		return mark;
-	err_free(disk_room(watch->files.data, &room));
+	err_free(private_dir_room(watch->files.data, NULL, &room));
 	unspent = clamp(atomic_load(&watch->shared->unspent), mark, UNSPENT_MAX);
 	// Beyond the mark this takes at most half of the host's free space.
 	return unspent > free + room / 2 ? clamp(free + room / 2, mark, unspent) : unspent;
@@ -400,7 +400,7 @@ static _Noreturn void pool_watch_run(struct pool_watch watch, int alive, int par
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	prctl(PR_SET_NAME, "cove-pool");
-	if (jail_keep(fds, sizeof(fds) / sizeof(*fds)))
+	if (helper_keep(fds, sizeof(fds) / sizeof(*fds)))
 		_exit(1);
 	watch.files = (struct pool_files){fds[0], fds[1], fds[2], fds[3], fds[4]};
 	wake.fd = fds[5];
@@ -515,11 +515,7 @@ void pool_size_stop(struct pool_size *size)
 {
 	if (!size)
 		return;
-	if (size->pid) {
-		kill(size->pid, SIGKILL);
-		while (waitpid(size->pid, NULL, 0) < 0 && errno == EINTR)
-			;
-	}
+	helper_end(size->pid);
 	munmap(size->shared, sizeof(*size->shared));
 	close(size->wake);
 	fd_drop(&size->alive);

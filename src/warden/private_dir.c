@@ -1,8 +1,8 @@
 // Makes a directory root's with mode 0700, and binds it over itself nosuid,nodev. `dir` is the
 // directory beneath the bind: renames between two such directories work through it, because
-// renameat(2) does not cross mounts.
+// renameat(2) does not cross mounts. Tells the free space of the host's file system as well.
 //
-// syscalls: openat mkdirat fstat fchmod fchown ioctl umount2 open_tree move_mount mount_setattr close
+// syscalls: fstatfs openat mkdirat fstat fchmod fchown ioctl umount2 open_tree move_mount mount_setattr close
 #include "warden/private_dir.h"
 
 #include <errno.h>
@@ -10,12 +10,15 @@
 #include <stdio.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 #include "base/auto.h"
 #include "base/weak.h"
 #include "os/mount.h"
 #include "os/path.h"
+
+#define WATERMARK (2ull << 30)
 
 fallible private_dir_open(int data, const char *name, struct private_dir *out)
 {
@@ -56,4 +59,20 @@ void private_dir_close(struct private_dir *private_dir)
 	if (private_dir->dir >= 0)
 		close(private_dir->dir);
 	*private_dir = PRIVATE_DIR_NONE;
+}
+
+fallible private_dir_room(int data, uint64_t *out_total, uint64_t *out_room)
+{
+	uint64_t room, total, mark;
+	struct statfs fs;
+
+	if (fstatfs(data, &fs))
+		return err_sys(errno, "ask the state file system for its free space");
+	total = (uint64_t)fs.f_blocks * (uint64_t)fs.f_bsize;
+	room = (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize;
+	mark = total / 20 < WATERMARK ? total / 20 : WATERMARK;
+	if (out_total)
+		*out_total = total;
+	*out_room = room > mark ? room - mark : 0;
+	return OK;
 }

@@ -34,7 +34,7 @@
 #include "os/mount.h"
 #include "os/path.h"
 #include "warden/box_state.h"
-#include "warden/disk_room.h"
+#include "warden/helper.h"
 #include "warden/host.h"
 #include "warden/jail.h"
 #include "warden/private_dir.h"
@@ -249,7 +249,7 @@ static fallible template_job_import(struct templates *all, struct template_job *
 	uint64_t room;
 	int pipes[2];
 
-	TRY(disk_room(all->data, &room));
+	TRY(private_dir_room(all->data, NULL, &room));
 	TRY(job_report_pipe(job, &report));
 	tree = mount_copy(dir, "");
 	if (tree < 0 || mount_change(tree, MOUNT_SAFE | MOUNT_ATTR_NOEXEC, 0, userns))
@@ -324,7 +324,7 @@ static fallible template_job_freeze(struct templates *all, struct template_job *
 
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		setpriority(PRIO_PROCESS, 0, 10);
-		if (jail_keep(fds, 4))
+		if (helper_keep(fds, 4))
 			_exit(1);
 		// Not among the arguments: `sum` is read after the call.
 		outcome = freeze_copy(fds[1], fds[2], fds[3], &sum);
@@ -450,8 +450,7 @@ void templates_close(struct templates *all)
 	list_each (at, &all->jobs) {
 		struct template_job *job = link_of(at, struct template_job, link);
 
-		kill(job->pid, SIGKILL);
-		waitpid(job->pid, NULL, 0);
+		helper_end(job->pid);
 		template_job_drop(all, job);
 	}
 	list_each (at, &all->gone) {

@@ -35,6 +35,7 @@
 #include "os/ns.h"
 #include "os/seccomp.h"
 #include "protocol/talk.h"
+#include "warden/helper.h"
 #include "warden/nets.h"
 
 #define QUEUE_BYTES (4 << 20)
@@ -492,11 +493,7 @@ void zygote_stop(struct zygote *zygote)
 {
 	if (!zygote)
 		return;
-	if (zygote->pid > 0) {
-		kill(zygote->pid, SIGKILL);
-		while (waitpid(zygote->pid, NULL, 0) < 0 && errno == EINTR)
-			;
-	}
+	helper_end(zygote->pid);
 	fd_drop(&zygote->sock);
 	free(zygote);
 }

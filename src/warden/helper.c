@@ -1,8 +1,9 @@
-// Runs the host's mkfs.btrfs, mke2fs and e2fsck with a fixed environment. They inherit the warden's
-// seccomp filter, so their system calls are listed here too. The child has only stdio and fd 3.
+// Helper processes of the warden. Those that execute the host's mkfs.btrfs, mke2fs and e2fsck have
+// a fixed environment, stdio and fd 3. They inherit the warden's seccomp filter, so their system
+// calls are listed here too.
 //
 // syscalls: clone execve dup2 dup3 fcntl close_range wait4 pipe2 read close exit_group openat
-// syscalls: prctl rt_sigprocmask rt_sigaction
+// syscalls: prctl rt_sigprocmask rt_sigaction kill
 //
 // mkfs.btrfs, mke2fs and e2fsck, as Debian 12 has them:
 // syscalls: access arch_prctl brk clone3 exit faccessat faccessat2 fadvise64 fallocate fsync
@@ -11,7 +12,7 @@
 // syscalls: prlimit64 pwrite64 readlink readlinkat rseq set_robust_list set_tid_address statx
 // syscalls: sysinfo uname write fdatasync fstatfs ftruncate clock_gettime sched_getaffinity
 // syscalls: restart_syscall getrusage gettimeofday time
-#include "warden/tool.h"
+#include "warden/helper.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +30,32 @@
 
 #define NOT_THERE 127
 
-static _Noreturn void tool_child(const char *const *argv, int file, int report)
+int helper_keep(int *fds, int count)
+{
+	// First to numbers above the targets, then to the targets.
+	for (int i = 0; i < count; i++) {
+		fds[i] = fcntl(fds[i], F_DUPFD, HELPER_KEEP_FIRST + count);
+		if (fds[i] < 0)
+			return -1;
+	}
+	for (int i = 0; i < count; i++)
+		if (dup2(fds[i], HELPER_KEEP_FIRST + i) < 0)
+			return -1;
+	for (int i = 0; i < count; i++)
+		fds[i] = HELPER_KEEP_FIRST + i;
+	return close_range(HELPER_KEEP_FIRST + (unsigned)count, ~0u, 0);
+}
+
+void helper_end(int pid)
+{
+	if (pid <= 0)
+		return;
+	kill(pid, SIGKILL);
+	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+}
+
+static _Noreturn void helper_exec(const char *const *argv, int file, int report)
 {
 	// A configuration of the host must not change the result.
 	static char *const env[] = {(char *)"PATH=/usr/sbin:/usr/bin:/sbin:/bin",
@@ -55,7 +81,7 @@ static _Noreturn void tool_child(const char *const *argv, int file, int report)
 	_exit(NOT_THERE);
 }
 
-fallible tool_start(const char *const *argv, int file, int *out_pid)
+fallible helper_start(const char *const *argv, int file, int *out_pid)
 {
 	auto_fd null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	int pid;
@@ -66,12 +92,12 @@ fallible tool_start(const char *const *argv, int file, int *out_pid)
 	if (pid < 0)
 		return err_sys(errno, "fork for %s", argv[0]);
 	if (pid == 0)
-		tool_child(argv, file, null);
+		helper_exec(argv, file, null);
 	*out_pid = pid;
 	return OK;
 }
 
-fallible tool_run(const char *const *argv, int file)
+fallible helper_run(const char *const *argv, int file)
 {
 	char said[512] = "";
 	int pipes[2], status, pid;
@@ -86,7 +112,7 @@ fallible tool_run(const char *const *argv, int file)
 	if (pid < 0)
 		return err_sys(errno, "fork for %s", argv[0]);
 	if (pid == 0)
-		tool_child(argv, file, out);
+		helper_exec(argv, file, out);
 	fd_drop(&out);
 	got = fd_read_all(in, said, sizeof(said) - 1);
 	said[got < 0 ? 0 : got] = 0;
