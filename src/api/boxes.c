@@ -90,8 +90,8 @@ static fallible client_gone(void)
 		       "the client disconnected before the sandbox was reported");
 }
 
-static fallible api_boxes_make(struct http *x, const struct create_grant *grant, struct spec *spec,
-			       struct idempotency *idempotency)
+static fallible boxes_make(struct http *x, const struct create_grant *grant, struct spec *spec,
+			   struct idempotency *idempotency)
 {
 	struct gateway *gateway = gateway_of(x);
 	auto_buf body = BUF_INIT(REPLY_MAX);
@@ -150,7 +150,7 @@ static fallible answer_made(struct http *x, struct idempotency *idempotency)
 }
 
 // The stored answer may have been sent to another request first.
-static fallible api_boxes_replay(struct http *x, const struct idempotency *idempotency)
+static fallible boxes_replay(struct http *x, const struct idempotency *idempotency)
 {
 	TRY(manager_flush(gateway_of(x)->manager));
 	http_set(x, "Location", idempotency_location(idempotency));
@@ -175,7 +175,7 @@ fallible api_boxes_create(struct http *x)
 	TRY(gateway_json(x, &json, &text));
 	TRY(spec_read(json, manager_bounds(gateway->manager), &spec));
 	if (!key.at)
-		return api_boxes_make(x, &grant, &spec, NULL);
+		return boxes_make(x, &grant, &spec, NULL);
 	secret_sha256(text.at ? text.at : "", text.len, hash);
 	hash[0] ^= !may_use(
 		x); // only the answer to an authorized principal contains the path token
@@ -190,9 +190,9 @@ fallible api_boxes_create(struct http *x)
 		idempotency_void(take_ptr(idempotency));
 	}
 	if (!first)
-		return api_boxes_replay(x, idempotency);
+		return boxes_replay(x, idempotency);
 	idempotency_mark(idempotency, spec.idempotency);
-	return api_boxes_make(x, &grant, &spec, idempotency);
+	return boxes_make(x, &grant, &spec, idempotency);
 }
 
 fallible api_boxes_ensure(struct http *x)
@@ -277,29 +277,17 @@ static fallible take_step(struct http *x, step_fn *step)
 	return answer_record(x, 200, record);
 }
 
-fallible api_boxes_pause(struct http *x)
-{
-	return take_step(x, pause_box);
-}
-
-fallible api_boxes_resume(struct http *x)
-{
-	return take_step(x, pause_resume);
-}
-
-fallible api_boxes_stop(struct http *x)
-{
-	return take_step(x, pause_stop);
-}
-
-fallible api_boxes_start(struct http *x)
-{
-	return take_step(x, pause_start);
-}
+// clang-format off
+#define STEP(name, step) fallible api_boxes_##name(struct http *x) { return take_step(x, step); }
+STEP(pause, pause_box)
+STEP(resume, pause_resume)
+STEP(stop, pause_stop)
+STEP(start, pause_start)
+// clang-format on
 
 // Reads every `label=name=value` of the query. *out_none: two values for one name, so no box
 // matches.
-static fallible api_boxes_read_labels(struct http *x, struct env_map *out, bool *out_none)
+static fallible boxes_read_labels(struct http *x, struct env_map *out, bool *out_none)
 {
 	struct str rest = x->url.query, key, raw;
 
@@ -389,8 +377,7 @@ static void write_page(const struct gateway *gateway, struct buf *body, const st
 	char cursor[32];
 
 	json_begin(&out, '{');
-	json_key(&out, "items");
-	json_begin(&out, '[');
+	json_put_begin(&out, "items", '[');
 	for (size_t i = 0; i < page->count; i++) {
 		json_begin(&out, '{');
 		record_put(&out, page->records[i]);
@@ -448,7 +435,7 @@ fallible api_boxes_list(struct http *x)
 		return err_hint(err_new(INVALID, "bad_cursor", "this is not a cursor"),
 				"send the 'cursor' of the page before, or none");
 	TRY(gateway_flag(x, "usage", &with_usage));
-	TRY(api_boxes_read_labels(x, &labels, &none));
+	TRY(boxes_read_labels(x, &labels, &none));
 	page.records = arena_take(x->arena, max * sizeof(void *));
 	TRY(manager_page(gateway_of(x)->manager, gateway_who(x), &labels, after, max, page.records,
 			 &page.count, &page.last));

@@ -23,8 +23,7 @@ struct filter {
 	const char *box; // its name in hints
 };
 
-static fallible api_egress_read_filter(struct http *x, const struct entry *entry,
-				       struct filter *out)
+static fallible egress_read_filter(struct http *x, const struct entry *entry, struct filter *out)
 {
 	struct str after = http_query(x, "after"), verdict = http_query(x, "verdict");
 
@@ -52,21 +51,20 @@ static void put_known(struct json_out *out, const char *key, const char *text)
 }
 
 // Names of the secrets that were sent. The last is "+" if there were more.
-static void api_egress_write_secrets(struct json_out *out, struct str names)
+static void egress_write_secrets(struct json_out *out, struct str names)
 {
 	struct str name;
 
 	if (!names.len)
 		return;
-	json_key(out, "secrets");
-	json_begin(out, '[');
+	json_put_begin(out, "secrets", '[');
 	while (str_cut(&names, ',', &name))
 		json_add_str(out, name);
 	json_end(out, ']');
 }
 
-static void api_egress_write_row(struct json_out *out, const struct filter *filter,
-				 const struct store_egress_row *row)
+static void egress_write_row(struct json_out *out, const struct filter *filter,
+			     const struct store_egress_row *row)
 {
 	auto_buf hint = BUF_INIT(ROW_MAX);
 
@@ -83,7 +81,7 @@ static void api_egress_write_row(struct json_out *out, const struct filter *filt
 	json_put_int(out, "bytesOut", (int64_t)row->bytes_out);
 	json_put_int(out, "bytesIn", (int64_t)row->bytes_in);
 	json_put_int(out, "durationMs", row->duration_ms);
-	api_egress_write_secrets(out, str_of(row->secrets));
+	egress_write_secrets(out, str_of(row->secrets));
 	if (!row->allowed)
 		policy_hint(&hint, filter->box, row->name, row->port, row->reason);
 	if (hint.len)
@@ -92,8 +90,8 @@ static void api_egress_write_row(struct json_out *out, const struct filter *filt
 }
 
 // The totals of a sandbox, with open connections included while its network is attached.
-static struct egress_counts api_egress_count(const struct entry *entry,
-					     const struct store_egress_sums *sums)
+static struct egress_counts egress_count(const struct entry *entry,
+					 const struct store_egress_sums *sums)
 {
 	if (entry->egress)
 		return egress_box_counts(entry->egress);
@@ -107,8 +105,7 @@ static struct egress_counts api_egress_count(const struct entry *entry,
 
 static void write_totals(struct json_out *out, const struct egress_counts *counts)
 {
-	json_key(out, "totals");
-	json_begin(out, '{');
+	json_put_begin(out, "totals", '{');
 	json_put_int(out, "connections", (int64_t)counts->connections);
 	json_put_int(out, "requests", (int64_t)counts->requests);
 	json_put_int(out, "bytesOut", (int64_t)counts->bytes_out);
@@ -140,7 +137,7 @@ static fallible write_rows(struct http *x, struct filter *filter, struct json_ou
 			place->after = page.at[i].id;
 			if (!is_wanted(filter, &page.at[i]))
 				continue;
-			api_egress_write_row(out, filter, &page.at[i]);
+			egress_write_row(out, filter, &page.at[i]);
 			found++;
 		}
 		*out_more = page.count == BATCH || i < page.count;
@@ -149,8 +146,7 @@ static fallible write_rows(struct http *x, struct filter *filter, struct json_ou
 	return OK;
 }
 
-static fallible api_egress_reply_page(struct http *x, const struct entry *entry,
-				      struct filter *filter)
+static fallible egress_reply_page(struct http *x, const struct entry *entry, struct filter *filter)
 {
 	auto_buf body = BUF_INIT(REPLY_MAX);
 	struct json_out out = json_to(&body);
@@ -160,11 +156,10 @@ static fallible api_egress_reply_page(struct http *x, const struct entry *entry,
 	char last[24];
 
 	json_begin(&out, '{');
-	json_key(&out, "items");
-	json_begin(&out, '[');
+	json_put_begin(&out, "items", '[');
 	TRY(write_rows(x, filter, &out, &more, &missed, &sums));
 	json_end(&out, ']');
-	counts = api_egress_count(entry, &sums);
+	counts = egress_count(entry, &sums);
 	write_totals(&out, &counts);
 	snprintf(last, sizeof(last), "%llu", (unsigned long long)filter->place.after);
 	json_put_text(&out, "cursor", more ? last : NULL);
@@ -175,7 +170,7 @@ static fallible api_egress_reply_page(struct http *x, const struct entry *entry,
 }
 
 // Sends all rows after the position.
-static fallible api_egress_copy(struct http *x, struct filter *filter)
+static fallible egress_copy(struct http *x, struct filter *filter)
 {
 	bool more = true;
 
@@ -193,7 +188,7 @@ static fallible api_egress_copy(struct http *x, struct filter *filter)
 			if (!is_wanted(filter, &page.at[i]))
 				continue;
 			buf_clear(&line);
-			api_egress_write_row(&out, filter, &page.at[i]);
+			egress_write_row(&out, filter, &page.at[i]);
 			snprintf(id, sizeof(id), "%llu", (unsigned long long)page.at[i].id);
 			sse_put(&text, STR("verdict"), str_of(id), buf_view(&line));
 		}
@@ -207,24 +202,12 @@ static fallible api_egress_copy(struct http *x, struct filter *filter)
 	return OK;
 }
 
-// `heard`: the subscriber's signal count when the store was last read.
-static fallible api_egress_wait_for_more(struct http *x, struct subscriber *subscriber,
-					 uint64_t heard)
-{
-	struct err *err;
-
-	TRY(http_away(x, HTTP_PROBE_EVENT));
-	err = subscriber_wait(subscriber, heard, CLOCK_NEVER);
-	http_back(x);
-	return err;
-}
-
 static bool is_there(const struct entry *entry)
 {
 	return entry->listed && entry->record.state != STATE_DELETING && !entry->manager->closing;
 }
 
-static fallible api_egress_stream(struct http *x, const struct entry *entry, struct filter *filter)
+static fallible egress_stream(struct http *x, const struct entry *entry, struct filter *filter)
 {
 	struct store_egress_sums sums;
 	auto_subscriber subscriber = NULL;
@@ -240,18 +223,19 @@ static fallible api_egress_stream(struct http *x, const struct entry *entry, str
 	http_set(x, "Cache-Control", STR("no-cache"));
 	TRY(http_begin_with(x, 200, "text/event-stream", STR(":\n\n")));
 	while (is_there(entry)) {
-		uint64_t heard = subscriber_count(subscriber);
+		uint64_t heard = subscriber_count(subscriber); // before the store is read
 
-		TRY(api_egress_copy(x, filter));
+		TRY(egress_copy(x, filter));
 		if (is_there(entry))
-			TRY(api_egress_wait_for_more(x, subscriber, heard));
+			TRY(http_while_away(x, HTTP_PROBE_EVENT,
+					    subscriber_wait(subscriber, heard, CLOCK_NEVER)));
 	}
 	return http_end(x);
 }
 
 // Waits for queued rows, so that a client finds a connection it has just seen. If the store cannot
 // be written, reading goes on without.
-static void api_egress_settle(struct manager *manager)
+static void egress_settle(struct manager *manager)
 {
 	if (!manager->egress)
 		return;
@@ -268,8 +252,8 @@ fallible api_egress(struct http *x)
 	TRY(gateway_entry(x, ACCESS_READ, &entry));
 	if (!manager->store)
 		return err_new(UNAVAILABLE, "state_unwritable", "the state cannot be read");
-	TRY(api_egress_read_filter(x, entry, &filter));
-	api_egress_settle(manager);
-	return events_wants_stream(x) ? api_egress_stream(x, entry, &filter)
-				      : api_egress_reply_page(x, entry, &filter);
+	TRY(egress_read_filter(x, entry, &filter));
+	egress_settle(manager);
+	return events_wants_stream(x) ? egress_stream(x, entry, &filter)
+				      : egress_reply_page(x, entry, &filter);
 }

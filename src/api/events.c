@@ -44,7 +44,7 @@ static const char *tenant_of(struct http *x)
 	return asked.at ? arena_dup(x->arena, asked.at, asked.len) : NULL;
 }
 
-static fallible api_events_read_filter(struct http *x, struct filter *out)
+static fallible events_read_filter(struct http *x, struct filter *out)
 {
 	*out = (struct filter){
 		.kind = http_query(x, "kind"),
@@ -56,8 +56,8 @@ static fallible api_events_read_filter(struct http *x, struct filter *out)
 				http_query(x, "limit"), &out->place);
 }
 
-static fallible api_events_read_page(struct http *x, const struct filter *filter, size_t max,
-				     struct arena *arena, struct store_events *out)
+static fallible events_read_page(struct http *x, const struct filter *filter, size_t max,
+				 struct arena *arena, struct store_events *out)
 {
 	struct store_events_ask ask = {
 		.tenant = filter->tenant,
@@ -69,8 +69,8 @@ static fallible api_events_read_page(struct http *x, const struct filter *filter
 	return store_events_page(gateway_of(x)->manager->store, &ask, arena, out);
 }
 
-static bool api_events_is_wanted(struct http *x, const struct filter *filter,
-				 const struct store_event *event)
+static bool events_is_wanted(struct http *x, const struct filter *filter,
+			     const struct store_event *event)
 {
 	if (filter->kind.at && !event_matches(event->kind, filter->kind))
 		return false;
@@ -108,7 +108,7 @@ static void settle_sandbox(struct http *x, struct filter *filter)
 			arena_dup(x->arena, entry->record.id, strlen(entry->record.id)));
 }
 
-static fallible api_events_reply_page(struct http *x, struct filter *filter)
+static fallible events_reply_page(struct http *x, struct filter *filter)
 {
 	auto_buf body = BUF_INIT(REPLY_MAX);
 	struct json_out out = json_to(&body);
@@ -118,17 +118,16 @@ static fallible api_events_reply_page(struct http *x, struct filter *filter)
 	bool more = true, missed = false;
 
 	json_begin(&out, '{');
-	json_key(&out, "items");
-	json_begin(&out, '[');
+	json_put_begin(&out, "items", '[');
 	while (more && count < place->limit) {
 		auto_arena arena = arena_new();
 		size_t i;
 
-		TRY(api_events_read_page(x, filter, BATCH, arena, &page));
+		TRY(events_read_page(x, filter, BATCH, arena, &page));
 		missed |= page.missed;
 		for (i = 0; i < page.count && count < place->limit; i++) {
 			place->after = page.at[i].id;
-			if (!api_events_is_wanted(x, filter, &page.at[i]))
+			if (!events_is_wanted(x, filter, &page.at[i]))
 				continue;
 			write_event(&out, &page.at[i]);
 			count++;
@@ -146,8 +145,7 @@ static fallible api_events_reply_page(struct http *x, struct filter *filter)
 }
 
 // Announces deleted events. Its number is the position to resume from.
-static fallible api_events_tell_missed(struct http *x, uint64_t after,
-				       const struct store_events *page)
+static fallible events_tell_missed(struct http *x, uint64_t after, const struct store_events *page)
 {
 	auto_buf text = BUF_INIT(512), data = BUF_INIT(256);
 	struct json_out out = json_to(&data);
@@ -165,7 +163,7 @@ static fallible api_events_tell_missed(struct http *x, uint64_t after,
 }
 
 // Sends all events after the position.
-static fallible api_events_copy(struct http *x, struct filter *filter)
+static fallible events_copy(struct http *x, struct filter *filter)
 {
 	bool more = true;
 
@@ -174,16 +172,16 @@ static fallible api_events_copy(struct http *x, struct filter *filter)
 		auto_arena arena = arena_new();
 		struct store_events page;
 
-		TRY(api_events_read_page(x, filter, BATCH, arena, &page));
+		TRY(events_read_page(x, filter, BATCH, arena, &page));
 		if (page.missed && filter->place.after >= filter->told) {
-			TRY(api_events_tell_missed(x, filter->place.after, &page));
+			TRY(events_tell_missed(x, filter->place.after, &page));
 			filter->told = page.newest;
 		}
 		for (size_t i = 0; i < page.count; i++) {
 			struct json_out out = json_to(&line);
 			char id[24];
 
-			if (!api_events_is_wanted(x, filter, &page.at[i]))
+			if (!events_is_wanted(x, filter, &page.at[i]))
 				continue;
 			buf_clear(&line);
 			write_event(&out, &page.at[i]);
@@ -200,18 +198,7 @@ static fallible api_events_copy(struct http *x, struct filter *filter)
 	return OK;
 }
 
-static fallible api_events_wait_for_more(struct http *x)
-{
-	struct manager *manager = gateway_of(x)->manager;
-	struct err *err;
-
-	TRY(http_away(x, HTTP_PROBE_EVENT));
-	err = condition_wait(&manager->event_written, CLOCK_NEVER);
-	http_back(x);
-	return err;
-}
-
-static fallible api_events_stream(struct http *x, struct filter *filter)
+static fallible events_stream(struct http *x, struct filter *filter)
 {
 	struct manager *manager = gateway_of(x)->manager;
 	auto_arena arena = arena_new();
@@ -219,15 +206,16 @@ static fallible api_events_stream(struct http *x, struct filter *filter)
 
 	if (filter->place.from_now) {
 		TRY(store_flush(manager->store));
-		TRY(api_events_read_page(x, filter, 1, arena, &page));
+		TRY(events_read_page(x, filter, 1, arena, &page));
 		filter->place.after = page.newest;
 	}
 	http_set(x, "Cache-Control", STR("no-cache"));
 	TRY(http_begin_with(x, 200, "text/event-stream", STR(":\n\n")));
 	while (!manager->closing) {
-		TRY(api_events_copy(x, filter));
+		TRY(events_copy(x, filter));
 		if (!manager->closing)
-			TRY(api_events_wait_for_more(x));
+			TRY(http_while_away(x, HTTP_PROBE_EVENT,
+					    condition_wait(&manager->event_written, CLOCK_NEVER)));
 	}
 	return http_end(x);
 }
@@ -251,10 +239,9 @@ fallible api_events(struct http *x)
 	TRY(access_ask(gateway_who(x), ACCESS_READ));
 	if (!gateway_of(x)->manager->store)
 		return no_store();
-	TRY(api_events_read_filter(x, &filter));
+	TRY(events_read_filter(x, &filter));
 	settle_sandbox(x, &filter);
-	return events_wants_stream(x) ? api_events_stream(x, &filter)
-				      : api_events_reply_page(x, &filter);
+	return events_wants_stream(x) ? events_stream(x, &filter) : events_reply_page(x, &filter);
 }
 
 // ---------------------------------------------------------------------------------------- audit
@@ -267,7 +254,7 @@ static void put_hash(struct json_out *out, const char *key, const uint8_t hash[S
 	json_put_str(out, key, buf_view(&hex));
 }
 
-static void api_events_write_row(struct json_out *out, const struct store_audit *row)
+static void events_write_row(struct json_out *out, const struct store_audit *row)
 {
 	json_begin(out, '{');
 	json_put_int(out, "id", (int64_t)row->id);
@@ -296,15 +283,14 @@ fallible api_audit(struct http *x)
 	TRY(access_ask(gateway_who(x), ACCESS_KEYS));
 	if (!store)
 		return no_store();
-	TRY(api_events_read_filter(x, &filter));
+	TRY(events_read_filter(x, &filter));
 	TRY(store_audit_page(store, filter.place.after, filter.tenant, filter.own,
 			     filter.place.limit, arena, &rows, &count));
 	json_begin(&out, '{');
-	json_key(&out, "items");
-	json_begin(&out, '[');
+	json_put_begin(&out, "items", '[');
 	for (size_t i = 0; i < count; i++)
 		if (access_sees(gateway_who(x), rows[i].tenant, rows[i].target))
-			api_events_write_row(&out, &rows[i]);
+			events_write_row(&out, &rows[i]);
 	json_end(&out, ']');
 	json_put_int(&out, "last", (int64_t)(count ? rows[count - 1].id : filter.place.after));
 	json_put_bool(&out, "more", count == filter.place.limit);

@@ -11,8 +11,7 @@
 
 static void write_boxes(struct json_out *out, const struct manager_view *view)
 {
-	json_key(out, "boxes");
-	json_begin(out, '{');
+	json_put_begin(out, "boxes", '{');
 	json_put_int(out, "total", (int64_t)view->boxes);
 	json_put_int(out, "creating", (int64_t)view->creating);
 	json_put_int(out, "failed", (int64_t)view->failed);
@@ -27,15 +26,13 @@ static void write_engine(struct json_out *out, const struct gateway *gateway)
 	struct http_stats http = http_server_stats(gateway->server);
 	struct loop_stats loop = loop_stats(gateway->loop);
 
-	json_key(out, "http");
-	json_begin(out, '{');
+	json_put_begin(out, "http", '{');
 	json_put_int(out, "requests", (int64_t)http.requests);
 	json_put_int(out, "connections", (int64_t)http.conns);
 	json_put_int(out, "open", http.open);
 	json_put_int(out, "refused", (int64_t)http.refused);
 	json_end(out, '}');
-	json_key(out, "loop");
-	json_begin(out, '{');
+	json_put_begin(out, "loop", '{');
 	json_put_int(out, "turns", (int64_t)loop.turns);
 	json_put_int(out, "slowTurns", (int64_t)loop.slow_turns);
 	json_put_int(out, "slowestUs", loop.slowest_us);
@@ -47,8 +44,7 @@ static void write_store(struct json_out *out, const struct store *store)
 {
 	struct store_stats stats = store_stats(store);
 
-	json_key(out, "store");
-	json_begin(out, '{');
+	json_put_begin(out, "store", '{');
 	json_put_text(out, "health", store_health_word(store_health(store)));
 	json_put_int(out, "schema", stats.schema);
 	json_put_int(out, "deeds", (int64_t)stats.deeds);
@@ -65,8 +61,7 @@ static void write_host(struct json_out *out, const struct manager_view *view,
 	const struct order_host *host = view->host;
 
 	json_put_bool(out, "warden", host != NULL);
-	json_key(out, "host");
-	json_begin(out, '{');
+	json_put_begin(out, "host", '{');
 	json_put_int(out, "memoryBytes", (int64_t)bounds->memory_max);
 	json_put_int(out, "memoryFreeBytes", (int64_t)view->room.memory_free);
 	json_put_int(out, "memoryMarkBytes", (int64_t)view->room.memory_mark);
@@ -96,8 +91,7 @@ static void write_queue(struct json_out *out, const struct gateway *gateway)
 {
 	struct queue_view queue = queue_look(gateway->manager);
 
-	json_key(out, "queue");
-	json_begin(out, '{');
+	json_put_begin(out, "queue", '{');
 	json_put_int(out, "building", queue.building);
 	json_put_int(out, "waiting", queue.waiting);
 	json_put_int(out, "waited", (int64_t)queue.waited);

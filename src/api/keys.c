@@ -47,8 +47,7 @@ fallible api_keys_list(struct http *x)
 
 	TRY(keyring_all(ring_of(x), gateway_who(x), &all, &count));
 	json_begin(&out, '{');
-	json_key(&out, "items");
-	json_begin(&out, '[');
+	json_put_begin(&out, "items", '[');
 	for (size_t i = 0; i < count; i++) {
 		json_begin(&out, '{');
 		key_put(&out, &all[i]);
@@ -65,7 +64,7 @@ fallible api_keys_revoke(struct http *x)
 	return http_reply_empty(x, 204);
 }
 
-static fallible api_keys_answer(struct http *x, int status, const struct account *account)
+static fallible keys_answer(struct http *x, int status, const struct account *account)
 {
 	auto_buf body = BUF_INIT(REPLY_MAX);
 	struct json_out out = json_to(&body);
@@ -85,8 +84,7 @@ fallible api_tenants_list(struct http *x)
 
 	TRY(keyring_tenants(ring_of(x), gateway_who(x), &all, &count));
 	json_begin(&out, '{');
-	json_key(&out, "items");
-	json_begin(&out, '[');
+	json_put_begin(&out, "items", '[');
 	for (size_t i = 0; i < count; i++) {
 		json_begin(&out, '{');
 		account_put(&out, all[i]);
@@ -102,7 +100,7 @@ fallible api_tenants_get(struct http *x)
 	const struct account *account;
 
 	TRY(keyring_tenant(ring_of(x), gateway_who(x), x->params[0], &account));
-	return api_keys_answer(x, 200, account);
+	return keys_answer(x, 200, account);
 }
 
 fallible api_tenants_set(struct http *x)
@@ -113,7 +111,7 @@ fallible api_tenants_set(struct http *x)
 
 	TRY(gateway_json(x, &json, NULL));
 	TRY(keyring_set_tenant(ring_of(x), gateway_who(x), x->params[0], json, &account, &made));
-	return api_keys_answer(x, made ? 201 : 200, account);
+	return keys_answer(x, made ? 201 : 200, account);
 }
 
 // A new tenant of the same name must not inherit agent sessions.

@@ -15,7 +15,7 @@
 #define ASK_MS 5000
 #define LISTED_MAX 1024
 
-static fallible api_ports_read(struct http *x, uint16_t *out)
+static fallible ports_read(struct http *x, uint16_t *out)
 {
 	uint64_t port;
 
@@ -40,7 +40,7 @@ static void put_urls(struct json_out *out, const struct gateway *gateway, const 
 	json_put_text(out, "pathUrl", has_path ? path.at : NULL);
 }
 
-static void api_ports_put_end(struct json_out *out, int64_t ends_ms)
+static void ports_put_end(struct json_out *out, int64_t ends_ms)
 {
 	if (ends_ms)
 		json_put_time(out, "expiresAt", clock_bound(ends_ms));
@@ -56,10 +56,10 @@ static void put_exposed(struct json_out *out, const struct gateway *gateway,
 	json_put_text(out, "name", port->name);
 	json_put_text(out, "token", port->token);
 	put_urls(out, gateway, entry, port->port, port->token);
-	api_ports_put_end(out, port->ends_ms);
+	ports_put_end(out, port->ends_ms);
 }
 
-static fallible api_ports_read_ask(struct http *x, const struct json *json, struct expose_ask *out)
+static fallible ports_read_ask(struct http *x, const struct json *json, struct expose_ask *out)
 {
 	static const char *const known[] = {"port", "name", "token", "expiresIn", NULL};
 	uint64_t port = 0, span = 0;
@@ -93,7 +93,7 @@ fallible api_ports_expose(struct http *x)
 	bool is_new = false;
 
 	TRY(gateway_json(x, &json, NULL));
-	TRY(api_ports_read_ask(x, json, &ask));
+	TRY(ports_read_ask(x, json, &ask));
 	TRY(gateway_entry(x, ACCESS_USE, &entry));
 	TRY(expose_port(entry, &ask, &is_new, &made));
 	now = exposed_ports_find(&entry->ports, ask.port);
@@ -124,9 +124,8 @@ static fallible ask_listening(struct http *x, const struct entry *entry, struct 
 }
 
 // Merges the two lists, which are sorted by number.
-static void api_ports_put_all(struct json_out *out, const struct gateway *gateway,
-			      const struct entry *entry, const struct fileop_port *heard,
-			      size_t count)
+static void ports_put_all(struct json_out *out, const struct gateway *gateway,
+			  const struct entry *entry, const struct fileop_port *heard, size_t count)
 {
 	const struct exposed_ports *book = &entry->ports;
 
@@ -158,9 +157,8 @@ fallible api_ports_list(struct http *x)
 	TRY(gateway_entry(x, ACCESS_USE, &entry));
 	TRY(ask_listening(x, entry, heard, &count));
 	json_begin(&out, '{');
-	json_key(&out, "items");
-	json_begin(&out, '[');
-	api_ports_put_all(&out, gateway_of(x), entry, heard, count);
+	json_put_begin(&out, "items", '[');
+	ports_put_all(&out, gateway_of(x), entry, heard, count);
 	json_end(&out, ']');
 	json_end(&out, '}');
 	return http_reply_json(x, 200, &body);
@@ -172,7 +170,7 @@ fallible api_ports_unexpose(struct http *x)
 	uint16_t port = 0;
 	bool was;
 
-	TRY(api_ports_read(x, &port));
+	TRY(ports_read(x, &port));
 	TRY(gateway_entry(x, ACCESS_USE, &entry));
 	TRY(expose_end(entry, port, &was));
 	return http_reply_empty(x, 204);
@@ -208,7 +206,7 @@ fallible api_ports_link(struct http *x)
 	uint16_t port = 0;
 
 	TRY(gateway_json(x, &json, NULL));
-	TRY(api_ports_read(x, &port));
+	TRY(ports_read(x, &port));
 	TRY(read_span(json, &ends_ms));
 	TRY(gateway_entry(x, ACCESS_USE, &entry));
 	known = exposed_ports_find(&entry->ports, port);
@@ -223,7 +221,7 @@ fallible api_ports_link(struct http *x)
 	json_put_int(&out, "port", port);
 	json_put_text(&out, "token", link);
 	put_urls(&out, gateway_of(x), entry, port, link);
-	api_ports_put_end(&out, ends_ms);
+	ports_put_end(&out, ends_ms);
 	json_end(&out, '}');
 	return http_reply_json(x, 201, &body);
 }
@@ -244,7 +242,7 @@ fallible api_ports_tcp(struct http *x)
 	auto_closer_fd fd = -1;
 	uint16_t port = 0;
 
-	TRY(api_ports_read(x, &port));
+	TRY(ports_read(x, &port));
 	TRY(upgrade_check(x));
 	TRY(gateway_box(x, &ref));
 	files = gateway_files(x, &ref, ASK_MS);

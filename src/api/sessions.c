@@ -462,13 +462,10 @@ static fallible sessions_read_some(struct stream_of *of, char *room, bool *out_e
 {
 	uint64_t passed = of->reader.passed;
 	enum tape_stream stream;
-	struct err *err;
 	size_t got = 0;
 
-	TRY(http_away(of->x, HTTP_PROBE_EVENT));
-	err = tape_read_on(&of->reader, &stream, room, READ, &got, CLOCK_NEVER);
-	http_back(of->x);
-	TRY(err);
+	TRY(http_while_away(of->x, HTTP_PROBE_EVENT,
+			    tape_read_on(&of->reader, &stream, room, READ, &got, CLOCK_NEVER)));
 	*out_end = got == 0;
 	// A cut mark that was not kept either: this reader already has the lines.
 	if (passed != of->reader.passed && str_starts((struct str){room, got}, AGENT_CUT_MARK))

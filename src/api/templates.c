@@ -7,7 +7,7 @@
 #define REPLY_MAX (1 << 20)
 #define PIECE (64 * 1024)
 
-static void api_templates_put_count(struct json_out *out, const char *key, uint64_t value)
+static void templates_put_count(struct json_out *out, const char *key, uint64_t value)
 {
 	json_key(out, key);
 	if (value)
@@ -25,13 +25,13 @@ static void write_template(struct json_out *out, const struct template *template
 	json_begin(out, '{');
 	json_put_text(out, "name", template->name);
 	json_put_text(out, "kind", template->kind);
-	api_templates_put_count(out, "bytes", template->bytes);
-	api_templates_put_count(out, "files", template->files);
+	templates_put_count(out, "bytes", template->bytes);
+	templates_put_count(out, "files", template->files);
 	json_put_text(out, "createdAt", time.len ? time.at : NULL);
 	json_end(out, '}');
 }
 
-static fallible api_templates_answer(struct http *x, int status, const struct template *template)
+static fallible templates_answer(struct http *x, int status, const struct template *template)
 {
 	auto_buf body = BUF_INIT(REPLY_MAX);
 	struct json_out out = json_to(&body);
@@ -49,8 +49,7 @@ fallible api_templates_list(struct http *x)
 
 	TRY(templates_all(gateway_of(x)->manager, gateway_who(x), &all, &count));
 	json_begin(&out, '{');
-	json_key(&out, "items");
-	json_begin(&out, '[');
+	json_put_begin(&out, "items", '[');
 	for (size_t i = 0; i < count; i++)
 		write_template(&out, &all[i]);
 	json_end(&out, ']');
@@ -64,7 +63,7 @@ fallible api_templates_get(struct http *x)
 	struct template template;
 
 	TRY(templates_get(gateway_of(x)->manager, gateway_who(x), x->params[0], &template));
-	return api_templates_answer(x, 200, &template);
+	return templates_answer(x, 200, &template);
 }
 
 fallible api_templates_forget(struct http *x)
@@ -91,7 +90,7 @@ static fallible api_templates_freeze(struct http *x)
 					"only the template 'host' can be frozen"),
 				"send {\"name\":NAME,\"from\":\"host\"}");
 	TRY(templates_freeze(gateway_of(x)->manager, gateway_who(x), name, &template));
-	return api_templates_answer(x, 201, &template);
+	return templates_answer(x, 201, &template);
 }
 
 static fallible api_templates_import(struct http *x)
@@ -113,7 +112,7 @@ static fallible api_templates_import(struct http *x)
 			TRY(templates_import_write(to, piece, got));
 	} while (got);
 	TRY(templates_import_end(to, &template));
-	return api_templates_answer(x, 201, &template);
+	return templates_answer(x, 201, &template);
 }
 
 fallible api_templates_make(struct http *x)

@@ -1,6 +1,6 @@
 // The route table of Cloudflare's own protocols: WebSocket and capnweb transports of one sandbox,
-// and the bridge under /v1/sandbox with its health and pool routes. The pool routes report no warm
-// boxes: cove has no pool that a client could size.
+// and the bridge under /v1/sandbox with its health and pool routes and docs/openapi.json. The pool
+// routes report no warm boxes: cove has no pool that a client could size.
 #include "cloudflare/bridge.h"
 
 #include "cloudflare/handlers.h"
@@ -40,6 +40,22 @@ static fallible pool_nothing(struct http *x)
 	return http_reply(x, 200, NULL, STR("{\"ok\":true}"));
 }
 
+// docs/openapi.json, embedded by the build.
+extern const char openapi_start[], openapi_end[];
+
+// ROUTE_OPEN, because a browser may send the key in the query: checked here. A wrong key counts as
+// a failure of its address.
+static fallible bridge_openapi(struct http *x)
+{
+	struct authenticate *auth = gateway_of(x)->auth;
+	struct str token = http_query(x, "token");
+	struct str text = {openapi_start, (size_t)(openapi_end - openapi_start)};
+
+	if (!x->principal && !authenticate_token(auth, x, token))
+		return token.at ? authenticate_fail_query(auth, x) : authenticate_fail(auth, x);
+	return http_reply(x, 200, NULL, text);
+}
+
 #define BOX "/v1/sandboxes/{id}"
 #define SANDBOX "/v1/sandbox/{id}"
 
@@ -67,7 +83,7 @@ const struct route cloudflare_routes[] = {
 	{"GET",    "/v1/pool/stats",            pool_stats,          0,            "bridge: the warm pool, which is empty"},
 	{"POST",   "/v1/pool/prime",            pool_nothing,        0,            "bridge: nothing to prime"},
 	{"POST",   "/v1/pool/shutdown-prewarmed", pool_nothing,      0,            "bridge: nothing to shut down"},
-	{"GET",    "/v1/openapi.json",          cloudflare_openapi,        ROUTE_OPEN,   "this API as OpenAPI"},
+	{"GET",    "/v1/openapi.json",          bridge_openapi,        ROUTE_OPEN,   "this API as OpenAPI"},
 	{0},
 };
 // clang-format on

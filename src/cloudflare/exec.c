@@ -1,7 +1,7 @@
 // Translates the events of api/execute/stream into the bridge's format: named events with base64
 // data. An error after the answer has begun is sent as an event too.
+#include "cloudflare/forward.h"
 #include "cloudflare/handlers.h"
-#include "cloudflare/named_box.h"
 #include "codec/text.h"
 
 #define LINE_MAX_BYTES (4 << 20)
@@ -34,7 +34,7 @@ static fallible bridge_exec_send(struct exec *exec)
 	return err;
 }
 
-static fallible bridge_exec_send_error(struct exec *exec, const char *code, struct str words)
+static fallible exec_send_error(struct exec *exec, const char *code, struct str words)
 {
 	struct json_out out = json_to(&exec->event);
 
@@ -63,7 +63,7 @@ static fallible send_output(struct exec *exec, struct str type, const struct jso
 	return bridge_exec_send(exec);
 }
 
-static fallible bridge_exec_on_event(struct exec *exec, struct str text)
+static fallible exec_on_event(struct exec *exec, struct str text)
 {
 	struct str type = {0}, words = STR("the command failed");
 	auto_json event = NULL;
@@ -75,7 +75,7 @@ static fallible bridge_exec_on_event(struct exec *exec, struct str text)
 		return send_output(exec, type, event);
 	if (str_is(type, "error")) {
 		TRY(json_str(json_get(event, "error"), "error", &words));
-		return bridge_exec_send_error(exec, "exec_error", words);
+		return exec_send_error(exec, "exec_error", words);
 	}
 	if (!str_is(type, "complete"))
 		return OK;
@@ -85,7 +85,7 @@ static fallible bridge_exec_on_event(struct exec *exec, struct str text)
 	return bridge_exec_send(exec);
 }
 
-static fallible bridge_exec_on_bytes(void *arg, struct str bytes)
+static fallible exec_on_bytes(void *arg, struct str bytes)
 {
 	struct exec *exec = arg;
 
@@ -102,7 +102,7 @@ static fallible bridge_exec_on_bytes(void *arg, struct str bytes)
 			break;
 		line = buf_view(&exec->line);
 		if (str_starts(line, "data: "))
-			TRY(bridge_exec_on_event(exec, str_skip(line, 6)));
+			TRY(exec_on_event(exec, str_skip(line, 6)));
 		buf_clear(&exec->line);
 	}
 	return OK;
@@ -135,20 +135,19 @@ static fallible write_command(const struct json *argv, struct buf *out)
 
 static fallible write_ask(struct http *x, const struct json *body, struct buf *out)
 {
-	auto_buf command = BUF_INIT(BODY_MAX), cwd = BUF_INIT(8192);
+	auto_buf command = BUF_INIT(BODY_MAX);
 	struct json_out json = json_to(out);
-	struct str place = {0}, session = {0};
+	struct str cwd = {0}, session = {0};
 	uint64_t time = 0;
 
 	if (!body || json_type(body) != JSON_OBJECT)
 		return exec_invalid("Invalid JSON body");
 	TRY(write_command(json_get(body, "argv"), &command));
 	TRY(json_u64(json_get(body, "timeout_ms"), "timeout_ms", 1, TIME_MAX, &time));
-	TRY(json_str(json_get(body, "cwd"), "cwd", &place));
+	TRY(json_str(json_get(body, "cwd"), "cwd", &cwd));
 	TRY(named_box_session(x, &session));
-	if (place.at && !path_resolve(place, &cwd))
-		return err_new(FORBIDDEN, "invalid_request",
-			       "cwd must resolve to a location within " PATH_WORKSPACE);
+	if (cwd.at)
+		TRY(named_box_path(x, "cwd", cwd, &cwd));
 	json_begin(&json, '{');
 	json_put_str(&json, "command", buf_view(&command));
 	json_put_str(&json, "sessionId", session.len ? session : STR("__DISABLE_SESSION__"));
@@ -156,14 +155,14 @@ static fallible write_ask(struct http *x, const struct json *body, struct buf *o
 	if (time)
 		json_put_int(&json, "timeoutMs", (int64_t)time);
 	if (cwd.len)
-		json_put_str(&json, "cwd", buf_view(&cwd));
+		json_put_str(&json, "cwd", cwd);
 	json_end(&json, '}');
 	return buf_ok(out) && buf_ok(&command)
 		       ? OK
 		       : err_new(TOO_LARGE, "payload_too_large", "the command is too long");
 }
 
-static fallible bridge_exec_tell_end(struct exec *exec, struct err *err)
+static fallible exec_tell_end(struct exec *exec, struct err *err)
 {
 	auto_free char *words = NULL;
 	auto_err fault = NULL;
@@ -175,7 +174,7 @@ static fallible bridge_exec_tell_end(struct exec *exec, struct err *err)
 			fault = bridge_forward_fault(&exec->forward, "exec_transport_error",
 						     "exec failed");
 		words = mem_str(err_message(err ? err : fault));
-		err_free(bridge_exec_send_error(exec, "exec_transport_error", str_of(words)));
+		err_free(exec_send_error(exec, "exec_transport_error", str_of(words)));
 	}
 	err_free(err);
 	http_back(exec->forward.x);
@@ -184,7 +183,7 @@ static fallible bridge_exec_tell_end(struct exec *exec, struct err *err)
 
 fallible bridge_exec(struct http *x)
 {
-	static const struct in_process_calls calls = {.bytes = bridge_exec_on_bytes};
+	static const struct in_process_calls calls = {.bytes = exec_on_bytes};
 	on_exit_call(exec_done) struct exec exec = {.forward = {.x = x, .probe = HTTP_PROBE_EVENT}};
 	auto_buf ask = BUF_INIT(BODY_MAX);
 	char id[ID_BOX_LEN + 1];
@@ -199,8 +198,8 @@ fallible bridge_exec(struct http *x)
 	http_be_patient(x);
 	http_set(x, "Cache-Control", STR("no-cache"));
 	TRY(http_begin(x, 200, "text/event-stream"));
-	return bridge_exec_tell_end(
-		&exec, bridge_forward_ask(&exec.forward, "POST",
-					  named_box_target(x, id, "/api/execute/stream"), NULL,
-					  buf_view(&ask), &calls));
+	return exec_tell_end(&exec,
+			     bridge_forward_ask(&exec.forward, "POST",
+						named_box_target(x, id, "/api/execute/stream"),
+						NULL, buf_view(&ask), &calls));
 }

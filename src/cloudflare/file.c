@@ -1,7 +1,7 @@
 // Copies bytes through the raw-body routes of the sandbox, at the client's pace: nothing is held
 // whole. A body that is too large is refused before it has replaced a file.
+#include "cloudflare/forward.h"
 #include "cloudflare/handlers.h"
-#include "cloudflare/named_box.h"
 #include "codec/text.h"
 
 #define WRITE_MAX (32ull << 20)
@@ -18,7 +18,7 @@ static void transfer_done(struct transfer *transfer)
 	bridge_forward_done(&transfer->forward);
 }
 
-static fallible bridge_file_take_in(void *arg, void *room, size_t size, size_t *out)
+static fallible file_take_in(void *arg, void *room, size_t size, size_t *out)
 {
 	struct transfer *transfer = arg;
 
@@ -54,19 +54,16 @@ static fallible pass_over(void *arg, struct str bytes)
 }
 
 static const struct in_process_calls giving = {.head = give_head, .bytes = give_out};
-static const struct in_process_calls taking = {.read = bridge_file_take_in, .bytes = pass_over};
+static const struct in_process_calls taking = {.read = file_take_in, .bytes = pass_over};
 
 // Builds the target of a file route from the rest of the path.
 static fallible file_target(struct http *x, struct str *shown, struct buf *out)
 {
-	auto_buf path = BUF_INIT(PATH_BYTES), given = BUF_INIT(PATH_BYTES);
+	auto_buf given = BUF_INIT(PATH_BYTES);
 
 	buf_char(&given, '/');
 	buf_str(&given, x->params[1]);
-	if (!path_resolve(buf_view(&given), &path))
-		return err_new(FORBIDDEN, "invalid_request",
-			       "path must resolve to a location within " PATH_WORKSPACE);
-	*shown = (struct str){arena_dup(x->arena, path.at, path.len), path.len};
+	TRY(named_box_path(x, "path", buf_view(&given), shown));
 	buf_text(out, "/api/files");
 	path_escape(*shown, out);
 	if (!buf_ok(out))
@@ -74,11 +71,49 @@ static fallible file_target(struct http *x, struct str *shown, struct buf *out)
 	return OK;
 }
 
+// Sends the answer of a route to the client, unless it is a fault.
+static fallible file_give(struct transfer *transfer, const char *id, const char *target)
+{
+	struct http *x = transfer->forward.x;
+
+	http_be_patient(x);
+	TRY(bridge_forward_ask(&transfer->forward, "GET", named_box_target(x, id, target), NULL,
+			       (struct str){0}, &giving));
+	if (transfer->forward.fault.len)
+		return OK;
+	return x->reply_begun ? http_end(x)
+			      : http_reply(x, 200, "application/octet-stream", STR(""));
+}
+
 static fallible refuse_large(void)
 {
 	return err_new(TOO_LARGE, "payload_too_large",
 		       "payload too large: more than the %llu-byte limit",
 		       (unsigned long long)WRITE_MAX);
+}
+
+// Sends the client's body to a route.
+static fallible file_take(struct http *x, const char *target, const char *type, const char *what)
+{
+	on_exit_call(transfer_done) struct transfer transfer = {.forward = {.x = x}};
+	char id[ID_BOX_LEN + 1];
+	uint64_t len = 0;
+	struct err *err;
+
+	if (http_length(x, &len) && len > WRITE_MAX)
+		return refuse_large();
+	TRY(named_box_enter(x, id));
+	err = bridge_forward_ask(&transfer.forward, "PUT", named_box_target(x, id, target), type,
+				 (struct str){0}, &taking);
+	if (transfer.too_much) {
+		err_free(err);
+		return refuse_large();
+	}
+	TRY(err);
+	if (transfer.forward.fault.len)
+		return bridge_forward_fault(&transfer.forward, "workspace_archive_write_error",
+					    what);
+	return http_reply(x, 200, NULL, STR("{\"ok\":true}"));
 }
 
 fallible bridge_file_read(struct http *x)
@@ -92,52 +127,26 @@ fallible bridge_file_read(struct http *x)
 	TRY(file_target(x, &shown, &target));
 	TRY(named_box_session(x, &(struct str){0}));
 	TRY(named_box_enter(x, id));
-	http_be_patient(x);
-	TRY(bridge_forward_ask(&transfer.forward, "GET", named_box_target(x, id, target.at), NULL,
-			       (struct str){0}, &giving));
+	TRY(file_give(&transfer, id, target.at));
 	if (transfer.forward.status == 404)
 		return err_new(NOT_FOUND, "workspace_read_not_found", "File not found: " STR_FMT,
 			       STR_ARG(shown));
-	if (transfer.forward.fault.len)
-		return bridge_forward_fault(&transfer.forward,
-					    transfer.forward.status == 400 ? NULL
-									   : "exec_transport_error",
-					    "read failed");
-	return x->reply_begun ? http_end(x)
-			      : http_reply(x, 200, "application/octet-stream", STR(""));
-}
-
-static fallible check_length(struct http *x)
-{
-	uint64_t len = 0;
-
-	return http_length(x, &len) && len > WRITE_MAX ? refuse_large() : OK;
+	if (!transfer.forward.fault.len)
+		return OK;
+	return bridge_forward_fault(&transfer.forward,
+				    transfer.forward.status == 400 ? NULL : "exec_transport_error",
+				    "read failed");
 }
 
 fallible bridge_file_write(struct http *x)
 {
-	on_exit_call(transfer_done) struct transfer transfer = {.forward = {.x = x}};
 	auto_buf target = BUF_INIT(4 * PATH_BYTES);
 	struct str shown = {0};
-	char id[ID_BOX_LEN + 1];
-	struct err *err;
 
 	TRY(named_box_check(x));
 	TRY(file_target(x, &shown, &target));
-	TRY(check_length(x));
 	TRY(named_box_session(x, &(struct str){0}));
-	TRY(named_box_enter(x, id));
-	err = bridge_forward_ask(&transfer.forward, "PUT", named_box_target(x, id, target.at),
-				 "application/octet-stream", (struct str){0}, &taking);
-	if (transfer.too_much) {
-		err_free(err);
-		return refuse_large();
-	}
-	TRY(err);
-	if (transfer.forward.fault.len)
-		return bridge_forward_fault(&transfer.forward, "workspace_archive_write_error",
-					    "write failed");
-	return http_reply(x, 200, NULL, STR("{\"ok\":true}"));
+	return file_take(x, target.at, "application/octet-stream", "write failed");
 }
 
 // excludes=a,b: paths below the workspace.
@@ -171,38 +180,19 @@ fallible bridge_file_persist(struct http *x)
 	buf_text(&target, "/api/tar?path=" PATH_WORKSPACE);
 	TRY(add_excludes(x, &target));
 	TRY(named_box_enter(x, id));
-	http_be_patient(x);
-	TRY(bridge_forward_ask(&transfer.forward, "GET", named_box_target(x, id, target.at), NULL,
-			       (struct str){0}, &giving));
-	if (transfer.forward.fault.len)
-		return bridge_forward_fault(&transfer.forward, "workspace_archive_read_error",
-					    "persist failed");
-	return x->reply_begun ? http_end(x)
-			      : http_reply(x, 200, "application/octet-stream", STR(""));
+	TRY(file_give(&transfer, id, target.at));
+	if (!transfer.forward.fault.len)
+		return OK;
+	return bridge_forward_fault(&transfer.forward, "workspace_archive_read_error",
+				    "persist failed");
 }
 
 fallible bridge_file_hydrate(struct http *x)
 {
-	on_exit_call(transfer_done) struct transfer transfer = {.forward = {.x = x}};
-	char id[ID_BOX_LEN + 1];
 	uint64_t len = 0;
-	struct err *err;
 
 	TRY(named_box_check(x));
 	if (http_length(x, &len) && len == 0)
 		return err_new(INVALID, "invalid_request", "Empty tar payload");
-	TRY(check_length(x));
-	TRY(named_box_enter(x, id));
-	err = bridge_forward_ask(&transfer.forward, "PUT",
-				 named_box_target(x, id, "/api/tar?path=" PATH_WORKSPACE),
-				 "application/x-tar", (struct str){0}, &taking);
-	if (transfer.too_much) {
-		err_free(err);
-		return refuse_large();
-	}
-	TRY(err);
-	if (transfer.forward.fault.len)
-		return bridge_forward_fault(&transfer.forward, "workspace_archive_write_error",
-					    "hydrate failed");
-	return http_reply(x, 200, NULL, STR("{\"ok\":true}"));
+	return file_take(x, "/api/tar?path=" PATH_WORKSPACE, "application/x-tar", "hydrate failed");
 }

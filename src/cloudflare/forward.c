@@ -1,9 +1,94 @@
+// The sandbox behind an id of the bridge, and requests to its routes. A bridge id is the name of a
+// sandbox; every bridge request ensures that the sandbox exists, as upstream does, so a deleted one
+// is created anew. Errors of the creation become the bridge's codes.
+//
 // The inner exchange runs in the task of the outer one. While its handler waits for something else,
 // a disconnect of the outer client cancels the task, and thereby the handler's wait. http_back()
 // and http_away() bracket each write.
 #include "cloudflare/forward.h"
 
+#include <stdio.h>
+
+#include "codec/text.h"
+
+#define PATH_BYTES (16 * 1024)
 #define FAULT_MAX (64 * 1024)
+#define MESSAGE_MAX (64u << 20) // a body of 48 MiB, plus what JSON inside JSON adds
+
+fallible named_box_check(struct http *x)
+{
+	if (path_is_id(x->params[0]))
+		return OK;
+	authenticate_report(x, "bad_id", "low");
+	return err_hint(err_new(INVALID, "invalid_request", "Invalid sandbox ID format"),
+			"POST /v1/sandbox gives one");
+}
+
+static fallible named_box_explain(struct err *err)
+{
+	auto_free char *words = mem_str(err_message(err));
+
+	switch (err_kind(err)) {
+	case ERR_EXHAUSTED:
+	case ERR_NO_SPACE:
+		return err_recast(err, ERR_UNAVAILABLE, "capacity_exceeded", "%s", words);
+	case ERR_FORBIDDEN:
+	case ERR_CANCELLED:
+		return err;
+	default:
+		return err_recast(err, ERR_BAD_PEER, "pool_error", "pool error: %s", words);
+	}
+}
+
+fallible named_box_enter(struct http *x, char out_id[ID_BOX_LEN + 1])
+{
+	struct gateway *gateway = gateway_of(x);
+	const struct record *record = NULL;
+	struct create_grant grant;
+	auto_spec spec = {0};
+	struct err *err;
+	bool made;
+
+	TRY(named_box_check(x));
+	TRY(spec_read(NULL, manager_bounds(gateway->manager), &spec));
+	snprintf(spec.name, sizeof(spec.name), STR_FMT, STR_ARG(x->params[0]));
+	env_map_set(&spec.labels, STR("cove.api"), STR("bridge"));
+	TRY(access_create(gateway_who(x), &grant));
+	err = create_box(gateway->manager, &grant, &spec, CREATE_OR_GET, &record, &made);
+	if (err)
+		return named_box_explain(err);
+	snprintf(out_id, ID_BOX_LEN + 1, "%s", record->id);
+	return OK;
+}
+
+fallible named_box_session(struct http *x, struct str *out)
+{
+	struct str id = http_field(x, "Session-Id");
+
+	if (!id.len)
+		id = http_query(x, "session");
+	if (id.len && !path_is_session(id))
+		return err_hint(err_new(INVALID, "invalid_request", "Invalid session ID format"),
+				"use 1 to 128 letters, digits and ._- without '..'");
+	*out = id.len ? id : STR("");
+	return OK;
+}
+
+fallible named_box_path(struct http *x, const char *what, struct str path, struct str *out)
+{
+	auto_buf text = BUF_INIT(PATH_BYTES);
+
+	if (!path_resolve(path, &text))
+		return err_new(FORBIDDEN, "invalid_request",
+			       "%s must resolve to a location within " PATH_WORKSPACE, what);
+	*out = (struct str){arena_dup(x->arena, text.at, text.len), text.len};
+	return OK;
+}
+
+const char *named_box_target(struct http *x, const char *id, const char *rest)
+{
+	return arena_fmt(x->arena, "/v1/sandboxes/%s%s", id, rest);
+}
 
 void bridge_forward_done(struct bridge_forward *forward)
 {
@@ -11,7 +96,7 @@ void bridge_forward_done(struct bridge_forward *forward)
 	err_free(forward->error);
 }
 
-static enum err_kind bridge_forward_kind_of(int status)
+static enum err_kind forward_kind_of(int status)
 {
 	static const struct {
 		int status;
@@ -42,7 +127,7 @@ fallible bridge_forward_fault(const struct bridge_forward *forward, const char *
 		err_free(json_str(json_get(json, "hint"), "hint", &hint));
 	}
 	words = mem_fmt("%s: " STR_FMT, what, STR_ARG(message));
-	return err_from(code ? ERR_BAD_PEER : bridge_forward_kind_of(forward->status),
+	return err_from(code ? ERR_BAD_PEER : forward_kind_of(forward->status),
 			code ? code : "invalid_request", words, hint.at);
 }
 
@@ -82,7 +167,7 @@ static fallible on_read(void *arg, void *room, size_t size, size_t *out)
 	return call->calls->read(call->forward, room, size, out);
 }
 
-static fallible bridge_forward_on_head(void *arg, const struct in_process_head *head)
+static fallible forward_on_head(void *arg, const struct in_process_head *head)
 {
 	struct forward_call *call = arg;
 	struct bridge_forward *forward = call->forward;
@@ -94,7 +179,7 @@ static fallible bridge_forward_on_head(void *arg, const struct in_process_head *
 	return forward_failed(forward, call->calls->head(forward, head));
 }
 
-static fallible bridge_forward_on_bytes(void *arg, struct str bytes)
+static fallible forward_on_bytes(void *arg, struct str bytes)
 {
 	struct forward_call *call = arg;
 
@@ -104,7 +189,7 @@ static fallible bridge_forward_on_bytes(void *arg, struct str bytes)
 	return OK;
 }
 
-static void bridge_forward_on_end(void *arg, bool is_whole)
+static void forward_on_end(void *arg, bool is_whole)
 {
 	struct forward_call *call = arg;
 
@@ -121,9 +206,9 @@ fallible bridge_forward_ask(struct bridge_forward *forward, const char *method, 
 	struct forward_call call = {.forward = forward, .calls = calls};
 	struct in_process_calls ours = {
 		.read = calls->read ? on_read : NULL,
-		.head = bridge_forward_on_head,
-		.bytes = bridge_forward_on_bytes,
-		.end = bridge_forward_on_end,
+		.head = forward_on_head,
+		.bytes = forward_on_bytes,
+		.end = forward_on_end,
 	};
 	struct in_process_ask ask = gateway_ask(x, str_of(method), str_of(target));
 
@@ -139,4 +224,20 @@ fallible bridge_forward_ask(struct bridge_forward *forward, const char *method, 
 	if (!forward->status)
 		return err_new(BAD_PEER, "exec_transport_error", "the answer was cut short");
 	return OK;
+}
+
+fallible bridge_upgrade(struct http *x, upgrade_fn *talk)
+{
+	struct wsock_options options = {.max = MESSAGE_MAX};
+	auto_buf prefix = BUF_INIT(1024);
+
+	TRY(upgrade_check(x));
+	{
+		auto_box_ref ref = {0};
+
+		TRY(gateway_box(x, &ref));
+	}
+	buf_text(&prefix, "/v1/sandboxes/");
+	text_percent(&prefix, x->params[0]);
+	return upgrade_run(x, &options, talk, arena_dup(x->arena, prefix.at, prefix.len));
 }

@@ -9,9 +9,6 @@ route_fn bridge_exec;
 // file.c
 route_fn bridge_file_read, bridge_file_write, bridge_file_persist, bridge_file_hydrate;
 
-// openapi.c
-route_fn cloudflare_openapi;
-
 // rpc.c
 route_fn cloudflare_rpc;
 

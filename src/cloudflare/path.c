@@ -62,7 +62,7 @@ static void step_back(struct buf *out)
 		;
 }
 
-static void bridge_path_walk(struct str path, struct buf *out)
+static void path_walk(struct str path, struct buf *out)
 {
 	struct str part;
 
@@ -86,7 +86,7 @@ bool path_resolve(struct str path, struct buf *out)
 		return false;
 	if (path.at[0] != '/')
 		buf_text(out, PATH_WORKSPACE);
-	bridge_path_walk(path, out);
+	path_walk(path, out);
 	return buf_ok(out) && out->len >= root && !memcmp(out->at, PATH_WORKSPACE, root) &&
 	       (out->len == root || out->at[root] == '/');
 }

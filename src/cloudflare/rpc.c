@@ -3,13 +3,11 @@
 // connection outlives all its calls: connection_end() cancels them and waits.
 #include "base/clock.h"
 #include "base/mem.h"
+#include "cloudflare/forward.h"
 #include "cloudflare/handlers.h"
 #include "cloudflare/rpc_conn.h"
-#include "codec/text.h"
-#include "http/upgrade.h"
 #include "loop/offload.h"
 
-#define MESSAGE_MAX (64u << 20) // a body of 48 MiB, plus what JSON inside JSON adds
 #define LARGE (256 * 1024)
 
 // A property of the main object, such as "files", that was not called yet: its methods are called
@@ -24,7 +22,7 @@ static fallible rpc_protocol(const char *words)
 	return err_new(INVALID, "bad_rpc", "%s", words);
 }
 
-static struct str cloudflare_rpc_part(const struct json *path, size_t index)
+static struct str rpc_part(const struct json *path, size_t index)
 {
 	struct str text = {0};
 	const struct json *json = json_at(path, index);
@@ -38,7 +36,7 @@ static fallible list_path(struct rpc_conn *conn, const struct json *parts)
 {
 	struct path *path = mem_new_of(struct path);
 	struct err *err = rpc_conn_list(conn, &path->export, RPC_CONN_PATH);
-	struct str word = cloudflare_rpc_part(parts, 0);
+	struct str word = rpc_part(parts, 0);
 
 	if (err) {
 		free(path);
@@ -49,7 +47,7 @@ static fallible list_path(struct rpc_conn *conn, const struct json *parts)
 	return OK;
 }
 
-static fallible cloudflare_rpc_push(struct rpc_conn *conn, const struct json *expression)
+static fallible rpc_push(struct rpc_conn *conn, const struct json *expression)
 {
 	struct rpc_conn_export *target;
 	struct rpc_value value;
@@ -65,11 +63,11 @@ static fallible cloudflare_rpc_push(struct rpc_conn *conn, const struct json *ex
 	if (!value.args)
 		return list_path(conn, value.id ? NULL : value.path);
 	if (!value.id && count == 2)
-		return rpc_conn_call_start(conn, cloudflare_rpc_part(value.path, 0),
-					   cloudflare_rpc_part(value.path, 1), value.args);
+		return rpc_conn_call_start(conn, rpc_part(value.path, 0), rpc_part(value.path, 1),
+					   value.args);
 	if (target && target->kind == RPC_CONN_PATH && count == 1)
 		return rpc_conn_call_start(conn, str_of(link_of(target, struct path, export)->name),
-					   cloudflare_rpc_part(value.path, 0), value.args);
+					   rpc_part(value.path, 0), value.args);
 	return rpc_conn_call_start(conn, STR(""), STR(""), NULL);
 }
 
@@ -84,10 +82,10 @@ static fallible cloudflare_rpc_stream(struct rpc_conn *conn, const struct json *
 	target = value.type == RPC_PIPELINE ? rpc_conn_find(conn, value.id) : NULL;
 	if (!target || target->kind != RPC_CONN_PIPE || !value.path || json_count(value.path) != 1)
 		return rpc_conn_reject(conn, id, "INTERNAL_ERROR", "this is not a stream");
-	return rpc_conn_pipe_take(target, id, cloudflare_rpc_part(value.path, 0), value.args);
+	return rpc_conn_pipe_take(target, id, rpc_part(value.path, 0), value.args);
 }
 
-static fallible cloudflare_rpc_pull(struct rpc_conn *conn, int64_t id)
+static fallible rpc_pull(struct rpc_conn *conn, int64_t id)
 {
 	struct rpc_conn_export *export = rpc_conn_find(conn, id);
 
@@ -154,7 +152,7 @@ static void connection_end(struct rpc_conn *conn)
 	rpc_conn_free(conn);
 }
 
-static fallible cloudflare_rpc_release(struct rpc_conn *conn, int64_t id)
+static fallible rpc_release(struct rpc_conn *conn, int64_t id)
 {
 	struct rpc_conn_export *export = rpc_conn_find(conn, id);
 
@@ -179,7 +177,7 @@ static void reading_run(void *arg)
 	reading->err = json_read(reading->text, &reading->json);
 }
 
-static fallible cloudflare_rpc_take(struct rpc_conn *conn, struct str text, bool *out_over)
+static fallible rpc_take(struct rpc_conn *conn, struct str text, bool *out_over)
 {
 	struct reading reading = {.text = text};
 	struct rpc_message message = {0};
@@ -195,15 +193,15 @@ static fallible cloudflare_rpc_take(struct rpc_conn *conn, struct str text, bool
 	TRY(rpc_read(json, &message));
 	switch (message.kind) {
 	case RPC_PUSH:
-		return cloudflare_rpc_push(conn, message.value);
+		return rpc_push(conn, message.value);
 	case RPC_STREAM:
 		return cloudflare_rpc_stream(conn, message.value);
 	case RPC_PIPE:
 		return rpc_conn_pipe_open(conn);
 	case RPC_PULL:
-		return cloudflare_rpc_pull(conn, message.id);
+		return rpc_pull(conn, message.id);
 	case RPC_RELEASE:
-		return cloudflare_rpc_release(conn, message.id);
+		return rpc_release(conn, message.id);
 	case RPC_RESOLVE:
 	case RPC_REJECT:
 		rpc_conn_call_answered(conn, message.id, message.kind == RPC_RESOLVE);
@@ -214,7 +212,7 @@ static fallible cloudflare_rpc_take(struct rpc_conn *conn, struct str text, bool
 	return OK;
 }
 
-static fallible cloudflare_rpc_listen_to(struct rpc_conn *conn)
+static fallible rpc_listen_to(struct rpc_conn *conn)
 {
 	bool over = false;
 
@@ -226,7 +224,7 @@ static fallible cloudflare_rpc_listen_to(struct rpc_conn *conn)
 			return OK;
 		if (message.kind != WSOCK_TEXT)
 			return rpc_protocol("messages must be text");
-		TRY(cloudflare_rpc_take(conn, message.body, &over));
+		TRY(rpc_take(conn, message.body, &over));
 	}
 	return OK;
 }
@@ -253,30 +251,16 @@ static fallible say_farewell(struct rpc_conn *conn, struct err *err)
 	return OK;
 }
 
-static fallible cloudflare_rpc_talk(struct http *x, struct wsock *ws, void *arg)
+static fallible rpc_talk(struct http *x, struct wsock *ws, void *arg)
 {
-	auto_buf base = BUF_INIT(1024);
-	struct rpc_conn *conn;
-	struct err *err;
+	struct rpc_conn *conn = rpc_conn_new(x, ws, arg);
+	struct err *err = say_farewell(conn, rpc_listen_to(conn));
 
-	(void)arg;
-	buf_text(&base, "/v1/sandboxes/");
-	text_percent(&base, x->params[0]);
-	conn = rpc_conn_new(x, ws, base.at);
-	err = say_farewell(conn, cloudflare_rpc_listen_to(conn));
 	connection_end(conn);
 	return err;
 }
 
 fallible cloudflare_rpc(struct http *x)
 {
-	struct wsock_options options = {.max = MESSAGE_MAX};
-
-	TRY(upgrade_check(x));
-	{
-		auto_box_ref ref = {0};
-
-		TRY(gateway_box(x, &ref));
-	}
-	return upgrade_run(x, &options, cloudflare_rpc_talk, NULL);
+	return bridge_upgrade(x, rpc_talk);
 }

@@ -3,12 +3,133 @@
 // calls before they pull the first. A plain answer is sent in pieces as it is produced; an answer
 // that must be rewritten, and every error, is buffered first. A stream is a pipe of ours: we write,
 // the client acknowledges, and at most one window is in flight.
+//
+// The events of a cell become calls of the client's functions, one for each event, in order. The
+// functions are released only after every call was answered, so that no call names a released
+// number.
 #include "base/clock.h"
 #include "base/mem.h"
-#include "cloudflare/callback.h"
 #include "cloudflare/rpc_conn.h"
 #include "cloudflare/sse_filter.h"
+#include "codec/sse.h"
 #include "codec/text.h"
+
+// Delivers the events of a cell to functions of the client. Flow control is that of a stream: a
+// slow client delays the cell's events.
+struct callback {
+	struct sse_reader reader;
+	struct rpc_conn_flow *flow;
+	const int64_t *functions; // RPC_TABLE_FUNCTIONS entries; 0: the client gave none
+};
+
+#define EVENT_MAX (20u << 20)
+
+static void callback_init(struct callback *callback, struct rpc_conn_flow *flow,
+			  const int64_t *functions)
+{
+	*callback = (struct callback){
+		.reader = SSE_READER(EVENT_MAX), .flow = flow, .functions = functions};
+}
+
+static void callback_done(struct callback *callback)
+{
+	sse_done(&callback->reader);
+}
+
+static void put_text(struct json_out *out, const struct json *event)
+{
+	json_key(out, "text");
+	rpc_put(out, json_get(event, "text"));
+	json_put_int(out, "timestamp", clock_wall_ms());
+}
+
+static void callback_put_result(struct json_out *out, const struct json *event)
+{
+	struct json *member;
+	struct str key;
+
+	for (size_t at = 0; json_next(event, &at, &key, &member);) {
+		if (str_is(key, "type"))
+			continue;
+		json_key(out, key.at);
+		rpc_put(out, member);
+	}
+}
+
+static void callback_put_error(struct json_out *out, const struct json *event)
+{
+	static const char *const names[][2] = {
+		{"name", "ename"}, {"message", "evalue"}, {"traceback", "traceback"}};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		json_key(out, names[i][0]);
+		rpc_put(out, json_get(event, names[i][1]));
+	}
+}
+
+// In the order of rpc_table_request.functions.
+static const struct {
+	const char *type;
+	void (*put)(struct json_out *out, const struct json *event);
+} kinds[RPC_TABLE_FUNCTIONS] = {{"stdout", put_text},
+				{"stderr", put_text},
+				{"result", callback_put_result},
+				{"error", callback_put_error}};
+
+static fallible callback_tell(struct callback *callback, struct str data)
+{
+	auto_buf text = BUF_INIT(2 * EVENT_MAX);
+	struct json_out out = json_to(&text);
+	struct str type = {0};
+	auto_json event = NULL;
+	size_t kind = 0;
+
+	TRY(json_read_any(data, &event));
+	TRY(json_str(json_get(event, "type"), "type", &type));
+	while (kind < RPC_TABLE_FUNCTIONS && !str_is(type, kinds[kind].type))
+		kind++;
+	if (kind == RPC_TABLE_FUNCTIONS || !callback->functions[kind])
+		return OK;
+	json_begin(&out, '{');
+	kinds[kind].put(&out, event);
+	json_end(&out, '}');
+	if (!buf_ok(&text))
+		return err_new(INTERNAL, "internal", "an event did not fit");
+	return rpc_conn_flow_call(callback->flow, callback->functions[kind], buf_view(&text));
+}
+
+// Takes more bytes of the event stream. Waits while too many calls are unanswered.
+static fallible callback_pass(struct callback *callback, struct str bytes)
+{
+	struct sse_event event;
+
+	for (;;) {
+		switch (sse_read(&callback->reader, &bytes, &event)) {
+		case SSE_MORE:
+			return OK;
+		case SSE_TOO_LARGE:
+			return err_new(INTERNAL, "internal", "an event did not fit");
+		case SSE_EVENT:
+			TRY(callback_tell(callback, event.data));
+		}
+	}
+}
+
+// The stream is complete. Waits until the client has answered every call.
+static fallible callback_end(struct callback *callback)
+{
+	auto_buf text = BUF_INIT(64);
+
+	TRY(rpc_conn_flow_drain(callback->flow));
+	for (size_t i = 0; i < RPC_TABLE_FUNCTIONS; i++) {
+		if (!callback->functions[i])
+			continue;
+		buf_clear(&text);
+		buf_fmt(&text, "[\"release\",%lld,1]", (long long)callback->functions[i]);
+		TRY(rpc_conn_send(callback->flow->conn, &text));
+	}
+	return OK;
+}
 
 #define GATHER_MAX (1 << 20)
 #define PIECE (32 * 1024) // piece of a plain answer
@@ -90,7 +211,7 @@ static bool may_start(const struct call *call)
 	       (conn->at_work < RPC_CONN_CALLS_MAX && conn->started < RPC_CONN_STARTED_MAX);
 }
 
-static void cloudflare_rpc_call_start(struct call *call)
+static void rpc_call_start(struct call *call)
 {
 	struct rpc_conn *conn = call->export.conn;
 
@@ -107,7 +228,7 @@ static void rpc_call_start_waiting(struct rpc_conn *conn)
 		struct call *call = link_of(at, struct call, link);
 
 		if (call->waits && may_start(call))
-			cloudflare_rpc_call_start(call);
+			rpc_call_start(call);
 	}
 	condition_signal(&conn->ended);
 }
@@ -144,8 +265,7 @@ static void put_download(struct call *call, struct json_out *out,
 	json_begin(out, '{');
 	json_put_bool(out, "success", true);
 	json_put_str(out, "path", buf_view(&path));
-	json_key(out, "content");
-	json_begin(out, '[');
+	json_put_begin(out, "content", '[');
 	json_add_text(out, "readable");
 	json_add_int(out, call->flow.pipe);
 	json_end(out, ']');
@@ -275,16 +395,7 @@ static fallible rpc_call_reject(struct call *call)
 		err_free(json_str(json_get(json, "code"), "code", &code));
 		err_free(json_str(json_get(json, "message"), "message", &message));
 	}
-	json_begin(&out, '[');
-	json_add_text(&out, "reject");
-	json_add_int(&out, call->export.id);
-	json_begin(&out, '[');
-	json_add_text(&out, "error");
-	json_add_text(&out, "Error");
-	json_add_str(&out, message);
-	json_add_null(&out);
-	json_begin(&out, '{');
-	json_put_str(&out, "code", code);
+	rpc_conn_begin_reject(&out, call->export.id, code, message);
 	json_key(&out, "details");
 	if (json && json_get(json, "context"))
 		rpc_put(&out, json_get(json, "context"));
@@ -294,10 +405,7 @@ static fallible rpc_call_reject(struct call *call)
 		json_key(&out, "hint");
 		rpc_put(&out, json_get(json, "hint"));
 	}
-	json_end(&out, '}');
-	json_end(&out, ']');
-	json_end(&out, ']');
-	return rpc_conn_send(call->export.conn, &text);
+	return rpc_conn_send_reject(call->export.conn, &out);
 }
 
 static void put_changed(struct call *call, struct json_out *out, const struct json *json)
@@ -453,7 +561,7 @@ static void rpc_call_run(struct call *call)
 	call->waits = true;
 	conn->waiting_bytes += call->bytes;
 	if (may_start(call))
-		cloudflare_rpc_call_start(call);
+		rpc_call_start(call);
 }
 
 // Waits until waiting bodies leave room for this one. Running calls end without the client's help,

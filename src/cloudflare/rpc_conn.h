@@ -55,6 +55,9 @@ void rpc_conn_unlist(struct rpc_conn_export *export);
 
 // Sends one complete message. The connection is unusable after an error.
 fallible rpc_conn_send(struct rpc_conn *conn, const struct buf *message);
+// Rejects message `id`: an error whose properties begin with `code`; the caller adds `details`.
+void rpc_conn_begin_reject(struct json_out *out, int64_t id, struct str code, struct str message);
+fallible rpc_conn_send_reject(struct rpc_conn *conn, struct json_out *out);
 fallible rpc_conn_reject(struct rpc_conn *conn, int64_t id, const char *code, const char *message);
 
 // rpc_call.c: a pushed call runs as soon as fewer than RPC_CONN_CALLS_MAX others are running; its
@@ -68,7 +71,7 @@ void rpc_conn_call_answered(struct rpc_conn *conn, int64_t id, bool accepted);
 void rpc_conn_call_cancel_all(struct rpc_conn *conn);
 void rpc_conn_call_release(struct rpc_conn_export *export);
 
-// rpc_stream.c: bytes to the client, flow-controlled by its acknowledgements.
+// Bytes to the client, flow-controlled by its acknowledgements.
 #define RPC_CONN_IN_FLIGHT_MAX 64
 struct rpc_conn_flow {
 	struct rpc_conn *conn;
@@ -93,7 +96,7 @@ fallible rpc_conn_flow_close(struct rpc_conn_flow *flow, bool is_whole);
 // False: not a message of this flow.
 bool rpc_conn_flow_answered(struct rpc_conn_flow *flow, int64_t id, bool accepted);
 
-// rpc_pipe.c: bytes from the client to a call.
+// Bytes from the client to a call.
 struct rpc_pipe;
 fallible rpc_conn_pipe_open(struct rpc_conn *conn);
 // Handles write, close or abort. The message `id` is acknowledged when there is room for more.

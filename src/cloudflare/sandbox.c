@@ -1,12 +1,11 @@
 // Routes of the bridge for sandboxes, sessions and terminals: each is forwarded to the route of the
 // sandbox, and its answer is rewritten in the bridge's format. Mounts and tunnels are refused with
 // 501 after the same checks of the request as upstream's.
+#include "cloudflare/forward.h"
 #include "cloudflare/handlers.h"
-#include "cloudflare/named_box.h"
 #include "codec/text.h"
 
 #define REPLY_MAX (64 * 1024)
-#define PLACE_MAX 4096
 
 struct reply {
 	struct bridge_forward forward;
@@ -79,7 +78,6 @@ static fallible sandbox_write_session(struct http *x, struct buf *out)
 	const struct json *env;
 	auto_json body = NULL;
 	auto_pairs pairs = {0};
-	auto_buf place = BUF_INIT(PLACE_MAX);
 
 	TRY(http_body(x, 0, &text));
 	if (text.len)
@@ -92,14 +90,13 @@ static fallible sandbox_write_session(struct http *x, struct buf *out)
 	TRY(env_map_read_env(env, &pairs));
 	if (id.at && !path_is_session(id))
 		return err_new(INVALID, "invalid_request", "Invalid session ID format");
-	if (cwd.len && !path_resolve(cwd, &place))
-		return err_new(FORBIDDEN, "invalid_request",
-			       "cwd must resolve to a location within " PATH_WORKSPACE);
+	if (cwd.len)
+		TRY(named_box_path(x, "cwd", cwd, &cwd));
 	json_begin(&json, '{');
 	if (id.at)
 		json_put_str(&json, "id", id);
 	if (cwd.len)
-		json_put_str(&json, "cwd", buf_view(&place));
+		json_put_str(&json, "cwd", cwd);
 	if (env) {
 		json_key(&json, "env");
 		env_map_write(&json, &pairs);

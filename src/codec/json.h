@@ -68,6 +68,7 @@ void json_add_null(struct json_out *out);
 void json_add_raw(struct json_out *out, struct str json);	     // an already encoded value
 void json_add_value(struct json_out *out, const struct json *value); // a parsed value
 // Key and value in one call.
+void json_put_begin(struct json_out *out, const char *key, char bracket); // json_end() closes it
 void json_put_str(struct json_out *out, const char *key, struct str text);
 void json_put_text(struct json_out *out, const char *key, const char *text);
 void json_put_int(struct json_out *out, const char *key, int64_t value);

@@ -180,6 +180,12 @@ void json_add_raw(struct json_out *out, struct str json)
 	buf_str(out->buf, json);
 }
 
+void json_put_begin(struct json_out *out, const char *key, char bracket)
+{
+	json_key(out, key);
+	json_begin(out, bracket);
+}
+
 void json_put_str(struct json_out *out, const char *key, struct str text)
 {
 	json_key(out, key);

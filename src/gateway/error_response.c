@@ -226,8 +226,7 @@ static void write_context(struct json_out *out, const struct err *err, const str
 		return;
 	}
 	json_begin(out, '{');
-	json_key(out, "validationErrors");
-	json_begin(out, '[');
+	json_put_begin(out, "validationErrors", '[');
 	json_begin(out, '{');
 	json_put_str(out, "field", field_of(err, detail));
 	json_put_text(out, "message", err_message(err));

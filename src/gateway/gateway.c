@@ -14,7 +14,7 @@
 #define JSON_BODY_MAX (1 << 20)
 #define NAME_MAX_BYTES 128
 
-static bool gateway_is_name(struct str text)
+static bool is_name(struct str text)
 {
 	for (size_t i = 0; i < text.len; i++)
 		if (!isalnum((unsigned char)text.at[i]) && !memchr("-_.", text.at[i], 3))
@@ -28,7 +28,7 @@ static void name_request(struct http *x)
 	struct str asked = http_field(x, "X-Request-Id");
 
 	x->trace = str_of(arena_dup(x->arena, x->trace.at, x->trace.len));
-	http_set(x, "X-Request-Id", gateway_is_name(asked) ? asked : str_of(x->id));
+	http_set(x, "X-Request-Id", is_name(asked) ? asked : str_of(x->id));
 	http_set(x, "X-Trace-Id", x->trace);
 }
 
@@ -41,14 +41,14 @@ static fallible ask_known(const struct gateway *gateway, const struct route *rou
 	return err_new(UNAVAILABLE, "starting", "cove is starting; try again in a moment");
 }
 
-static void gateway_before_answer(struct http *x, void *arg)
+static void before_answer(struct http *x, void *arg)
 {
 	audit_log_note(arg, x, NULL);
 }
 
 void gateway_begin(struct http *x, const char *target)
 {
-	if (x->answering == gateway_before_answer)
+	if (x->answering == before_answer)
 		audit_log_begin(x->answering_arg, x, target);
 }
 
@@ -60,7 +60,7 @@ static fallible gateway_handle(struct http *x, const struct route *route)
 	struct err *err;
 
 	audit_log_look(gateway->audit, x, gateway->manager, who, &mark);
-	x->answering = gateway_before_answer;
+	x->answering = before_answer;
 	x->answering_arg = &mark;
 	err = route->handle(x);
 	x->answering = NULL;
@@ -71,7 +71,7 @@ static fallible gateway_handle(struct http *x, const struct route *route)
 // The operator may use up to 7/8 of the capacity; a tenant at most as much as stays free.
 #define OPERATOR_WEIGHT 7
 
-static struct fair_share *gateway_share_of(const struct http *x)
+static struct fair_share *share_of(const struct http *x)
 {
 	const struct who *who = x->principal;
 	struct gateway *gateway = gateway_of(x);
@@ -85,7 +85,7 @@ static struct fair_share *gateway_share_of(const struct http *x)
 // Counts the request as running until serve_by() ends it.
 static fallible gateway_enter(struct http *x)
 {
-	struct fair_share *share = gateway_share_of(x);
+	struct fair_share *share = share_of(x);
 	struct gateway *gateway = gateway_of(x);
 
 	if (!share)
@@ -95,7 +95,7 @@ static fallible gateway_enter(struct http *x)
 	return OK;
 }
 
-static fallible gateway_serve_route(struct http *x)
+static fallible serve_route(struct http *x)
 {
 	struct gateway *gateway = gateway_of(x);
 	const struct route *route = NULL;
@@ -153,11 +153,11 @@ static void gateway_note(const struct http *x, int64_t began_us)
 }
 
 // The outer request was already authenticated.
-static fallible gateway_serve_inner_route(struct http *x)
+static fallible serve_inner_route(struct http *x)
 {
 	const struct route *route = NULL;
 
-	memory_quota_join(&x->memory_quota, gateway_share_of(x));
+	memory_quota_join(&x->memory_quota, share_of(x));
 	TRY(router_find(gateway_of(x)->routes, x, &route));
 	x->route = route;
 	TRY(ask_known(gateway_of(x), route));
@@ -208,7 +208,7 @@ static void serve_by(struct http *x, route_fn *serve)
 		link_drop(&request.link);
 	if (err)
 		err_free(error_response_answer(x, err, NULL));
-	if (serve == gateway_serve_route && x->memory_quota.share)
+	if (serve == serve_route && x->memory_quota.share)
 		fair_share_leave(gateway->shares, x->memory_quota.share);
 	gateway_note(x, began_us);
 	task_trace(NULL);
@@ -216,12 +216,12 @@ static void serve_by(struct http *x, route_fn *serve)
 
 void gateway_serve(struct http *x)
 {
-	serve_by(x, gateway_serve_route);
+	serve_by(x, serve_route);
 }
 
 void gateway_inner(struct http *x)
 {
-	serve_by(x, gateway_serve_inner_route);
+	serve_by(x, serve_inner_route);
 }
 
 struct in_process_ask gateway_ask(const struct http *x, struct str method, struct str target)
@@ -278,6 +278,14 @@ fallible gateway_json(struct http *x, struct json **out, struct str *out_text)
 	if (out_text)
 		*out_text = text;
 	return OK;
+}
+
+fallible gateway_object(struct http *x, struct json **out)
+{
+	TRY(gateway_json(x, out, NULL));
+	if (!*out)
+		return err_new(INVALID, "bad_field", "the body is empty");
+	return json_want(*out, "body", JSON_OBJECT);
 }
 
 struct json_out gateway_success(struct buf *body)

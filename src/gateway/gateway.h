@@ -106,5 +106,7 @@ fallible gateway_answer(struct http *x, struct json_out *out);
 // The JSON body of the request, NULL when it is empty. INVALID bad_content_type, bad_json;
 // TOO_LARGE. `out_text` may be NULL; it lives as long as the exchange. The caller owns *out.
 fallible gateway_json(struct http *x, struct json **out, struct str *out_text);
+// The same for a body that must be an object. INVALID bad_field. The caller owns *out in any case.
+fallible gateway_object(struct http *x, struct json **out);
 // INVALID bad_content_type: for a body that the handler parses itself.
 fallible gateway_want_json(const struct http *x);

@@ -50,7 +50,7 @@ static void keep_watch(int fd)
 	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
 }
 
-static fallible http_client_connect_now(struct http_client *client)
+static fallible client_connect_now(struct http_client *client)
 {
 	uint16_t port = client->base.port ? client->base.port : 80;
 	int64_t deadline = loop_now(client->loop) + CONNECT_MS;
@@ -66,7 +66,7 @@ static fallible http_client_connect_now(struct http_client *client)
 }
 
 // Prepares a new request: the last reply is finished, and the connection is open.
-static fallible http_client_prepare(struct http_client *client)
+static fallible client_prepare(struct http_client *client)
 {
 	char c;
 
@@ -81,10 +81,10 @@ static fallible http_client_prepare(struct http_client *client)
 		    recv(client->stream.fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN)
 			hang_up(client);
 	}
-	return client->connected ? OK : http_client_connect_now(client);
+	return client->connected ? OK : client_connect_now(client);
 }
 
-static void http_client_put_head(struct http_client *client, const char *method, const char *path)
+static void client_put_head(struct http_client *client, const char *method, const char *path)
 {
 	struct buf *out = &client->out;
 	struct str prefix = client->base.path;
@@ -120,7 +120,7 @@ static fallible too_long(void)
 	return err_new(TOO_LARGE, "head_too_large", "the request's head is too large");
 }
 
-static fallible http_client_read_head(struct http_client *client, int *out_status)
+static fallible client_read_head(struct http_client *client, int *out_status)
 {
 	enum http1_verdict verdict = HTTP1_MORE;
 
@@ -142,7 +142,7 @@ static fallible http_client_read_head(struct http_client *client, int *out_statu
 	return OK;
 }
 
-static fallible http_client_ask_once(struct http_client *client, struct str body, int *out_status)
+static fallible client_ask_once(struct http_client *client, struct str body, int *out_status)
 {
 	struct iovec parts[2] = {
 		{client->out.at, client->out.len},
@@ -154,7 +154,7 @@ static fallible http_client_ask_once(struct http_client *client, struct str body
 	if (err && err_kind(err) != ERR_BAD_PEER)
 		return err;
 	err_free(err);
-	return http_client_read_head(client, out_status);
+	return client_read_head(client, out_status);
 }
 
 fallible http_client_ask(struct http_client *client, const char *method, const char *path,
@@ -164,8 +164,8 @@ fallible http_client_ask(struct http_client *client, const char *method, const c
 	bool was_used;
 	struct err *err;
 
-	TRY(http_client_prepare(client));
-	http_client_put_head(client, method, path);
+	TRY(client_prepare(client));
+	client_put_head(client, method, path);
 	if (body.at)
 		buf_fmt(&client->out, "Content-Type: application/json\r\nContent-Length: %zu\r\n",
 			body.len);
@@ -174,15 +174,15 @@ fallible http_client_ask(struct http_client *client, const char *method, const c
 		return too_long();
 	was_used = client->used;
 	client->used = false;
-	err = http_client_ask_once(client, body, out_status);
+	err = client_ask_once(client, body, out_status);
 	if (!err)
 		return OK;
 	hang_up(client);
 	if (!was_used || !may_repeat || err_kind(err) != ERR_BAD_PEER)
 		return err;
 	err_free(err);
-	TRY(http_client_connect_now(client));
-	err = http_client_ask_once(client, body, out_status);
+	TRY(client_connect_now(client));
+	err = client_ask_once(client, body, out_status);
 	if (err)
 		hang_up(client);
 	return err;
@@ -191,8 +191,8 @@ fallible http_client_ask(struct http_client *client, const char *method, const c
 fallible http_client_begin(struct http_client *client, const char *method, const char *path,
 			   const char *type)
 {
-	TRY(http_client_prepare(client));
-	http_client_put_head(client, method, path);
+	TRY(client_prepare(client));
+	client_put_head(client, method, path);
 	if (type) {
 		buf_text(&client->out, "Content-Type: ");
 		buf_text(&client->out, type);
@@ -207,7 +207,7 @@ fallible http_client_begin(struct http_client *client, const char *method, const
 }
 
 // Sends as much as possible; after the server has answered, the rest is dropped.
-static fallible http_client_offer(struct http_client *client, const char *at, size_t len)
+static fallible client_offer(struct http_client *client, const char *at, size_t len)
 {
 	char c;
 
@@ -240,9 +240,9 @@ fallible http_client_write(struct http_client *client, const void *bytes, size_t
 	if (len == 0)
 		return OK;
 	buf_fmt(&line, "%zx\r\n", len);
-	TRY(http_client_offer(client, line.at, line.len));
-	TRY(http_client_offer(client, bytes, len));
-	return http_client_offer(client, "\r\n", 2);
+	TRY(client_offer(client, line.at, line.len));
+	TRY(client_offer(client, bytes, len));
+	return client_offer(client, "\r\n", 2);
 }
 
 fallible http_client_finish(struct http_client *client, int *out_status)
@@ -250,8 +250,8 @@ fallible http_client_finish(struct http_client *client, int *out_status)
 	struct err *err;
 
 	client->sending = false;
-	TRY(http_client_offer(client, "0\r\n\r\n", 5));
-	err = http_client_read_head(client, out_status);
+	TRY(client_offer(client, "0\r\n\r\n", 5));
+	err = client_read_head(client, out_status);
 	if (err)
 		hang_up(client);
 	else if (client->early)
@@ -296,7 +296,7 @@ int http_client_fd(const struct http_client *client)
 	return client->connected ? client->stream.fd : -1;
 }
 
-static void http_client_make_key(char out[WS_KEY_LEN + 1])
+static void client_make_key(char out[WS_KEY_LEN + 1])
 {
 	auto_buf text = BUF_INIT(WS_KEY_LEN);
 	uint8_t bytes[16];
@@ -312,7 +312,7 @@ fallible http_client_upgrade(struct http_client *client, const char *path,
 {
 	char key[WS_KEY_LEN + 1], accept[WS_ACCEPT_LEN + 1];
 
-	http_client_make_key(key);
+	client_make_key(key);
 	ws_accept(str_of(key), accept);
 	http_client_header(client, "Connection", STR("Upgrade"));
 	http_client_header(client, "Upgrade", STR("websocket"));

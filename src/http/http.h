@@ -109,6 +109,17 @@ void http_reset(struct http *x);
 // connections.
 fallible http_away(struct http *x, struct str probe);
 void http_back(struct http *x);
+// The value of `call`, which waits, between http_away() and http_back(); or the error of
+// http_away(), and `call` is not evaluated.
+#define http_while_away(x, probe, call)                                                            \
+	({                                                                                         \
+		struct err *away_ = http_away(x, probe);                                           \
+		if (!away_) {                                                                      \
+			away_ = (call);                                                            \
+			http_back(x);                                                              \
+		}                                                                                  \
+		away_;                                                                             \
+	})
 void http_keepalive(uint32_t ms); // for the whole process, before anything is served; default 15 s
 // Bytes of the reply that the peer's kernel has acknowledged: progresses while a slow client reads.
 uint64_t http_taken(struct http *x);

@@ -25,7 +25,7 @@ static size_t page_listed(const struct page *page)
 	return page->listening_count < LISTED_MAX ? page->listening_count : LISTED_MAX;
 }
 
-static void preview_page_put_text(struct buf *out, const char *text)
+static void page_put_text(struct buf *out, const char *text)
 {
 	for (; *text; text++)
 		switch (*text) {
@@ -47,16 +47,16 @@ static void put_html(const struct page *page, struct buf *out)
 	if (page->waits)
 		buf_fmt(out, "<meta http-equiv=refresh content=%d>", AGAIN_S);
 	buf_text(out, "<title>");
-	preview_page_put_text(out, page->title);
+	page_put_text(out, page->title);
 	buf_text(out,
 		 "</title><style>body{font:16px/1.5 system-ui,sans-serif;max-width:34rem;"
 		 "margin:20vh auto;padding:0 1rem;color:#222;background:#fff}h1{font-size:1.4rem}"
 		 "code{background:#eee;padding:.1em .3em}@media(prefers-color-scheme:dark){"
 		 "body{color:#ddd;background:#181818}code{background:#333}}</style>"
 		 "<h1>");
-	preview_page_put_text(out, page->title);
+	page_put_text(out, page->title);
 	buf_text(out, "</h1><p>");
-	preview_page_put_text(out, page->text);
+	page_put_text(out, page->text);
 	buf_text(out, "</p>");
 	if (page->port && page_listed(page)) {
 		buf_text(out, "<p>In this sandbox these ports have a listener: ");
@@ -71,7 +71,7 @@ static void put_html(const struct page *page, struct buf *out)
 		buf_fmt(out, "<p>This page reloads every %d seconds.</p>", AGAIN_S);
 }
 
-static void preview_page_put_json(const struct page *page, struct buf *text)
+static void page_put_json(const struct page *page, struct buf *text)
 {
 	struct json_out out = json_to(text);
 
@@ -81,8 +81,7 @@ static void preview_page_put_json(const struct page *page, struct buf *text)
 	json_put_text(&out, "message", page->text);
 	if (page->port) {
 		json_put_int(&out, "port", page->port);
-		json_key(&out, "listening");
-		json_begin(&out, '[');
+		json_put_begin(&out, "listening", '[');
 		for (size_t i = 0; i < page_listed(page); i++)
 			json_add_int(&out, page->listening[i].port);
 		json_end(&out, ']');
@@ -99,7 +98,7 @@ fallible page_answer(struct http *x, const struct page *page)
 	if (html)
 		put_html(page, &text);
 	else
-		preview_page_put_json(page, &text);
+		page_put_json(page, &text);
 	if (!buf_ok(&text))
 		return err_new(UNAVAILABLE, "no_memory", "there is no memory for this");
 	http_set(x, "Cache-Control", STR("no-store"));

@@ -76,7 +76,7 @@ static void preview_admit(struct preview *preview, int fd, const struct sockaddr
 		http_server_take(preview->plain_server, fd, from);
 }
 
-static void preview_on_resume(struct timer *timer)
+static void on_resume(struct timer *timer)
 {
 	struct preview *preview = link_of(timer, struct preview, resume);
 
@@ -92,7 +92,7 @@ static void preview_pause(struct preview *preview)
 	loop_set_timer(preview->loop, &preview->resume, loop_now(preview->loop) + PAUSE_MS);
 }
 
-static void preview_on_listener(struct watch *watch, uint32_t events)
+static void on_listener(struct watch *watch, uint32_t events)
 {
 	struct preview *preview = link_of(watch, struct listener, watch)->preview;
 
@@ -121,8 +121,8 @@ fallible preview_listen(struct preview *preview, int fd)
 	if (preview->subscribers_count == LISTENERS_MAX)
 		return err_new(INVALID, "bad_config", "previews listen on %d addresses at most",
 			       LISTENERS_MAX);
-	preview->resume.due = preview_on_resume;
-	*listener = (struct listener){.watch = {.fd = fd, .ready = preview_on_listener},
+	preview->resume.due = on_resume;
+	*listener = (struct listener){.watch = {.fd = fd, .ready = on_listener},
 				      .preview = preview};
 	TRY(loop_watch(preview->loop, &listener->watch, EPOLLIN), "accept visitors");
 	preview->subscribers_count++;

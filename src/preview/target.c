@@ -124,36 +124,6 @@ static enum preview_token_verdict target_judge(struct caller *caller, struct ent
 				   str_of(caller->named.token), clock_steady_ms());
 }
 
-static fallible tell_over(struct http *x)
-{
-	struct page page = {
-		.status = 410,
-		.code = "PREVIEW_EXPIRED",
-		.title = "This link has ended",
-		.text = "It has expired. Ask for a new one.",
-	};
-
-	return page_answer(x, &page);
-}
-
-static fallible tell_stopped(struct http *x)
-{
-	struct page page = {
-		.status = 410,
-		.code = "STALE_PREVIEW_URL",
-		.title = "This sandbox is stopped",
-		.text = "It was stopped by request, and starts by request only.",
-	};
-
-	return page_answer(x, &page);
-}
-
-// Stopped by request, not by idleness or the host's shutdown: only a request starts it again.
-static bool is_stopped(const struct entry *entry)
-{
-	return entry->record.state == STATE_STOPPED && !entry->moving && !entry->record.reason[0];
-}
-
 static fallible target_no_listener(struct caller *caller, const struct files *files)
 {
 	struct fileop_port *ports = arena_take(caller->x->arena, LISTED_MAX * sizeof(*ports));
@@ -343,9 +313,19 @@ static fallible target_enter(struct caller *caller)
 		return authenticate_fail_preview(caller->options->auth, x);
 	snprintf(caller->id, sizeof(caller->id), "%s", entry->record.id);
 	if (verdict == PREVIEW_TOKEN_OVER)
-		return tell_over(x);
-	if (is_stopped(entry))
-		return tell_stopped(x);
+		return page_answer(x, &(struct page){.status = 410,
+						     .code = "PREVIEW_EXPIRED",
+						     .title = "This link has ended",
+						     .text = "It has expired. Ask for a new one."});
+	// Stopped by request, not by idleness or the host's shutdown: only a request starts it
+	// again.
+	if (entry->record.state == STATE_STOPPED && !entry->moving && !entry->record.reason[0])
+		return page_answer(
+			x, &(struct page){.status = 410,
+					  .code = "STALE_PREVIEW_URL",
+					  .title = "This sandbox is stopped",
+					  .text = "It was stopped by request, and starts by "
+						  "request only."});
 	if (!caller->path.len)
 		return add_slash(caller);
 	return target_box_ref(caller);

@@ -346,11 +346,8 @@ static fallible tls_front_carry(struct talk *talk)
 	return err;
 }
 
-static void tls_front_run(void *arg)
+static void talk_free(struct talk *talk)
 {
-	struct talk *talk = arg;
-
-	err_free(tls_front_carry(talk)); // one side has closed, and nobody is left to be told
 	SSL_free(talk->ssl);
 	stream_close(&talk->net);
 	stream_close(&talk->inner);
@@ -358,6 +355,14 @@ static void tls_front_run(void *arg)
 		close(talk->pair);
 	live--;
 	free(talk);
+}
+
+static void tls_front_run(void *arg)
+{
+	struct talk *talk = arg;
+
+	err_free(tls_front_carry(talk)); // one side has closed, and nobody is left to be told
+	talk_free(talk);
 }
 
 static fallible tls_front_prepare(struct talk *talk, const struct tls_front_keys *keys, int fd,
@@ -402,10 +407,5 @@ void tls_front_start(struct loop *loop, const struct tls_front_keys *keys, int f
 		task_start(loop, "tls", tls_front_run, talk);
 		return;
 	}
-	SSL_free(talk->ssl);
-	stream_close(&talk->net);
-	stream_close(&talk->inner);
-	close(talk->pair);
-	live--;
-	free(talk);
+	talk_free(talk);
 }

@@ -532,7 +532,7 @@ static fallible read_part(const struct json *json, struct part *part)
 	return OK;
 }
 
-static fallible toolbox_parts_read_body(struct parts *parts, const struct json *json)
+static fallible parts_read_body(struct parts *parts, const struct json *json)
 {
 	const struct json *list = json_get(json, "parts");
 	struct str archive = {0};
@@ -611,7 +611,7 @@ static bool is_final(const struct err *err)
 	       !strcmp(err_reason(err), "unknown_name");
 }
 
-static fallible toolbox_parts_send(struct parts *parts, struct part *part)
+static fallible parts_send(struct parts *parts, struct part *part)
 {
 	struct loop *loop = gateway_of(parts->path_arg->x)->loop;
 
@@ -625,13 +625,13 @@ static fallible toolbox_parts_send(struct parts *parts, struct part *part)
 	}
 }
 
-static void toolbox_parts_send_parts(void *arg)
+static void parts_send_parts(void *arg)
 {
 	struct parts *parts = arg;
 
 	while (!parts->err && parts->next < parts->count) {
 		struct part *part = &parts->at[parts->next++];
-		struct err *err = toolbox_parts_send(parts, part);
+		struct err *err = parts_send(parts, part);
 
 		if (!err || parts->err) {
 			err_free(err);
@@ -665,7 +665,7 @@ static fallible send_all(struct parts *parts)
 		return gone;
 	while (parts->running < AT_ONCE && parts->running < parts->count) {
 		parts->tasks[parts->running++] = task_start(gateway_of(x)->loop, "parts",
-							    toolbox_parts_send_parts, parts);
+							    parts_send_parts, parts);
 	}
 	while (parts->running && !parts->err && !gone)
 		gone = condition_wait(&parts->ended, CLOCK_NEVER);
@@ -681,13 +681,12 @@ static fallible send_all(struct parts *parts)
 	return gone;
 }
 
-static fallible toolbox_parts_answer(struct parts *parts)
+static fallible parts_answer(struct parts *parts)
 {
 	auto_buf body = BUF_INIT(16 << 20);
 	struct json_out out = gateway_success(&body);
 
-	json_key(&out, "parts");
-	json_begin(&out, '[');
+	json_put_begin(&out, "parts", '[');
 	for (size_t i = 0; i < parts->count; i++) {
 		json_begin(&out, '{');
 		json_put_int(&out, "partNumber", (int64_t)parts->at[i].number);
@@ -706,7 +705,7 @@ static void parts_end(struct parts *parts)
 }
 
 // Errors of the request, the sandbox or the client keep their reason.
-static fallible toolbox_parts_face(const struct parts *parts, struct err *err)
+static fallible parts_face(const struct parts *parts, struct err *err)
 {
 	static const char *const own[] = {"bad_backup", "bad_json", "bad_content_type",
 					  "not_global"};
@@ -732,12 +731,12 @@ fallible toolbox_backup_upload(struct path_arg *path_arg)
 
 	path_arg->field = path_arg->code = NULL;
 	if (!err)
-		err = toolbox_parts_read_body(&parts, json);
+		err = parts_read_body(&parts, json);
 	path_arg->field = path_arg->code = NULL;
 	if (!err)
 		err = open_archive(&parts);
 	if (!err)
 		err = send_all(&parts);
-	TRY(toolbox_parts_face(&parts, err));
-	return toolbox_parts_answer(&parts);
+	TRY(parts_face(&parts, err));
+	return parts_answer(&parts);
 }

@@ -53,9 +53,8 @@ static fallible copy_sifted(struct stream_json *writer, const struct exec_reques
 	return OK;
 }
 
-static fallible toolbox_shell_copy_answer(struct stream_json *writer,
-					  const struct exec_request *request, struct tape *tape,
-					  const struct session_result *result)
+static fallible shell_copy_answer(struct stream_json *writer, const struct exec_request *request,
+				  struct tape *tape, const struct session_result *result)
 {
 	struct json_out out = json_to(writer->out);
 
@@ -80,8 +79,8 @@ static fallible toolbox_shell_copy_answer(struct stream_json *writer,
 	return OK;
 }
 
-static fallible toolbox_shell_answer(struct http *x, const struct exec_request *request,
-				     struct tape *tape, const struct session_result *result)
+static fallible shell_answer(struct http *x, const struct exec_request *request, struct tape *tape,
+			     const struct session_result *result)
 {
 	uint64_t bytes = tape_bytes(tape, TAPE_STDOUT) + tape_bytes(tape, TAPE_STDERR);
 	auto_buf out = BUF_INIT(STREAM_JSON_OUT_MAX + 8 * request->shown.len);
@@ -92,12 +91,12 @@ static fallible toolbox_shell_answer(struct http *x, const struct exec_request *
 	};
 
 	TRY(stream_json_begin(&writer, x, bytes, request->shown.len));
-	TRY(toolbox_shell_copy_answer(&writer, request, tape, result));
+	TRY(shell_copy_answer(&writer, request, tape, result));
 	return stream_json_end(&writer, x);
 }
 
 // Keeps the last bytes of a stream.
-static void toolbox_shell_keep_last(void *arg, const char *bytes, size_t len)
+static void shell_keep_last(void *arg, const char *bytes, size_t len)
 {
 	struct buf *last = arg;
 
@@ -118,7 +117,7 @@ static fallible put_last(struct http *x, struct json_out *out, const struct exec
 	uint64_t offset = 0;
 	size_t got;
 
-	filter.give = toolbox_shell_keep_last;
+	filter.give = shell_keep_last;
 	filter.arg = &last;
 	do {
 		enum tape_stream from = stream;
@@ -132,9 +131,9 @@ static fallible put_last(struct http *x, struct json_out *out, const struct exec
 	return OK;
 }
 
-static fallible toolbox_shell_write_context(struct http *x, const struct exec_request *request,
-					    struct tape *tape, const struct session_result *result,
-					    struct buf *context)
+static fallible shell_write_context(struct http *x, const struct exec_request *request,
+				    struct tape *tape, const struct session_result *result,
+				    struct buf *context)
 {
 	struct json_out out = json_to(context);
 	struct str shown = request->shown;
@@ -157,8 +156,8 @@ static fallible toolbox_shell_write_context(struct http *x, const struct exec_re
 	return OK;
 }
 
-static fallible toolbox_shell_explain(const struct exec_request *request,
-				      const struct session_result *result)
+static fallible shell_explain(const struct exec_request *request,
+			      const struct session_result *result)
 {
 	int shown = (int)(request->shown.len < LAST ? request->shown.len : LAST);
 
@@ -184,43 +183,39 @@ static fallible toolbox_shell_explain(const struct exec_request *request,
 	}
 }
 
-static fallible toolbox_shell_refuse(struct http *x, const struct exec_request *request,
-				     struct tape *tape, const struct session_result *result)
+static fallible shell_refuse(struct http *x, const struct exec_request *request, struct tape *tape,
+			     const struct session_result *result)
 {
 	auto_buf context = BUF_INIT(CONTEXT_MAX);
 	struct error_response_detail detail = {.operation = "command.execute"};
 
-	TRY(toolbox_shell_write_context(x, request, tape, result, &context));
+	TRY(shell_write_context(x, request, tape, result, &context));
 	if (buf_ok(&context))
 		detail.context = buf_view(&context);
-	return error_response_answer(x, toolbox_shell_explain(request, result), &detail);
+	return error_response_answer(x, shell_explain(request, result), &detail);
 }
 
-static fallible toolbox_shell_run_exec_request(struct http *x, struct box_ref *ref,
-					       struct exec_request *request,
-					       struct session_run **out,
-					       struct session_result *result)
+static fallible shell_run_exec_request(struct http *x, struct box_ref *ref,
+				       struct exec_request *request, struct session_run **out,
+				       struct session_result *result)
 {
 	auto_session session = NULL;
 	struct session_job order;
-	struct err *err;
 
 	TRY(gateway_box(x, ref));
 	TRY(shells_take(ref, request->in_session, &session));
 	order = shells_job(ref, &request->spec);
 	TRY(session_run(session, &order, out));
-	TRY(http_away(x, HTTP_PROBE_HEAD));
-	err = session_run_wait(*out, CLOCK_NEVER, result);
-	http_back(x);
-	return box_ref_explain(err);
+	return box_ref_explain(
+		http_while_away(x, HTTP_PROBE_HEAD, session_run_wait(*out, CLOCK_NEVER, result)));
 }
 
-static fallible toolbox_shell_run(struct http *x, struct exec_request *request)
+static fallible shell_run(struct http *x, struct exec_request *request)
 {
 	auto_box_ref ref = {0};
 	auto_session_run at = NULL;
 	struct session_result result;
-	struct err *err = toolbox_shell_run_exec_request(x, &ref, request, &at, &result);
+	struct err *err = shell_run_exec_request(x, &ref, request, &at, &result);
 
 	if (err && err_kind(err) == ERR_CANCELLED)
 		return err;
@@ -230,8 +225,8 @@ static fallible toolbox_shell_run(struct http *x, struct exec_request *request)
 
 	shells_report(&ref, &result);
 	if (result.end == SESSION_DONE)
-		return toolbox_shell_answer(x, request, session_run_tape(at), &result);
-	return toolbox_shell_refuse(x, request, session_run_tape(at), &result);
+		return shell_answer(x, request, session_run_tape(at), &result);
+	return shell_refuse(x, request, session_run_tape(at), &result);
 }
 
 // --------------------------------------------------------------------------- as events
@@ -265,8 +260,8 @@ static void add_end(struct follow *follow, const struct proc_view *view)
 	follow_event_end(&out);
 }
 
-static fallible toolbox_stream_run(struct follow *follow, const struct exec_request *request,
-				   struct proc *proc)
+static fallible stream_run(struct follow *follow, const struct exec_request *request,
+			   struct proc *proc)
 {
 	struct proc_view view = proc_look(proc);
 
@@ -282,8 +277,8 @@ static fallible toolbox_stream_run(struct follow *follow, const struct exec_requ
 	return follow_end(follow);
 }
 
-static fallible toolbox_stream_start(struct http *x, struct json **json,
-				     struct exec_request *request, struct process *out)
+static fallible stream_start(struct http *x, struct json **json, struct exec_request *request,
+			     struct process *out)
 {
 	struct spawn spec = {0};
 
@@ -308,7 +303,7 @@ fallible toolbox_exec_stream(struct http *x)
 	auto_exec_request request = {0};
 	auto_process process = {0};
 	auto_follow follow = {.x = x};
-	struct err *err = toolbox_stream_start(x, &json, &request, &process);
+	struct err *err = stream_start(x, &json, &request, &process);
 
 	if (err)
 		return exec_request_fail(x, &request, "command.stream", err);
@@ -318,14 +313,13 @@ fallible toolbox_exec_stream(struct http *x)
 	follow.tape = process.tape;
 	follow.encoding = request.encoding;
 	follow.out = BUF_INIT(FOLLOW_OUT_MAX + 8 * request.shown.len);
-	return toolbox_stream_run(&follow, &request, process.proc);
+	return stream_run(&follow, &request, process.proc);
 }
 
 // ------------------------------------------------------------------------------- alone
 
-static fallible toolbox_exec_copy_answer(struct stream_json *writer,
-					 const struct exec_request *request,
-					 struct manager_exec *run, const struct exec_result *result)
+static fallible exec_copy_answer(struct stream_json *writer, const struct exec_request *request,
+				 struct manager_exec *run, const struct exec_result *result)
 {
 	struct json_out out = json_to(writer->out);
 	struct tape *tape = manager_exec_tape(run);
@@ -348,8 +342,8 @@ static fallible toolbox_exec_copy_answer(struct stream_json *writer,
 	return OK;
 }
 
-static fallible toolbox_exec_answer(struct http *x, const struct exec_request *request,
-				    struct manager_exec *run, const struct exec_result *result)
+static fallible exec_answer(struct http *x, const struct exec_request *request,
+			    struct manager_exec *run, const struct exec_result *result)
 {
 	struct tape *tape = manager_exec_tape(run);
 	uint64_t bytes = tape_bytes(tape, TAPE_STDOUT) + tape_bytes(tape, TAPE_STDERR);
@@ -364,7 +358,7 @@ static fallible toolbox_exec_answer(struct http *x, const struct exec_request *r
 		manager_exec_entry(run), x);
 
 	TRY(stream_json_begin(&writer, x, bytes, request->shown.len));
-	TRY(toolbox_exec_copy_answer(&writer, request, run, result));
+	TRY(exec_copy_answer(&writer, request, run, result));
 	return stream_json_end(&writer, x);
 }
 
@@ -379,11 +373,8 @@ static fallible run_apart(struct http *x, struct exec_request *request)
 					 &request->spec, &run);
 	if (err)
 		return exec_request_fail(x, request, "command.execute", err);
-	TRY(http_away(x, HTTP_PROBE_HEAD));
-	err = manager_exec_wait(run, &result);
-	http_back(x);
-	TRY(err);
-	return toolbox_exec_answer(x, request, run, &result);
+	TRY(http_while_away(x, HTTP_PROBE_HEAD, manager_exec_wait(run, &result)));
+	return exec_answer(x, request, run, &result);
 }
 
 // A session's shell runs commands as its own user and without stdin: refuse fields that ask for
@@ -425,5 +416,5 @@ fallible toolbox_exec_run(struct http *x)
 	http_be_patient(x);
 	if (request.background)
 		return toolbox_process_begin(x, json, &request);
-	return request.in_session.at ? toolbox_shell_run(x, &request) : run_apart(x, &request);
+	return request.in_session.at ? shell_run(x, &request) : run_apart(x, &request);
 }

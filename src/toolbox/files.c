@@ -66,8 +66,7 @@ void entry_put_stat(struct json_out *out, const struct fileop_stat *stat)
 	json_put_int(out, "size", (int64_t)stat->size);
 	json_put_time(out, "modifiedAt", stat->mtime_us / 1000);
 	json_put_text(out, "mode", mode);
-	json_key(out, "permissions");
-	json_begin(out, '{');
+	json_put_begin(out, "permissions", '{');
 	json_put_bool(out, "readable", stat->mode & 0400);
 	json_put_bool(out, "writable", stat->mode & 0200);
 	json_put_bool(out, "executable", stat->mode & 0100);
@@ -156,8 +155,8 @@ static fallible explain_move(struct path_arg *path_arg, const char *from, struct
 }
 
 // rename and move are the same operation; only the names of their fields differ.
-static fallible toolbox_files_move_path(struct path_arg *path_arg, const char *from_name,
-					const char *to_name)
+static fallible files_move_path(struct path_arg *path_arg, const char *from_name,
+				const char *to_name)
 {
 	auto_buf body = BUF_INIT(BODY_MAX);
 	struct json_out out = gateway_success(&body);
@@ -179,12 +178,12 @@ static fallible toolbox_files_move_path(struct path_arg *path_arg, const char *f
 
 fallible toolbox_files_rename(struct path_arg *path_arg)
 {
-	return toolbox_files_move_path(path_arg, "oldPath", "newPath");
+	return files_move_path(path_arg, "oldPath", "newPath");
 }
 
 fallible toolbox_files_move(struct path_arg *path_arg)
 {
-	return toolbox_files_move_path(path_arg, "sourcePath", "destinationPath");
+	return files_move_path(path_arg, "sourcePath", "destinationPath");
 }
 
 // Without `recursive`, an existing directory or a missing parent is an error with the message of
@@ -255,8 +254,7 @@ fallible toolbox_files_stat(struct path_arg *path_arg)
 }
 
 // Accepts "0755", "755", "rwxr-xr-x" or a number.
-static fallible toolbox_files_mode_of(struct path_arg *path_arg, const struct json *json,
-				      uint32_t *out)
+static fallible files_mode_of(struct path_arg *path_arg, const struct json *json, uint32_t *out)
 {
 	const struct json *value = json_get(json, "mode");
 	struct str text = {0};
@@ -288,7 +286,7 @@ fallible toolbox_files_chmod(struct path_arg *path_arg)
 
 	TRY(path_arg_read(path_arg, &json));
 	TRY(path_arg_flag(path_arg, json, "recursive", &recursive));
-	TRY(toolbox_files_mode_of(path_arg, json, &mode));
+	TRY(files_mode_of(path_arg, json, &mode));
 	if (recursive)
 		path_arg_within(path_arg, PATH_ARG_LONG_MS);
 	TRY(files_chmod(&path_arg->files, path_arg->path, mode, recursive));

@@ -38,8 +38,7 @@ static fallible walk_writer_begin(struct walk_writer *writer, const char *name)
 	writer->body = BUF_INIT(BODY_MAX);
 	writer->out = gateway_success(&writer->body);
 	path_arg_put_name(&writer->out, "path", writer->path_arg->shown);
-	json_key(&writer->out, name);
-	json_begin(&writer->out, '[');
+	json_put_begin(&writer->out, name, '[');
 	// A walk for a client that has disconnected is cancelled.
 	return http_away(writer->path_arg->x, HTTP_PROBE_HEAD);
 }

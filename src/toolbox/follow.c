@@ -96,7 +96,7 @@ fallible follow_begin(struct follow *follow)
 }
 
 // The position from which a client resumes that has seen everything so far.
-static struct follow_from toolbox_follow_path_arg_of(const struct follow *follow)
+static struct follow_from follow_path_arg_of(const struct follow *follow)
 {
 	int held = -1;
 
@@ -110,9 +110,9 @@ static struct follow_from toolbox_follow_path_arg_of(const struct follow *follow
 	return (struct follow_from){follow->cut[held].at, follow->cut[held].sent};
 }
 
-static void toolbox_follow_put_id(struct follow *follow)
+static void follow_put_id(struct follow *follow)
 {
-	struct follow_from from = toolbox_follow_path_arg_of(follow);
+	struct follow_from from = follow_path_arg_of(follow);
 
 	buf_fmt(&follow->out, "id: %llu", (unsigned long long)from.offset);
 	if (from.sent)
@@ -124,7 +124,7 @@ struct json_out follow_event(struct follow *follow, const char *type)
 {
 	struct json_out out;
 
-	toolbox_follow_put_id(follow);
+	follow_put_id(follow);
 	out = gateway_event(&follow->out, type);
 	if (follow->process)
 		json_put_text(&out, "processId", follow->process);
@@ -206,8 +206,8 @@ static size_t text_len(struct str bytes)
 
 // How many bytes are sent now, and whether as base64. Base64 is for bytes that are not text, unless
 // text is requested: then invalid bytes become U+FFFD. With `last` nothing is held back.
-static size_t toolbox_follow_choose(enum exec_request_encoding encoding, struct str bytes,
-				    bool last, bool *base64)
+static size_t follow_choose(enum exec_request_encoding encoding, struct str bytes, bool last,
+			    bool *base64)
 {
 	size_t good, ignored;
 
@@ -227,8 +227,7 @@ static size_t toolbox_follow_choose(enum exec_request_encoding encoding, struct 
 
 // Adds `len` new bytes at `room`, which follow `old` bytes held back from an earlier run. The
 // offset has already been advanced.
-static void toolbox_follow_add_run(struct follow *follow, enum tape_stream stream, size_t len,
-				   bool last)
+static void follow_add_run(struct follow *follow, enum tape_stream stream, size_t len, bool last)
 {
 	size_t old = follow->cut[stream].len, now;
 	uint64_t old_at = follow->cut[stream].at;
@@ -236,7 +235,7 @@ static void toolbox_follow_add_run(struct follow *follow, enum tape_stream strea
 	bool base64;
 
 	memcpy(follow->room - old, follow->cut[stream].bytes, old);
-	now = toolbox_follow_choose(follow->encoding, bytes, last, &base64);
+	now = follow_choose(follow->encoding, bytes, last, &base64);
 	follow->cut[stream].len = bytes.len - now;
 	memcpy(follow->cut[stream].bytes, bytes.at + now, bytes.len - now);
 	if (now) {
@@ -257,8 +256,8 @@ static void toolbox_follow_add_run(struct follow *follow, enum tape_stream strea
 	add_data(follow, stream, (struct str){bytes.at, now}, base64);
 }
 
-static fallible toolbox_follow_read_next(struct follow *follow, enum tape_stream *stream,
-					 size_t *out, int64_t deadline)
+static fallible follow_read_next(struct follow *follow, enum tape_stream *stream, size_t *out,
+				 int64_t deadline)
 {
 	struct tape_reader *reader = &follow->reader;
 	struct err *err = tape_read_on(reader, stream, follow->room, RUN, out, deadline);
@@ -282,7 +281,7 @@ fallible follow_next(struct follow *follow, enum tape_stream *stream, size_t *ou
 
 	// Wait briefly before the head is sent: a command that ends at once then needs one packet.
 	if (!follow->x->reply_begun || tape_reader_is_ready(&follow->reader)) {
-		err = toolbox_follow_read_next(follow, stream, out, soon);
+		err = follow_read_next(follow, stream, out, soon);
 		if (!err || err_kind(err) != ERR_TIMEOUT)
 			return err;
 		err_free(err);
@@ -291,14 +290,12 @@ fallible follow_next(struct follow *follow, enum tape_stream *stream, size_t *ou
 		TRY(follow_flush(follow));
 	else
 		TRY(http_begin(follow->x, 200, TYPE));
-	TRY(http_away(follow->x, HTTP_PROBE_EVENT));
-	err = toolbox_follow_read_next(follow, stream, out, CLOCK_NEVER);
-	http_back(follow->x);
-	return err;
+	return http_while_away(follow->x, HTTP_PROBE_EVENT,
+			       follow_read_next(follow, stream, out, CLOCK_NEVER));
 }
 
 // Announces the bytes that the client cannot get, before the run of `len` bytes after them.
-static void toolbox_follow_tell_missed(struct follow *follow, size_t len, bool last)
+static void follow_tell_missed(struct follow *follow, size_t len, bool last)
 {
 	const struct tape_reader *reader = &follow->reader;
 	uint64_t behind = len + (reader->missed - follow->told);
@@ -309,7 +306,7 @@ static void toolbox_follow_tell_missed(struct follow *follow, size_t len, bool l
 		return;
 	follow->offset = reader->offset > behind ? reader->offset - behind : 0;
 	for (int i = 0; i < TAPE_STREAMS; i++)
-		toolbox_follow_add_run(follow, (enum tape_stream)i, 0, true);
+		follow_add_run(follow, (enum tape_stream)i, 0, true);
 	follow->offset = reader->offset - len;
 	if (follow->was_detached) {
 		out = follow_event(follow, "detached");
@@ -328,7 +325,7 @@ static void toolbox_follow_tell_missed(struct follow *follow, size_t len, bool l
 }
 
 // Skips bytes that the client already has: those of the other stream than the first run's.
-static size_t toolbox_follow_leave_out(struct follow *follow, enum tape_stream stream, size_t len)
+static size_t follow_leave_out(struct follow *follow, enum tape_stream stream, size_t len)
 {
 	size_t skip = follow->from.sent < len ? (size_t)follow->from.sent : len;
 	int other = 1 - (int)stream;
@@ -356,20 +353,20 @@ fallible follow_tape(struct follow *follow)
 
 		TRY(follow_next(follow, &stream, &len));
 		if (follow->reader.cut)
-			toolbox_follow_tell_missed(follow, len, false);
+			follow_tell_missed(follow, len, false);
 		if (follow->from.sent)
-			len -= toolbox_follow_leave_out(follow, stream, len);
+			len -= follow_leave_out(follow, stream, len);
 		else
 			follow->joined = true;
 		if (len)
-			toolbox_follow_add_run(follow, stream, len, false);
+			follow_add_run(follow, stream, len, false);
 		if (follow->out.len >= FLUSH)
 			TRY(follow_flush(follow));
 	} while (!tape_reader_is_done(&follow->reader));
 	for (int i = 0; i < TAPE_STREAMS; i++)
-		toolbox_follow_add_run(follow, (enum tape_stream)i, 0, true);
+		follow_add_run(follow, (enum tape_stream)i, 0, true);
 	if (follow->reader.cut)
-		toolbox_follow_tell_missed(follow, 0, true);
+		follow_tell_missed(follow, 0, true);
 	return OK;
 }
 
@@ -382,7 +379,6 @@ static fallible follow_next_raw(struct http *x, struct tape *tape, struct follow
 				char *room, enum tape_stream *stream, size_t *out)
 {
 	size_t size = RAW_PIECE;
-	struct err *err;
 
 	if (!raw->live && size > raw->until - raw->offset)
 		size = (size_t)(raw->until - raw->offset);
@@ -393,10 +389,8 @@ static fallible follow_next_raw(struct http *x, struct tape *tape, struct follow
 		return tape_read(tape, &raw->offset, stream, room, size, out, CLOCK_NEVER);
 	if (tape_reader_is_ready(&raw->reader))
 		return tape_read_on(&raw->reader, stream, room, size, out, CLOCK_NEVER);
-	TRY(http_away(x, (struct str){0}));
-	err = tape_read_on(&raw->reader, stream, room, size, out, CLOCK_NEVER);
-	http_back(x);
-	return err;
+	return http_while_away(x, STR(""),
+			       tape_read_on(&raw->reader, stream, room, size, out, CLOCK_NEVER));
 }
 
 fallible follow_raw(struct http *x, struct tape *tape, struct follow_raw *raw)

@@ -1,4 +1,5 @@
-// Handlers of the route table in toolbox.c, by the file that has them.
+// Handlers of the route table in toolbox.c, by the file that has them; those of processes are in
+// process.h.
 #pragma once
 
 #include "toolbox/path_arg.h"
@@ -32,12 +33,6 @@ route_fn toolbox_misc_greet, toolbox_misc_ping, toolbox_misc_version, toolbox_mi
 // ports.c
 route_fn toolbox_ports_list, toolbox_ports_expose, toolbox_ports_exposed, toolbox_ports_unexpose,
 	toolbox_ports_watch, toolbox_ports_proxy;
-
-// process.c, process_output.c
-route_fn toolbox_process_start, toolbox_process_list, toolbox_process_get, toolbox_process_logs,
-	toolbox_process_delete, toolbox_process_kill_all, toolbox_process_clean,
-	toolbox_process_signal, toolbox_process_stdin, toolbox_process_tape, toolbox_process_stream,
-	toolbox_process_wait, toolbox_process_wait_log;
 
 // session.c
 route_fn toolbox_session_create, toolbox_session_list, toolbox_session_get, toolbox_session_delete,

@@ -42,15 +42,11 @@ fallible helper_exec_run(struct http *x, struct helper_exec *helper)
 		.wall_ms = helper->wall_ms,
 	};
 	auto_manager_exec run = NULL;
-	struct err *err;
 
 	helper->out = BUF_INIT(max);
 	helper->err = BUF_INIT(max);
 	TRY(manager_exec_start(gateway_of(x)->manager, gateway_who(x), x->params[0], &spec, &run));
-	TRY(http_away(x, HTTP_PROBE_HEAD));
-	err = manager_exec_wait(run, &helper->result);
-	http_back(x);
-	TRY(err);
+	TRY(http_while_away(x, HTTP_PROBE_HEAD, manager_exec_wait(run, &helper->result)));
 	return helper_exec_gather(helper, run, max, room);
 }
 

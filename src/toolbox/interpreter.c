@@ -196,8 +196,7 @@ static void cells_put_error(struct feed *feed, const char *name, const char *why
 
 	json_put_text(&out, "ename", name);
 	json_put_text(&out, "evalue", why);
-	json_key(&out, "traceback");
-	json_begin(&out, '[');
+	json_put_begin(&out, "traceback", '[');
 	json_end(&out, ']');
 	gateway_event_end(&out);
 }
@@ -273,10 +272,7 @@ static fallible await_record(struct http *x, struct context_run *run)
 	if (!err || err_kind(err) != ERR_TIMEOUT)
 		return err;
 	err_free(err);
-	TRY(http_away(x, HTTP_PROBE_HEAD));
-	err = context_run_await_record(run, CLOCK_NEVER);
-	http_back(x);
-	return err;
+	return http_while_away(x, HTTP_PROBE_HEAD, context_run_await_record(run, CLOCK_NEVER));
 }
 
 // Sends the events from that position on. The last event is `execution_complete` or `error`.
@@ -394,8 +390,7 @@ fallible toolbox_interpreter_list(struct http *x)
 	struct json_out out = gateway_success(&body);
 
 	TRY(gateway_box(x, &ref));
-	json_key(&out, "contexts");
-	json_begin(&out, '[');
+	json_put_begin(&out, "contexts", '[');
 	context_each(ref.box, put_one, &out);
 	json_end(&out, ']');
 	return gateway_answer(x, &out);
@@ -433,7 +428,6 @@ static fallible interpreter_create(struct http *x, struct box_ref *ref, struct c
 	struct contexts_spec spec = {0};
 	auto_json json = NULL;
 	auto_pairs env = {0};
-	struct err *err;
 
 	TRY(gateway_json(x, &json, NULL));
 	if (json) {
@@ -441,10 +435,7 @@ static fallible interpreter_create(struct http *x, struct box_ref *ref, struct c
 		TRY(read_create(x, json, &env, &spec));
 	}
 	TRY(gateway_box(x, ref));
-	TRY(http_away(x, HTTP_PROBE_HEAD));
-	err = contexts_create(ref, &spec, out);
-	http_back(x);
-	return err;
+	return http_while_away(x, HTTP_PROBE_HEAD, contexts_create(ref, &spec, out));
 }
 
 fallible toolbox_interpreter_create(struct http *x)
@@ -507,11 +498,7 @@ fallible toolbox_interpreter_restart(struct http *x)
 	struct err *err = find_named(x, &ref, &context);
 
 	if (!err)
-		err = http_away(x, HTTP_PROBE_HEAD);
-	if (!err) {
-		err = contexts_restart(&ref, context);
-		http_back(x);
-	}
+		err = http_while_away(x, HTTP_PROBE_HEAD, contexts_restart(&ref, context));
 	if (err)
 		return interpreter_refuse(x, err);
 	return interpreter_answer(x, context, NULL, false);
@@ -597,8 +584,7 @@ fallible toolbox_interpreter_cells(struct http *x)
 		return interpreter_refuse(x, err);
 	out = gateway_success(&body);
 	json_put_text(&out, "contextId", context_view(context).id);
-	json_key(&out, "cells");
-	json_begin(&out, '[');
+	json_put_begin(&out, "cells", '[');
 	context_each_cell(context, interpreter_put_cell, &out);
 	json_end(&out, ']');
 	return gateway_answer(x, &out);

@@ -128,8 +128,7 @@ fallible toolbox_misc_commands(struct http *x)
 
 	TRY(helper_exec_run(x, &helper));
 	count = misc_split(buf_view(&helper.out), names);
-	json_key(&out, "availableCommands");
-	json_begin(&out, '[');
+	json_put_begin(&out, "availableCommands", '[');
 	for (size_t i = 0; i < count; i++)
 		if (!i || strcmp(names[i - 1], names[i]) != 0)
 			json_add_text(&out, names[i]);

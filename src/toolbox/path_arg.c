@@ -119,7 +119,7 @@ static fallible set_user(struct path_arg *path_arg, struct str user)
 
 // Relative paths start at the session's directory. A session that does not exist yet would start at
 // /workspace, and so do they.
-static void toolbox_path_arg_stand_with(struct path_arg *path_arg, struct str session)
+static void path_arg_stand_with(struct path_arg *path_arg, struct str session)
 {
 	auto_session held = session_find(path_arg->ref.box, session);
 
@@ -137,7 +137,7 @@ fallible path_arg_user(struct path_arg *path_arg, const struct json *json)
 	if (!session.len || str_is(session, SESSION_NONE))
 		return OK;
 	path_arg->session = session;
-	toolbox_path_arg_stand_with(path_arg, session);
+	path_arg_stand_with(path_arg, session);
 	return OK;
 }
 
@@ -190,7 +190,7 @@ fallible path_arg_query(struct path_arg *path_arg)
 
 	path_arg->is_relative = session.at != NULL;
 	if (session.len)
-		toolbox_path_arg_stand_with(path_arg, session);
+		path_arg_stand_with(path_arg, session);
 	return set_user(path_arg, http_query(path_arg->x, "user"));
 }
 
@@ -272,7 +272,7 @@ fallible path_arg_refused(struct path_arg *path_arg, struct err *err)
 	return err;
 }
 
-static fallible toolbox_path_arg_fail(struct path_arg *path_arg, struct err *err)
+static fallible path_arg_fail(struct path_arg *path_arg, struct err *err)
 {
 	auto_buf context = BUF_INIT(CONTEXT_MAX);
 	struct json_out out = json_to(&context);
@@ -300,7 +300,7 @@ static fallible toolbox_path_arg_fail(struct path_arg *path_arg, struct err *err
 	return error_response_answer(path_arg->x, box_ref_explain(err), &detail);
 }
 
-static fallible toolbox_path_arg_begin(struct path_arg *path_arg)
+static fallible path_arg_begin(struct path_arg *path_arg)
 {
 	struct http *x = path_arg->x;
 
@@ -315,13 +315,13 @@ static fallible toolbox_path_arg_begin(struct path_arg *path_arg)
 fallible path_arg_serve(struct http *x, const char *operation, path_arg_fn *work)
 {
 	struct path_arg path_arg = {.x = x, .operation = operation};
-	struct err *err = toolbox_path_arg_begin(&path_arg);
+	struct err *err = path_arg_begin(&path_arg);
 
 	if (!err)
 		err = work(&path_arg);
 	path_arg_unlock(&path_arg);
 	if (err)
-		err = toolbox_path_arg_fail(&path_arg, err);
+		err = path_arg_fail(&path_arg, err);
 	box_ref_end(&path_arg.ref);
 	return err;
 }

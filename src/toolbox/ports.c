@@ -18,7 +18,7 @@
 #define LISTED_MAX 1024
 #define RESERVED_PORT 3000 // Cloudflare's own server listens there
 
-static fallible toolbox_ports_enter(struct http *x, struct box_ref *ref, struct files *files)
+static fallible ports_enter(struct http *x, struct box_ref *ref, struct files *files)
 {
 	TRY(gateway_box(x, ref));
 	*files = gateway_files(x, ref, DIAL_MS);
@@ -34,10 +34,9 @@ fallible toolbox_ports_list(struct http *x)
 	struct json_out out = gateway_success(&body);
 	size_t count = 0;
 
-	TRY(toolbox_ports_enter(x, &ref, &files));
+	TRY(ports_enter(x, &ref, &files));
 	TRY(box_ref_explain(files_ports(&files, ports, LISTED_MAX, &count)));
-	json_key(&out, "ports");
-	json_begin(&out, '[');
+	json_put_begin(&out, "ports", '[');
 	for (size_t i = 0; i < count && i < LISTED_MAX; i++) {
 		const struct exposed_ports_entry *known = exposed_ports_find(&ref.entry->ports,
 									     ports[i].port);
@@ -56,8 +55,8 @@ fallible toolbox_ports_list(struct http *x)
 }
 
 // Answers an error about a port; its context has the port as it was given.
-static fallible toolbox_ports_refuse(struct http *x, struct str port, const char *name,
-				     const char *reason, struct err *err)
+static fallible ports_refuse(struct http *x, struct str port, const char *name, const char *reason,
+			     struct err *err)
 {
 	auto_buf context = BUF_INIT(4096);
 	struct json_out out = json_to(&context);
@@ -78,13 +77,12 @@ static fallible toolbox_ports_refuse(struct http *x, struct str port, const char
 static fallible refuse_number(struct http *x, struct str port, const char *reason)
 {
 	authenticate_report(x, "bad_port", "low");
-	return toolbox_ports_refuse(
-		x, port, NULL, reason,
-		err_new(INVALID, "bad_port", "Invalid port number: %s", reason));
+	return ports_refuse(x, port, NULL, reason,
+			    err_new(INVALID, "bad_port", "Invalid port number: %s", reason));
 }
 
 // A number as it is written; "" if the value is not a number.
-static struct str toolbox_ports_digits(struct http *x, const struct json *value)
+static struct str ports_digits(struct http *x, const struct json *value)
 {
 	double number = 0;
 
@@ -119,20 +117,20 @@ fallible toolbox_ports_expose(struct http *x)
 	bool is_new;
 
 	TRY(gateway_json(x, &json, NULL));
-	TRY(toolbox_ports_enter(x, &ref, &files));
+	TRY(ports_enter(x, &ref, &files));
 	if (!json || json_type(json) != JSON_OBJECT)
 		return err_new(INVALID, "bad_field", "the body must be an object");
 	TRY(json_str(json_get(json, "name"), "name", &ask.name));
-	given = toolbox_ports_digits(x, json_get(json, "port"));
+	given = ports_digits(x, json_get(json, "port"));
 	if (!str_to_u64(given, 1, 65535, &port))
 		return refuse_number(x, given, "Port must be an integer between 1 and 65535");
 	if (port == RESERVED_PORT)
 		return refuse_number(x, given, "Port 3000 is reserved");
 	known = exposed_ports_find(&ref.entry->ports, (uint16_t)port);
 	if (known)
-		return toolbox_ports_refuse(x, given, known->name, NULL,
-					    err_new(CONFLICT, "port_exposed",
-						    "Port %u is already exposed", (unsigned)port));
+		return ports_refuse(x, given, known->name, NULL,
+				    err_new(CONFLICT, "port_exposed", "Port %u is already exposed",
+					    (unsigned)port));
 	ask.port = (uint16_t)port;
 	TRY(expose_port(ref.entry, &ask, &is_new, &made));
 	return answer_port(x, port, true);
@@ -146,10 +144,9 @@ fallible toolbox_ports_exposed(struct http *x)
 	struct json_out out = gateway_success(&body);
 	const struct exposed_ports *book;
 
-	TRY(toolbox_ports_enter(x, &ref, &files));
+	TRY(ports_enter(x, &ref, &files));
 	book = &ref.entry->ports;
-	json_key(&out, "ports");
-	json_begin(&out, '[');
+	json_put_begin(&out, "ports", '[');
 	for (size_t i = 0; i < book->count; i++) {
 		json_begin(&out, '{');
 		json_put_int(&out, "port", book->at[i].port);
@@ -171,15 +168,15 @@ fallible toolbox_ports_unexpose(struct http *x)
 	uint64_t port;
 	bool was;
 
-	TRY(toolbox_ports_enter(x, &ref, &files));
+	TRY(ports_enter(x, &ref, &files));
 	if (!str_to_u64(x->params[1], 1, 65535, &port))
 		return refuse_number(x, STR(""), "Port must be an integer between 1 and 65535");
 	TRY(expose_end(ref.entry, (uint16_t)port, &was));
 	if (!was)
-		return toolbox_ports_refuse(x, str_of(arena_fmt(x->arena, "%u", (unsigned)port)),
-					    NULL, NULL,
-					    err_new(NOT_FOUND, "port_not_exposed",
-						    "Port %u is not exposed", (unsigned)port));
+		return ports_refuse(x, str_of(arena_fmt(x->arena, "%u", (unsigned)port)), NULL,
+				    NULL,
+				    err_new(NOT_FOUND, "port_not_exposed", "Port %u is not exposed",
+					    (unsigned)port));
 	return answer_port(x, port, false);
 }
 
@@ -211,7 +208,7 @@ static struct str rest_of_path(const struct http *x)
 	return rest.len ? rest : STR("/");
 }
 
-static fallible toolbox_ports_no_listener(struct http *x, const struct box_ref *ref, uint64_t port)
+static fallible ports_no_listener(struct http *x, const struct box_ref *ref, uint64_t port)
 {
 	if (exposed_ports_find(&ref->entry->ports, (uint16_t)port))
 		return proxy_fault(x, 502, "Proxy error", "Connection refused", port);
@@ -230,12 +227,12 @@ fallible toolbox_ports_proxy(struct http *x)
 	auto_err err = NULL;
 	uint64_t port;
 
-	TRY(toolbox_ports_enter(x, &ref, &files));
+	TRY(ports_enter(x, &ref, &files));
 	if (!str_to_u64(x->params[1], 1, 65535, &port))
 		return proxy_fault(x, 404, "Port not found", "Invalid port", 0);
 	err = files_dial(&files, (uint16_t)port, &options.fd);
 	if (err && err_kind(err) == ERR_BAD_PEER)
-		return toolbox_ports_no_listener(x, &ref, port);
+		return ports_no_listener(x, &ref, port);
 	if (err)
 		return box_ref_explain(take_ptr(err));
 	options.host = str_of(arena_fmt(x->arena, "localhost:%u", (unsigned)port));

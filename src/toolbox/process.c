@@ -11,22 +11,23 @@
 #include "base/mem.h"
 #include "codec/text.h"
 #include "gateway/cancel_on_delete.h"
-#include "toolbox/handlers.h"
 #include "toolbox/stream_json.h"
 
 #define CONTEXT_MAX (32 * 1024)
 #define TIME_MAX (1ull << 42)
 
-fallible process_find(struct http *x, struct process *out)
+fallible process_find(struct process *process)
 {
-	TRY(gateway_look(x, &out->ref));
-	out->proc = procs_find(out->ref.box, x->params[1]);
-	if (!out->proc)
+	struct str id = process->x->params[1];
+
+	TRY(gateway_look(process->x, &process->ref));
+	process->proc = procs_find(process->ref.box, id);
+	if (!process->proc)
 		return err_hint(err_new(NOT_FOUND, "no_process", "Process not found: " STR_FMT,
-					STR_ARG(x->params[1])),
+					STR_ARG(id)),
 				"GET …/api/process/list shows those there are");
-	out->tape = proc_tape(out->proc);
-	tape_ref(out->tape);
+	process->tape = proc_tape(process->proc);
+	tape_ref(process->tape);
 	return OK;
 }
 
@@ -61,32 +62,47 @@ void process_put_end(struct json_out *out, const struct proc_view *view,
 		follow_put_ending(out, view->result);
 }
 
-fallible process_fail_with(struct http *x, const struct process_failure *failure, struct err *err)
+fallible process_answer_end(const struct process *process)
+{
+	auto_buf body = BUF_INIT(STREAM_JSON_OUT_MAX);
+	struct proc_view view = proc_look(process->proc);
+	struct json_out out = process_answer(&body, view.id);
+
+	process_put_end(&out, &view, NULL);
+	return gateway_answer(process->x, &out);
+}
+
+static fallible process_fail(const struct process *process, const char *operation, struct err *err)
 {
 	auto_buf context = BUF_INIT(1 << 20);
-	const struct proc_view *view = failure->view;
-	struct error_response_detail detail = {.operation = failure->operation};
+	struct error_response_detail detail = {.operation = operation};
 	struct json_out out = json_to(&context);
 
 	json_begin(&out, '{');
-	json_put_str(&out, "processId", view ? str_of(view->id) : x->params[1]);
-	if (view)
-		json_put_text(&out, "command", view->command);
-	if (failure->condition) {
-		json_put_text(&out, "condition", failure->condition);
-		json_put_int(&out, "timeout", (int64_t)failure->timeout_ms);
+	if (process->condition) {
+		struct proc_view view = proc_look(process->proc);
+
+		json_put_text(&out, "processId", view.id);
+		json_put_text(&out, "command", view.command);
+		json_put_text(&out, "condition", process->condition);
+		json_put_int(&out, "timeout", (int64_t)process->timeout_ms);
+		if (view.ended_ms)
+			json_put_int(&out, "exitCode", view.exit_code);
+	} else {
+		json_put_str(&out, "processId", process->x->params[1]);
 	}
-	if (view && view->ended_ms)
-		json_put_int(&out, "exitCode", view->exit_code);
 	json_end(&out, '}');
 	if (buf_ok(&context) && context.len < CONTEXT_MAX)
 		detail.context = buf_view(&context);
-	return error_response_answer(x, err, &detail);
+	return error_response_answer(process->x, err, &detail);
 }
 
-fallible process_fail(struct http *x, const char *operation, struct err *err)
+fallible process_serve(struct http *x, const char *operation, process_fn *work)
 {
-	return process_fail_with(x, &(struct process_failure){.operation = operation}, err);
+	auto_process process = {.x = x};
+	struct err *err = work(&process);
+
+	return err ? process_fail(&process, operation, err) : OK;
 }
 
 fallible process_encoding(struct http *x, enum exec_request_encoding *out)
@@ -114,8 +130,8 @@ fallible process_timeout(struct http *x, uint64_t *out)
 	return OK;
 }
 
-static fallible toolbox_process_spawn(struct http *x, const struct json *json,
-				      struct exec_request *request, struct process *out)
+static fallible process_spawn(struct http *x, const struct json *json, struct exec_request *request,
+			      struct process *out)
 {
 	struct spawn spec = {.shown = request->shown, .keep_error = true};
 
@@ -138,7 +154,7 @@ fallible toolbox_process_begin(struct http *x, const struct json *json,
 {
 	auto_process process = {0};
 	auto_buf body = BUF_INIT(STREAM_JSON_OUT_MAX + 8 * request->shown.len);
-	struct err *err = toolbox_process_spawn(x, json, request, &process);
+	struct err *err = process_spawn(x, json, request, &process);
 	struct proc_view view;
 	struct json_out out;
 
@@ -193,7 +209,7 @@ struct chosen {
 	size_t count, text;
 };
 
-static void toolbox_process_choose(struct proc *proc, void *arg)
+static void process_choose(struct proc *proc, void *arg)
 {
 	struct chosen *chosen = arg;
 	struct proc_view view = proc_look(proc);
@@ -220,8 +236,7 @@ static fallible send_list(struct http *x, const struct chosen *chosen)
 	struct json_out out = process_answer(&body, NULL);
 
 	TRY(stream_json_begin(&writer, x, 0, chosen->text));
-	json_key(&out, "processes");
-	json_begin(&out, '[');
+	json_put_begin(&out, "processes", '[');
 	for (size_t i = 0; i < chosen->count; i++) {
 		struct proc_view view = proc_look(chosen->procs[i]);
 
@@ -245,18 +260,15 @@ static fallible check_status(struct str status)
 			"use starting, running, completed, failed, killed or error");
 }
 
-fallible toolbox_process_list(struct http *x)
+fallible toolbox_process_list(struct process *process)
 {
-	on_exit_call(chosen_done) struct chosen chosen = {.status = http_query(x, "status")};
-	auto_box_ref ref = {0};
-	struct err *err = check_status(chosen.status);
+	on_exit_call(chosen_done) struct chosen chosen = {
+		.status = http_query(process->x, "status")};
 
-	if (!err)
-		err = gateway_look(x, &ref);
-	if (err)
-		return process_fail(x, "process.list", err);
-	procs_each(ref.box, toolbox_process_choose, &chosen);
-	return send_list(x, &chosen);
+	TRY(check_status(chosen.status));
+	TRY(gateway_look(process->x, &process->ref));
+	procs_each(process->ref.box, process_choose, &chosen);
+	return send_list(process->x, &chosen);
 }
 
 // ?times=true: how many bytes it has written, and when.
@@ -266,8 +278,7 @@ static void put_times(struct json_out *out, const struct tape *tape)
 	const struct tape_time *times = tape_times(tape, &count);
 
 	json_put_int(out, "outputBytes", (int64_t)tape_kept(tape));
-	json_key(out, "outputTimes");
-	json_begin(out, '[');
+	json_put_begin(out, "outputTimes", '[');
 	for (size_t i = 0; i < count; i++) {
 		json_begin(out, '{');
 		json_put_int(out, "offset", (int64_t)times[i].offset);
@@ -277,72 +288,50 @@ static void put_times(struct json_out *out, const struct tape *tape)
 	json_end(out, ']');
 }
 
-fallible toolbox_process_get(struct http *x)
+fallible toolbox_process_get(struct process *process)
 {
-	auto_process process = {0};
 	auto_buf body = BUF_INIT(STREAM_JSON_OUT_MAX);
-	struct err *err = process_find(x, &process);
+	struct json_out out = process_answer(&body, NULL);
 	struct proc_view view;
-	struct json_out out;
 
-	if (err)
-		return process_fail(x, "process.get", err);
-	view = proc_look(process.proc);
-	out = process_answer(&body, NULL);
+	TRY(process_find(process));
+	view = proc_look(process->proc);
 	json_key(&out, "process");
-	put_process(&out, &view, process.tape);
-	if (str_is(http_query(x, "times"), "true"))
-		put_times(&out, process.tape);
-	return gateway_answer(x, &out);
+	put_process(&out, &view, process->tape);
+	if (str_is(http_query(process->x, "times"), "true"))
+		put_times(&out, process->tape);
+	return gateway_answer(process->x, &out);
 }
 
-fallible toolbox_process_delete(struct http *x)
+fallible toolbox_process_delete(struct process *process)
 {
-	auto_process process = {0};
-	auto_buf body = BUF_INIT(STREAM_JSON_OUT_MAX);
-	struct err *err = process_find(x, &process);
-	struct proc_view view;
-	struct json_out out;
-
-	if (!err)
-		err = proc_stop(process.proc);
-	if (err)
-		return process_fail(x, "process.kill", err);
-	view = proc_look(process.proc);
-	out = process_answer(&body, view.id);
-	process_put_end(&out, &view, NULL);
-	return gateway_answer(x, &out);
+	TRY(process_find(process));
+	TRY(proc_stop(process->proc));
+	return process_answer_end(process);
 }
 
-fallible toolbox_process_kill_all(struct http *x)
+static fallible answer_count(struct http *x, uint32_t count)
 {
 	auto_buf body = BUF_INIT(4096);
-	auto_box_ref ref = {0};
-	uint32_t count = 0;
-	struct err *err = gateway_look(x, &ref);
-	struct json_out out;
+	struct json_out out = process_answer(&body, NULL);
 
-	if (!err)
-		err = procs_stop_all(ref.box, &count);
-	if (err)
-		return process_fail(x, "process.kill", err);
-	out = process_answer(&body, NULL);
 	json_put_int(&out, "cleanedCount", count);
 	return gateway_answer(x, &out);
 }
 
-fallible toolbox_process_clean(struct http *x)
+fallible toolbox_process_kill_all(struct process *process)
 {
-	auto_buf body = BUF_INIT(4096);
-	auto_box_ref ref = {0};
-	struct err *err = gateway_look(x, &ref);
-	struct json_out out;
+	uint32_t count = 0;
 
-	if (err)
-		return process_fail(x, "process.list", err);
-	out = process_answer(&body, NULL);
-	json_put_int(&out, "cleanedCount", procs_clean(ref.box));
-	return gateway_answer(x, &out);
+	TRY(gateway_look(process->x, &process->ref));
+	TRY(procs_stop_all(process->ref.box, &count));
+	return answer_count(process->x, count);
+}
+
+fallible toolbox_process_clean(struct process *process)
+{
+	TRY(gateway_look(process->x, &process->ref));
+	return answer_count(process->x, procs_clean(process->ref.box));
 }
 
 #define PIECE (64 * 1024)
@@ -380,10 +369,7 @@ static fallible feed_json(struct feed *feed, struct http *x)
 	auto_buf plain = BUF_INIT(DATA_MAX);
 	struct str data = {0}, how = STR("utf8");
 
-	TRY(gateway_json(x, &json, NULL));
-	if (!json)
-		return err_new(INVALID, "bad_field", "the body is empty");
-	TRY(json_want(json, "body", JSON_OBJECT));
+	TRY(gateway_object(x, &json));
 	TRY(json_str(json_get(json, "data"), "data", &data));
 	TRY(json_str(json_get(json, "encoding"), "encoding", &how));
 	TRY(json_bool(json_get(json, "close"), "close", &feed->close));
@@ -423,23 +409,19 @@ static fallible feed_process(struct feed *feed, struct http *x)
 	return feed->close ? proc_close_stdin(feed->proc) : OK;
 }
 
-fallible toolbox_process_stdin(struct http *x)
+fallible toolbox_process_stdin(struct process *process)
 {
-	auto_process process = {0};
 	auto_buf body = BUF_INIT(4096);
 	struct feed feed = {0};
-	struct err *err = process_find(x, &process);
 	struct json_out out;
 
-	feed.proc = process.proc;
-	if (!err)
-		err = feed_process(&feed, x);
-	if (err)
-		return process_fail(x, "process.stdin", err);
-	out = process_answer(&body, proc_look(process.proc).id);
+	TRY(process_find(process));
+	feed.proc = process->proc;
+	TRY(feed_process(&feed, process->x));
+	out = process_answer(&body, proc_look(process->proc).id);
 	json_put_int(&out, "bytes", (int64_t)feed.bytes);
 	json_put_bool(&out, "closed", feed.close);
-	return gateway_answer(x, &out);
+	return gateway_answer(process->x, &out);
 }
 
 // Accepts "TERM", "SIGTERM" or 15.
@@ -472,30 +454,21 @@ static fallible process_feed_read_signal(const struct json *value, int *out)
 			"use a name like SIGINT, or a number from 1 to 64");
 }
 
-static fallible signal_process(struct http *x, struct process *process, int *out)
+fallible toolbox_process_signal(struct process *process)
 {
+	auto_buf body = BUF_INIT(4096);
 	auto_json json = NULL;
+	struct json_out out;
+	int signal = 0;
 
-	TRY(gateway_json(x, &json, NULL));
+	TRY(gateway_json(process->x, &json, NULL));
 	if (json)
 		TRY(json_want(json, "body", JSON_OBJECT));
-	TRY(process_feed_read_signal(json ? json_get(json, "signal") : NULL, out));
-	TRY(process_find(x, process));
-	return proc_signal(process->proc, *out);
-}
-
-fallible toolbox_process_signal(struct http *x)
-{
-	auto_process process = {0};
-	auto_buf body = BUF_INIT(4096);
-	int signal = 0;
-	struct err *err = signal_process(x, &process, &signal);
-	struct json_out out;
-
-	if (err)
-		return process_fail(x, "process.kill", err);
-	out = process_answer(&body, proc_look(process.proc).id);
+	TRY(process_feed_read_signal(json ? json_get(json, "signal") : NULL, &signal));
+	TRY(process_find(process));
+	TRY(proc_signal(process->proc, signal));
+	out = process_answer(&body, proc_look(process->proc).id);
 	json_put_int(&out, "signal", signal);
-	json_put_text(&out, "status", proc_status_word(proc_look(process.proc).status));
-	return gateway_answer(x, &out);
+	json_put_text(&out, "status", proc_status_word(proc_look(process->proc).status));
+	return gateway_answer(process->x, &out);
 }

@@ -11,12 +11,25 @@ fallible toolbox_process_begin(struct http *x, const struct json *json,
 
 // The process of a request: references to its sandbox, its record and its tape.
 struct process {
+	struct http *x;
 	struct box_ref ref;
-	struct proc *proc;
+	struct proc *proc; // NULL: not found yet
 	struct tape *tape;
+	// For an error: what was waited for, and how long; NULL: nothing.
+	const char *condition;
+	uint64_t timeout_ms;
 };
-// NOT_FOUND no_process.
-fallible process_find(struct http *x, struct process *out);
+// Runs `work` and answers its error in Cloudflare's format, with the process as context.
+typedef fallible process_fn(struct process *process);
+fallible process_serve(struct http *x, const char *operation, process_fn *work);
+// Handlers of the route table in toolbox.c.
+route_fn toolbox_process_start;
+process_fn toolbox_process_list, toolbox_process_get, toolbox_process_logs, toolbox_process_delete,
+	toolbox_process_kill_all, toolbox_process_clean, toolbox_process_signal,
+	toolbox_process_stdin, toolbox_process_tape, toolbox_process_stream, toolbox_process_wait,
+	toolbox_process_wait_log;
+// Fills in the process that the path names. NOT_FOUND no_process.
+fallible process_find(struct process *process);
 void process_done(struct process *process);
 #define auto_process on_exit_call(process_done) struct process
 
@@ -26,16 +39,8 @@ struct json_out process_answer(struct buf *body, const char *id);
 // with it; NULL: none.
 void process_put_end(struct json_out *out, const struct proc_view *view,
 		     const struct follow *follow);
-// Answers an error in Cloudflare's format, with the process as context. `condition`: what was
-// waited for, and how long; NULL: nothing.
-struct process_failure {
-	const char *operation;
-	const struct proc_view *view; // NULL: only the id in the path is known
-	const char *condition;
-	uint64_t timeout_ms;
-};
-fallible process_fail_with(struct http *x, const struct process_failure *failure, struct err *err);
-fallible process_fail(struct http *x, const char *operation, struct err *err);
+// Answers with the id, and how the process ended.
+fallible process_answer_end(const struct process *process);
 // ?encoding=utf8|base64|auto
 fallible process_encoding(struct http *x, enum exec_request_encoding *out);
 // ?timeoutMs=; 0: none.

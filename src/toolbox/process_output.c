@@ -11,11 +11,9 @@
 #include "codec/regex.h"
 #include "gateway/cancel_on_delete.h"
 #include "loop/offload.h"
-#include "toolbox/handlers.h"
 #include "toolbox/process.h"
 #include "toolbox/stream_json.h"
 
-#define PIECE (64 * 1024)
 #define TAIL_MAX 96
 
 static fallible copy_logs(struct stream_json *writer, const char *id, struct tape *tape)
@@ -33,28 +31,25 @@ static fallible copy_logs(struct stream_json *writer, const char *id, struct tap
 	return OK;
 }
 
-fallible toolbox_process_logs(struct http *x)
+fallible toolbox_process_logs(struct process *process)
 {
-	auto_process process = {0};
 	enum exec_request_encoding encoding = EXEC_REQUEST_AUTO;
 	auto_buf body = BUF_INIT(STREAM_JSON_OUT_MAX);
 	struct stream_json writer = {.out = &body};
-	struct err *err = process_encoding(x, &encoding);
+	struct http *x = process->x;
 
-	if (!err)
-		err = process_find(x, &process);
-	if (err)
-		return process_fail(x, "process.logs", err);
-	auto_cancel_on_delete cancel_on_delete = cancel_on_delete_begin_reader(process.ref.entry,
+	TRY(process_encoding(x, &encoding));
+	TRY(process_find(process));
+	auto_cancel_on_delete cancel_on_delete = cancel_on_delete_begin_reader(process->ref.entry,
 									       x);
 
-	writer.until = tape_kept(process.tape);
-	writer.so_far = !tape_has_ended(process.tape);
-	writer.base64 = exec_request_is_base64(encoding, tape_is_text(process.tape));
+	writer.until = tape_kept(process->tape);
+	writer.so_far = !tape_has_ended(process->tape);
+	writer.base64 = exec_request_is_base64(encoding, tape_is_text(process->tape));
 	writer.no_nul = encoding == EXEC_REQUEST_UTF8;
 	http_be_patient(x);
 	TRY(stream_json_begin(&writer, x, writer.until, 0));
-	TRY(copy_logs(&writer, proc_look(process.proc).id, process.tape));
+	TRY(copy_logs(&writer, proc_look(process->proc).id, process->tape));
 	return stream_json_end(&writer, x);
 }
 
@@ -118,25 +113,21 @@ static fallible process_stream_run(struct follow *follow, struct proc *proc)
 	return follow_end(follow);
 }
 
-fallible toolbox_process_stream(struct http *x)
+fallible toolbox_process_stream(struct process *process)
 {
-	auto_process process = {0};
+	struct http *x = process->x;
 	auto_follow follow = {.x = x, .out = BUF_INIT(2 * FOLLOW_OUT_MAX)};
-	struct err *err = process_encoding(x, &follow.encoding);
 
-	if (!err)
-		err = process_find(x, &process);
-	if (!err)
-		err = process_stream_read_from(x, process.tape, &follow.from);
-	if (err)
-		return process_fail(x, "process.logs", err);
-	auto_cancel_on_delete cancel_on_delete = cancel_on_delete_begin_reader(process.ref.entry,
+	TRY(process_encoding(x, &follow.encoding));
+	TRY(process_find(process));
+	TRY(process_stream_read_from(x, process->tape, &follow.from));
+	auto_cancel_on_delete cancel_on_delete = cancel_on_delete_begin_reader(process->ref.entry,
 									       x);
 
 	http_be_patient(x);
-	follow.tape = process.tape;
-	follow.process = proc_look(process.proc).id;
-	return process_stream_run(&follow, process.proc);
+	follow.tape = process->tape;
+	follow.process = proc_look(process->proc).id;
+	return process_stream_run(&follow, process->proc);
 }
 
 // The offset counts bytes of what is requested: of one stream, or of both in order of arrival.
@@ -163,41 +154,40 @@ static fallible read_raw(struct http *x, const struct tape *tape, struct follow_
 	return raw->offset > (raw->live ? tape_reached(tape) : raw->until) ? bad_offset(tape) : OK;
 }
 
-fallible toolbox_process_tape(struct http *x)
+fallible toolbox_process_tape(struct process *process)
 {
-	auto_process process = {0};
 	struct follow_raw raw = {0};
-	struct err *err = process_find(x, &process);
-	char text[32];
+	struct http *x = process->x;
+	struct tape *tape;
+	struct err *err;
 
-	if (!err)
-		err = read_raw(x, process.tape, &raw);
-	if (err)
-		return process_fail(x, "process.logs", err);
-	auto_cancel_on_delete cancel_on_delete = cancel_on_delete_begin_reader(process.ref.entry,
+	TRY(process_find(process));
+	tape = process->tape;
+	TRY(read_raw(x, tape, &raw));
+	auto_cancel_on_delete cancel_on_delete = cancel_on_delete_begin_reader(process->ref.entry,
 									       x);
 
 	http_be_patient(x);
-	snprintf(text, sizeof(text), "%llu", (unsigned long long)raw.until);
-	http_set(x, "X-Tape-Bytes", str_of(text));
-	http_set(x, "X-Tape-Ended", tape_has_ended(process.tape) ? STR("true") : STR("false"));
-	if (tape_truncated(process.tape, TAPE_STDOUT) || tape_truncated(process.tape, TAPE_STDERR))
+	http_set(x, "X-Tape-Bytes",
+		 str_of(arena_fmt(x->arena, "%llu", (unsigned long long)raw.until)));
+	http_set(x, "X-Tape-Ended", tape_has_ended(tape) ? STR("true") : STR("false"));
+	if (tape_truncated(tape, TAPE_STDOUT) || tape_truncated(tape, TAPE_STDERR))
 		http_set(x, "X-Tape-Truncated", STR("true"));
 	TRY(http_begin(x, 200, "application/octet-stream"));
 	if (raw.live)
-		tape_attach(&raw.reader, process.tape, raw.offset);
-	err = follow_raw(x, process.tape, &raw);
+		tape_attach(&raw.reader, tape, raw.offset);
+	err = follow_raw(x, tape, &raw);
 	tape_detach(&raw.reader);
 	return err;
 }
+
+// ------------------------------------------------------------------------------- waits
 
 #define RUN (16 * 1024)
 #define LINE_MAX (16 * 1024) // longer lines are matched in parts
 #define LINE_KEEP 1024	     // bytes that two parts share
 #define PROMPT_MS 100
 #define TIME_MAX (1ull << 42)
-
-// ------------------------------------------------------------------------------- waits
 
 static fallible not_in_time(struct err *err, const char *what)
 {
@@ -211,30 +201,16 @@ static int64_t deadline_of(struct http *x, uint64_t timeout_ms)
 	return timeout_ms ? loop_now(gateway_of(x)->loop) + (int64_t)timeout_ms : CLOCK_NEVER;
 }
 
-fallible toolbox_process_wait(struct http *x)
+fallible toolbox_process_wait(struct process *process)
 {
-	struct process_failure failure = {.operation = "process.get", .condition = "exit"};
-	auto_process process = {0};
-	auto_buf body = BUF_INIT(1 << 20);
-	struct err *err = process_timeout(x, &failure.timeout_ms);
-	struct proc_view view;
-	struct json_out out;
-
-	if (!err)
-		err = process_find(x, &process);
-	if (err)
-		return process_fail(x, "process.get", err);
-	TRY(http_away(x, HTTP_PROBE_HEAD));
-	err = proc_wait(process.proc, deadline_of(x, failure.timeout_ms));
-	http_back(x);
-	err = not_in_time(err, "the process is still running");
-	view = proc_look(process.proc);
-	failure.view = &view;
-	if (err)
-		return process_fail_with(x, &failure, err);
-	out = process_answer(&body, view.id);
-	process_put_end(&out, &view, NULL);
-	return gateway_answer(x, &out);
+	TRY(process_timeout(process->x, &process->timeout_ms));
+	TRY(process_find(process));
+	process->condition = "exit";
+	TRY(not_in_time(http_while_away(process->x, HTTP_PROBE_HEAD,
+					proc_wait(process->proc,
+						  deadline_of(process->x, process->timeout_ms))),
+			"the process is still running"));
+	return process_answer_end(process);
 }
 
 struct log_wait {
@@ -425,7 +401,6 @@ static fallible read_log_wait(struct log_wait *log_wait, const struct json *json
 	struct str regex = {0}, stream = STR("both");
 	bool ignore_case = false;
 
-	TRY(json_want(json, "body", JSON_OBJECT));
 	TRY(json_str(json_get(json, "pattern"), "pattern", &log_wait->text));
 	TRY(json_str(json_get(json, "regex"), "regex", &regex));
 	TRY(json_bool(json_get(json, "ignoreCase"), "ignoreCase", &ignore_case));
@@ -466,41 +441,22 @@ static fallible run_log_wait(struct log_wait *log_wait, struct process *process)
 	return OK;
 }
 
-static fallible answer_line(struct http *x, const struct log_wait *log_wait, const char *id)
+fallible toolbox_process_wait_log(struct process *process)
 {
-	auto_buf body = BUF_INIT(1 << 20);
-	struct json_out out = process_answer(&body, id);
-
-	json_put_str(&out, "line", log_wait->line);
-	json_put_text(&out, "stream", log_wait->stream == TAPE_STDOUT ? "stdout" : "stderr");
-	return gateway_answer(x, &out);
-}
-
-fallible toolbox_process_wait_log(struct http *x)
-{
-	struct process_failure failure = {.operation = "process.logs"};
+	struct http *x = process->x;
 	on_exit_call(log_wait_done) struct log_wait log_wait = {.x = x};
-	auto_process process = {0};
+	auto_buf body = BUF_INIT(1 << 20);
 	auto_json json = NULL;
-	struct proc_view view;
-	struct err *err = gateway_json(x, &json, NULL);
+	struct json_out out;
 
-	if (!err && !json)
-		err = err_new(INVALID, "bad_field", "the body is empty");
-	if (!err)
-		err = read_log_wait(&log_wait, json);
-	if (!err)
-		err = process_find(x, &process);
-	if (!err) {
-		err = run_log_wait(&log_wait, &process);
-		failure.condition = "log";
-		failure.timeout_ms = log_wait.timeout_ms;
-		view = proc_look(process.proc);
-		failure.view = &view;
-	}
-	if (err && err_kind(err) == ERR_CANCELLED)
-		return err;
-	if (err)
-		return process_fail_with(x, &failure, err);
-	return answer_line(x, &log_wait, view.id);
+	TRY(gateway_object(x, &json));
+	TRY(read_log_wait(&log_wait, json));
+	TRY(process_find(process));
+	process->condition = "log";
+	process->timeout_ms = log_wait.timeout_ms;
+	TRY(run_log_wait(&log_wait, process));
+	out = process_answer(&body, proc_look(process->proc).id);
+	json_put_str(&out, "line", log_wait.line);
+	json_put_text(&out, "stream", log_wait.stream == TAPE_STDOUT ? "stdout" : "stderr");
+	return gateway_answer(x, &out);
 }

@@ -16,7 +16,7 @@
 
 // The context of an error: {"sessionId": …}, and for a session that exists the placement id, which
 // is always null.
-static fallible toolbox_session_refuse(struct http *x, struct str id, struct err *err)
+static fallible session_refuse(struct http *x, struct str id, struct err *err)
 {
 	auto_buf context = BUF_INIT(8 * SESSION_ID_MAX + 1024);
 	struct json_out out = json_to(&context);
@@ -52,8 +52,8 @@ static void session_request_done(struct request *request)
 	env_map_done(&request->env);
 }
 
-static fallible toolbox_session_read_request(struct http *x, const struct json *json,
-					     struct request *request)
+static fallible session_read_request(struct http *x, const struct json *json,
+				     struct request *request)
 {
 	struct str cwd = {0}, id = {0};
 
@@ -95,14 +95,14 @@ static struct str new_id(struct http *x)
 	return str_of(arena_fmt(x->arena, "session_%lld_%s", (long long)clock_wall_ms(), hex));
 }
 
-static fallible toolbox_session_make(struct http *x, struct box_ref *ref, struct request *request,
-				     struct session **out)
+static fallible session_make(struct http *x, struct box_ref *ref, struct request *request,
+			     struct session **out)
 {
 	auto_json json = NULL;
 
 	TRY(read_lenient(x, &json));
 	if (json)
-		TRY(toolbox_session_read_request(x, json, request));
+		TRY(session_read_request(x, json, request));
 	if (!request->id.at)
 		request->id = new_id(x);
 	TRY(gateway_box(x, ref));
@@ -115,11 +115,11 @@ fallible toolbox_session_create(struct http *x)
 	auto_session session = NULL;
 	on_exit_call(session_request_done) struct request request = {0};
 	auto_buf body = BUF_INIT(BODY_MAX);
-	struct err *err = toolbox_session_make(x, &ref, &request, &session);
+	struct err *err = session_make(x, &ref, &request, &session);
 	struct json_out out;
 
 	if (err)
-		return toolbox_session_refuse(x, request.id, err);
+		return session_refuse(x, request.id, err);
 	out = gateway_success(&body);
 	json_put_text(&out, "id", session_id(session));
 	json_put_text(&out, "sessionId", session_id(session));
@@ -142,8 +142,7 @@ fallible toolbox_session_list(struct http *x)
 	struct json_out out = gateway_success(&body);
 
 	TRY(gateway_box(x, &ref));
-	json_key(&out, "data");
-	json_begin(&out, '[');
+	json_put_begin(&out, "data", '[');
 	session_each(ref.box, put_one, &out);
 	json_end(&out, ']');
 	return gateway_answer(x, &out);
@@ -173,7 +172,7 @@ fallible toolbox_session_get(struct http *x)
 	struct json_out out;
 
 	if (err)
-		return toolbox_session_refuse(x, x->params[1], err);
+		return session_refuse(x, x->params[1], err);
 	out = gateway_success(&body);
 	json_put_text(&out, "id", session_id(session));
 	json_put_text(&out, "cwd", session_cwd(session));
@@ -203,18 +202,8 @@ static fallible read_delete(struct http *x, struct str *id, bool *now)
 	return OK;
 }
 
-static fallible end_session(struct http *x, struct session *session, bool now)
-{
-	struct err *err;
-
-	TRY(http_away(x, HTTP_PROBE_HEAD));
-	err = session_delete(session, now);
-	http_back(x);
-	return box_ref_explain(err);
-}
-
 // A session's terminal ends with it, so that a new session of the same id inherits nothing.
-static void toolbox_session_end_terminal(struct box *box, struct str session)
+static void session_end_terminal(struct box *box, struct str session)
 {
 	auto_term term = term_find(box, session);
 
@@ -238,12 +227,13 @@ fallible toolbox_session_delete(struct http *x)
 	}
 	err = toolbox_session_find(x, id, &ref, &session);
 	if (!err)
-		err = end_session(x, session, now);
+		err = box_ref_explain(
+			http_while_away(x, HTTP_PROBE_HEAD, session_delete(session, now)));
 	if (err && err_kind(err) == ERR_CANCELLED)
 		return err;
 	if (err)
-		return toolbox_session_refuse(x, id, err);
-	toolbox_session_end_terminal(ref.box, id);
+		return session_refuse(x, id, err);
+	session_end_terminal(ref.box, id);
 	out = gateway_success(&body);
 	json_put_str(&out, "sessionId", id);
 	return gateway_answer(x, &out);
@@ -262,8 +252,7 @@ static fallible send_plain(struct http *x, struct tape *tape, struct follow_from
 	return follow_raw(x, tape, &raw);
 }
 
-static fallible toolbox_session_send_events(struct http *x, struct tape *tape,
-					    struct follow_from from)
+static fallible session_send_events(struct http *x, struct tape *tape, struct follow_from from)
 {
 	auto_follow follow = {.x = x, .tape = tape, .encoding = EXEC_REQUEST_UTF8, .from = from};
 
@@ -286,7 +275,7 @@ fallible toolbox_session_output(struct http *x)
 	struct err *err = toolbox_session_find(x, x->params[1], &ref, &session);
 
 	if (err)
-		return toolbox_session_refuse(x, x->params[1], err);
+		return session_refuse(x, x->params[1], err);
 	if (!path_arg.at)
 		path_arg = http_field(x, "Last-Event-ID");
 	if (path_arg.len && !follow_from_read(path_arg, &from))
@@ -298,11 +287,11 @@ fallible toolbox_session_output(struct http *x)
 	session_unref(take_ptr(session)); // the end of the session ends the stream
 	if (str_is(http_query(x, "follow"), "true") ||
 	    (accept.at && str_starts(accept, "text/event-stream")))
-		return toolbox_session_send_events(x, tape, from);
+		return session_send_events(x, tape, from);
 	return send_plain(x, tape, from);
 }
 
-static fallible toolbox_session_change_env(struct http *x)
+static fallible session_change_env(struct http *x)
 {
 	auto_box_ref ref = {0};
 	auto_json json = NULL;
@@ -320,10 +309,10 @@ fallible toolbox_session_env(struct http *x)
 {
 	auto_buf body = BUF_INIT(1024);
 	struct json_out out;
-	struct err *err = toolbox_session_change_env(x);
+	struct err *err = session_change_env(x);
 
 	if (err)
-		return toolbox_session_refuse(x, (struct str){0}, err);
+		return session_refuse(x, (struct str){0}, err);
 	out = gateway_success(&body);
 	json_put_text(&out, "message", "Environment changed");
 	return gateway_answer(x, &out);

@@ -35,8 +35,8 @@ static void add_base64(struct stream_json *writer, const uint8_t *bytes, size_t 
 		rest->group[rest->count++] = bytes[i];
 }
 
-static void toolbox_stream_json_add_text(struct stream_json *writer, const char *bytes, size_t len,
-					 struct rest *rest)
+static void stream_json_add_text(struct stream_json *writer, const char *bytes, size_t len,
+				 struct rest *rest)
 {
 	while (len) {
 		const char *nul = writer->no_nul ? memchr(bytes, 0, len) : NULL;
@@ -50,13 +50,13 @@ static void toolbox_stream_json_add_text(struct stream_json *writer, const char 
 	}
 }
 
-static void toolbox_stream_json_add(struct stream_json *writer, const void *bytes, size_t len,
-				    struct rest *rest)
+static void stream_json_add(struct stream_json *writer, const void *bytes, size_t len,
+			    struct rest *rest)
 {
 	if (writer->base64)
 		add_base64(writer, bytes, len, rest);
 	else
-		toolbox_stream_json_add_text(writer, bytes, len, rest);
+		stream_json_add_text(writer, bytes, len, rest);
 }
 
 struct funnel {
@@ -68,16 +68,16 @@ static void stream_json_give(void *arg, const char *bytes, size_t len)
 {
 	struct funnel *funnel = arg;
 
-	toolbox_stream_json_add(funnel->pour, bytes, len, funnel->rest);
+	stream_json_add(funnel->pour, bytes, len, funnel->rest);
 }
 
-static void toolbox_stream_json_put(struct stream_json *writer, const char *bytes, size_t len,
-				    struct rest *rest)
+static void stream_json_put(struct stream_json *writer, const char *bytes, size_t len,
+			    struct rest *rest)
 {
 	struct funnel funnel = {writer, rest};
 
 	if (!writer->filter) {
-		toolbox_stream_json_add(writer, bytes, len, rest);
+		stream_json_add(writer, bytes, len, rest);
 		return;
 	}
 	writer->filter->give = stream_json_give;
@@ -140,13 +140,13 @@ fallible stream_json_member(struct stream_json *writer, struct tape *tape, enum 
 		    "read the tape");
 		if (!got || from != stream)
 			continue;
-		toolbox_stream_json_put(writer, writer->room, got, &rest);
+		stream_json_put(writer, writer->room, got, &rest);
 		TRY(stream_json_flush(writer));
 	}
 	if (writer->filter)
-		toolbox_stream_json_put(writer, NULL, 0, &rest);
+		stream_json_put(writer, NULL, 0, &rest);
 	if (tail.len)
-		toolbox_stream_json_add(writer, tail.at, tail.len, &rest);
+		stream_json_add(writer, tail.at, tail.len, &rest);
 	if (writer->base64)
 		text_base64(writer->out, rest.group, rest.count);
 	else if (!writer->so_far)

@@ -61,7 +61,7 @@ static fallible read_side(struct http *x, const char *key, uint64_t *out)
 	return OK;
 }
 
-static bool toolbox_terminal_command_decode(struct http *x, struct str raw, struct str *out)
+static bool terminal_command_decode(struct http *x, struct str raw, struct str *out)
 {
 	auto_buf plain = BUF_INIT(HTTP1_HEAD_MAX);
 	auto_buf spaced = BUF_INIT(HTTP1_HEAD_MAX);
@@ -74,7 +74,7 @@ static bool toolbox_terminal_command_decode(struct http *x, struct str raw, stru
 	return true;
 }
 
-static bool toolbox_terminal_command_is_env_name(struct str name)
+static bool terminal_command_is_env_name(struct str name)
 {
 	for (size_t i = 0; i < name.len; i++) {
 		char c = name.at[i];
@@ -86,24 +86,23 @@ static bool toolbox_terminal_command_is_env_name(struct str name)
 	return name.len > 0;
 }
 
-static fallible toolbox_terminal_command_read_env(struct terminal_command *terminal_command,
-						  struct str pair)
+static fallible terminal_command_read_env(struct terminal_command *terminal_command,
+					  struct str pair)
 {
 	struct str name;
 
 	if (!pair.len || !memchr(pair.at, '=', pair.len))
 		return terminal_command_bad("env", "must be NAME=value");
 	str_cut(&pair, '=', &name);
-	if (!toolbox_terminal_command_is_env_name(name) ||
-	    terminal_command->env.count >= ENV_MAP_ENV_MAX)
+	if (!terminal_command_is_env_name(name) || terminal_command->env.count >= ENV_MAP_ENV_MAX)
 		return terminal_command_bad("env", "has a bad name, or there are too many");
 	env_map_set(&terminal_command->env, name, pair);
 	return OK;
 }
 
 // `command` is repeated for each word, `env` for each variable.
-static fallible toolbox_terminal_command_read_lists(struct http *x,
-						    struct terminal_command *terminal_command)
+static fallible terminal_command_read_lists(struct http *x,
+					    struct terminal_command *terminal_command)
 {
 	struct str rest = x->url.query, key, value, text;
 	auto_buf shown = BUF_INIT(SHOWN_MAX);
@@ -116,10 +115,10 @@ static fallible toolbox_terminal_command_read_lists(struct http *x,
 
 		if (!is_word && !str_is(key, "env"))
 			continue;
-		if (!toolbox_terminal_command_decode(x, value, &text))
+		if (!terminal_command_decode(x, value, &text))
 			return terminal_command_bad(is_word ? "command" : "env", "is malformed");
 		if (!is_word) {
-			TRY(toolbox_terminal_command_read_env(terminal_command, text));
+			TRY(terminal_command_read_env(terminal_command, text));
 			continue;
 		}
 		if (count == TALK_ARGS_MAX)
@@ -135,8 +134,8 @@ static fallible toolbox_terminal_command_read_lists(struct http *x,
 	return OK;
 }
 
-static fallible toolbox_terminal_command_read_path_arg(struct http *x,
-						       struct terminal_command *terminal_command)
+static fallible terminal_command_read_path_arg(struct http *x,
+					       struct terminal_command *terminal_command)
 {
 	struct str cwd = http_query(x, "cwd"), user = http_query(x, "user");
 
@@ -160,8 +159,8 @@ static fallible terminal_command_read(struct http *x, struct terminal_command *o
 		out->session = (struct str){NULL, 0};
 	TRY(read_side(x, "cols", &out->cols));
 	TRY(read_side(x, "rows", &out->rows));
-	TRY(toolbox_terminal_command_read_lists(x, out));
-	TRY(toolbox_terminal_command_read_path_arg(x, out));
+	TRY(terminal_command_read_lists(x, out));
+	TRY(terminal_command_read_path_arg(x, out));
 	if (terminal.len > TERM_ID_MAX || out->session.len > TERM_ID_MAX)
 		return terminal_command_bad(terminal.len > TERM_ID_MAX ? "terminal" : "sessionId",
 					    "is too long");
@@ -236,7 +235,7 @@ static void ask_prelude(struct loop *loop, struct session *session, struct buf *
 		buf_str(out, buf_view(&prelude->text));
 }
 
-static void toolbox_terminal_command_add_env(struct env_map *env, const char *const *from)
+static void terminal_command_add_env(struct env_map *env, const char *const *from)
 {
 	for (; from && *from; from++) {
 		struct str value = str_of(*from), name;
@@ -248,8 +247,8 @@ static void toolbox_terminal_command_add_env(struct env_map *env, const char *co
 }
 
 // Wraps argv: a bash restores the state, then executes the wanted program.
-static void toolbox_terminal_command_wrap(struct http *x, struct terminal_command *terminal_command,
-					  struct str prelude, const char *cwd)
+static void terminal_command_wrap(struct http *x, struct terminal_command *terminal_command,
+				  struct str prelude, const char *cwd)
 {
 	auto_buf command = BUF_INIT(128 * 1024);
 	const char **argv = arena_take(x->arena, (6 + SCRIPT_MAX / PIECE_MAX) * sizeof(*argv));
@@ -297,11 +296,10 @@ static void stand_there(struct http *x, const struct box_ref *ref,
 	if (session_is_alive(session) && !terminal_command->user) {
 		auto_pairs rest = {0};
 
-		toolbox_terminal_command_add_env(&rest, session_env(session));
+		terminal_command_add_env(&rest, session_env(session));
 		ask_prelude(gateway_of(x)->loop, session, &prelude);
 		if (prelude.len)
-			toolbox_terminal_command_wrap(x, terminal_command, buf_view(&prelude),
-						      asked);
+			terminal_command_wrap(x, terminal_command, buf_view(&prelude), asked);
 		for (size_t i = 0; i < rest.count; i++)
 			if (!env_map_get(&terminal_command->env, str_of(rest.at[i].name)))
 				env_map_set(&terminal_command->env, str_of(rest.at[i].name),
@@ -444,7 +442,7 @@ static fallible toolbox_term_replay(struct watcher *watcher)
 	return send_word(watcher->ws, "ready", view.is_command ? "terminal" : NULL, view.id);
 }
 
-static fallible toolbox_term_follow(struct watcher *watcher)
+static fallible term_follow(struct watcher *watcher)
 {
 	struct exec_result result;
 	bool box_gone = false;
@@ -480,13 +478,13 @@ static void sender_task(void *arg)
 	struct watcher *watcher = arg;
 	struct err *err = toolbox_term_replay(watcher);
 
-	err_free(err ? err : toolbox_term_follow(watcher));
+	err_free(err ? err : term_follow(watcher));
 	watcher->sender = NULL;
 	watcher_drop(watcher);
 }
 
 // A text frame is a control message to the terminal.
-static fallible toolbox_term_take_text(struct watcher *watcher, struct str text)
+static fallible term_take_text(struct watcher *watcher, struct str text)
 {
 	uint64_t cols = 0, rows = 0;
 	struct str type = {NULL, 0};
@@ -508,7 +506,7 @@ static fallible toolbox_term_take_text(struct watcher *watcher, struct str text)
 	return err;
 }
 
-static fallible toolbox_term_receive(struct watcher *watcher)
+static fallible term_receive(struct watcher *watcher)
 {
 	struct loop *loop = task_loop();
 
@@ -520,7 +518,7 @@ static fallible toolbox_term_receive(struct watcher *watcher)
 		if (message.kind == WSOCK_CLOSED)
 			return OK;
 		if (message.kind == WSOCK_TEXT)
-			err = toolbox_term_take_text(watcher, message.body);
+			err = term_take_text(watcher, message.body);
 		else
 			err = term_type(watcher->term, message.body.at, message.body.len,
 					loop_now(loop) + TYPE_MS);
@@ -546,7 +544,7 @@ static fallible toolbox_term_watch(struct wsock *ws, struct term *term)
 	watcher->room = mem_grow(NULL, PIECE, 1);
 	term_attach(term, 1);
 	watcher->sender = task_start(task_loop(), "term.send", sender_task, watcher);
-	err = toolbox_term_receive(watcher);
+	err = term_receive(watcher);
 	term_attach(term, -1);
 	if (watcher->sender)
 		task_cancel(watcher->sender);
@@ -559,7 +557,7 @@ struct opening {
 	struct terminal_command command;
 };
 
-static fallible toolbox_term_talk(struct http *x, struct wsock *ws, void *arg)
+static fallible term_talk(struct http *x, struct wsock *ws, void *arg)
 {
 	struct opening *opening = arg;
 	struct term *term = NULL;
@@ -603,7 +601,7 @@ fallible toolbox_term_pty(struct http *x)
 	auto_cancel_on_delete cancel_on_delete = cancel_on_delete_begin_reader(opening.ref.entry,
 									       x);
 
-	return upgrade_run(x, &options, toolbox_term_talk, &opening);
+	return upgrade_run(x, &options, term_talk, &opening);
 }
 
 static void put_term(struct term *term, void *arg)
@@ -632,8 +630,7 @@ fallible toolbox_term_list(struct http *x)
 	auto_box_ref ref = {0};
 
 	TRY(gateway_box(x, &ref));
-	json_key(&out, "terminals");
-	json_begin(&out, '[');
+	json_put_begin(&out, "terminals", '[');
 	term_each(ref.box, put_term, &out);
 	json_end(&out, ']');
 	return gateway_answer(x, &out);

@@ -3,34 +3,48 @@
 #include "toolbox/toolbox.h"
 
 #include "toolbox/handlers.h"
+#include "toolbox/process.h"
 
 #define BOX "/v1/sandboxes/{id}"
 
 // clang-format off
-// Handlers of requests that name a path: the operation, as errors show it, and its function.
-#define SERVE(name, operation) \
-	static fallible serve_##name(struct http *x) { return path_arg_serve(x, operation, toolbox_##name); }
-SERVE(backup_upload, "backup.create")
-SERVE(files_read, "file.read")
-SERVE(files_stream, "file.read")
-SERVE(files_write, "file.write")
-SERVE(files_delete, "file.delete")
-SERVE(files_rename, "file.rename")
-SERVE(files_move, "file.move")
-SERVE(files_mkdir, "directory.create")
-SERVE(files_list, "directory.list")
-SERVE(files_exists, "file.stat")
-SERVE(files_stat, "file.stat")
-SERVE(files_chmod, "file.chmod")
-SERVE(files_find, "file.find")
-SERVE(files_grep, "file.grep")
-SERVE(files_get, "file.read")
-SERVE(files_put, "file.write")
-SERVE(files_drop, "file.delete")
-SERVE(files_pack, "file.read")
-SERVE(files_unpack, "file.write")
-SERVE(watch, "file.watch")
-SERVE(watch_check, "file.watch")
+// Handlers of requests that name a path or a process: the operation, as errors show it, and its
+// function.
+#define SERVE(kind, name, operation) \
+	static fallible serve_##name(struct http *x) { return kind##_serve(x, operation, toolbox_##name); }
+SERVE(path_arg, backup_upload, "backup.create")
+SERVE(path_arg, files_read, "file.read")
+SERVE(path_arg, files_stream, "file.read")
+SERVE(path_arg, files_write, "file.write")
+SERVE(path_arg, files_delete, "file.delete")
+SERVE(path_arg, files_rename, "file.rename")
+SERVE(path_arg, files_move, "file.move")
+SERVE(path_arg, files_mkdir, "directory.create")
+SERVE(path_arg, files_list, "directory.list")
+SERVE(path_arg, files_exists, "file.stat")
+SERVE(path_arg, files_stat, "file.stat")
+SERVE(path_arg, files_chmod, "file.chmod")
+SERVE(path_arg, files_find, "file.find")
+SERVE(path_arg, files_grep, "file.grep")
+SERVE(path_arg, files_get, "file.read")
+SERVE(path_arg, files_put, "file.write")
+SERVE(path_arg, files_drop, "file.delete")
+SERVE(path_arg, files_pack, "file.read")
+SERVE(path_arg, files_unpack, "file.write")
+SERVE(path_arg, watch, "file.watch")
+SERVE(path_arg, watch_check, "file.watch")
+SERVE(process, process_list, "process.list")
+SERVE(process, process_get, "process.get")
+SERVE(process, process_logs, "process.logs")
+SERVE(process, process_delete, "process.kill")
+SERVE(process, process_kill_all, "process.kill")
+SERVE(process, process_clean, "process.list")
+SERVE(process, process_signal, "process.kill")
+SERVE(process, process_stdin, "process.stdin")
+SERVE(process, process_tape, "process.logs")
+SERVE(process, process_stream, "process.logs")
+SERVE(process, process_wait, "process.get")
+SERVE(process, process_wait_log, "process.logs")
 
 // A literal segment must come before a {name} that would match it.
 const struct route toolbox_routes[] = {
@@ -43,18 +57,18 @@ const struct route toolbox_routes[] = {
 	{"GET",    BOX "/api/session/{session}/output",      toolbox_session_output,        0,                              "output of background jobs between commands"},
 	{"POST",   BOX "/api/env",                           toolbox_session_env,           0,                              "set variables for everything that is started later"},
 	{"POST",   BOX "/api/process/start",                 toolbox_process_start,         0,                              "start a process that runs without a client"},
-	{"GET",    BOX "/api/process/list",                  toolbox_process_list,          0,                              "list processes, ended ones included"},
-	{"DELETE", BOX "/api/process/kill-all",              toolbox_process_kill_all,      0,                              "end all running processes"},
-	{"DELETE", BOX "/api/process/completed",             toolbox_process_clean,         0,                              "remove records of ended processes"},
-	{"GET",    BOX "/api/process/{process}",             toolbox_process_get,           0,                              "get a process"},
-	{"DELETE", BOX "/api/process/{process}",             toolbox_process_delete,        0,                              "end a process and its tree"},
-	{"GET",    BOX "/api/process/{process}/logs",        toolbox_process_logs,          0,                              "the output of a process so far"},
-	{"GET",    BOX "/api/process/{process}/stream",      toolbox_process_stream,        0,                              "stream the output of a process as events, from an offset on"},
-	{"GET",    BOX "/api/process/{process}/tape",        toolbox_process_tape,          0,                              "the output of a process as bytes, from an offset on"},
-	{"GET",    BOX "/api/process/{process}/wait",        toolbox_process_wait,          0,                              "wait for the end of a process"},
-	{"POST",   BOX "/api/process/{process}/wait-log",    toolbox_process_wait_log,      ROUTE_READONLY,                 "wait for a line of output"},
-	{"POST",   BOX "/api/process/{process}/signal",      toolbox_process_signal,        0,                              "send a signal to a process and its tree"},
-	{"POST",   BOX "/api/process/{process}/stdin",       toolbox_process_stdin,         ROUTE_STREAM,                   "write to the stdin of a process"},
+	{"GET",    BOX "/api/process/list",                  serve_process_list,            0,                              "list processes, ended ones included"},
+	{"DELETE", BOX "/api/process/kill-all",              serve_process_kill_all,        0,                              "end all running processes"},
+	{"DELETE", BOX "/api/process/completed",             serve_process_clean,           0,                              "remove records of ended processes"},
+	{"GET",    BOX "/api/process/{process}",             serve_process_get,             0,                              "get a process"},
+	{"DELETE", BOX "/api/process/{process}",             serve_process_delete,          0,                              "end a process and its tree"},
+	{"GET",    BOX "/api/process/{process}/logs",        serve_process_logs,            0,                              "the output of a process so far"},
+	{"GET",    BOX "/api/process/{process}/stream",      serve_process_stream,          0,                              "stream the output of a process as events, from an offset on"},
+	{"GET",    BOX "/api/process/{process}/tape",        serve_process_tape,            0,                              "the output of a process as bytes, from an offset on"},
+	{"GET",    BOX "/api/process/{process}/wait",        serve_process_wait,            0,                              "wait for the end of a process"},
+	{"POST",   BOX "/api/process/{process}/wait-log",    serve_process_wait_log,        ROUTE_READONLY,                 "wait for a line of output"},
+	{"POST",   BOX "/api/process/{process}/signal",      serve_process_signal,          0,                              "send a signal to a process and its tree"},
+	{"POST",   BOX "/api/process/{process}/stdin",       serve_process_stdin,           ROUTE_STREAM,                   "write to the stdin of a process"},
 	{"POST",   BOX "/api/git/checkout",                  toolbox_git_checkout,          0,                              "clone a repository into the sandbox"},
 	{"POST",   BOX "/api/backup/create",                 toolbox_backup_create,         0,                              "pack a directory into an archive in the sandbox"},
 	{"POST",   BOX "/api/backup/restore",                toolbox_backup_restore,        0,                              "restore a directory from an archive"},

@@ -171,8 +171,8 @@ static void put_path(struct json_out *out, const char *root, struct str path)
 }
 
 // A queue overflow is reported as a change of the whole tree, so that the client rescans it.
-static fallible toolbox_watch_tell(struct http *x, const struct watch_ask *ask,
-				   const struct fileop_event *event, struct buf *room)
+static fallible watch_tell(struct http *x, const struct watch_ask *ask,
+			   const struct fileop_event *event, struct buf *room)
 {
 	bool lost = event->type == FILEOP_OVERFLOW;
 	struct json_out out = gateway_event(room, "event");
@@ -184,16 +184,6 @@ static fallible toolbox_watch_tell(struct http *x, const struct watch_ask *ask,
 		json_put_bool(&out, "overflow", true);
 	gateway_put_now(&out);
 	return gateway_send_event(x, &out);
-}
-
-static fallible next_event(struct http *x, struct files_walk *walk, struct fileop_event *out)
-{
-	struct err *err;
-
-	TRY(http_away(x, HTTP_PROBE_EVENT));
-	err = files_next_event(walk, CLOCK_NEVER, out);
-	http_back(x);
-	return err;
 }
 
 static fallible send_start(struct http *x, const struct path_arg *path_arg, struct buf *room)
@@ -218,19 +208,20 @@ static fallible send_end(struct http *x, const struct err *err, struct buf *room
 	return gateway_send_event(x, &out);
 }
 
-static fallible toolbox_watch_follow(struct http *x, const struct watch_ask *ask,
-				     struct files_walk *walk, struct buf *room)
+static fallible watch_follow(struct http *x, const struct watch_ask *ask, struct files_walk *walk,
+			     struct buf *room)
 {
 	for (;;) {
 		struct fileop_event event;
-		auto_err err = next_event(x, walk, &event);
+		auto_err err = http_while_away(x, HTTP_PROBE_EVENT,
+					       files_next_event(walk, CLOCK_NEVER, &event));
 
 		if (err && err_kind(err) == ERR_CANCELLED)
 			return take_ptr(err);
 		if (err || event.type == FILEOP_STOPPED)
 			return send_end(x, err, room);
 		if (event.type != FILEOP_CAUGHT_UP && watch_ask_wants(ask, &event))
-			TRY(toolbox_watch_tell(x, ask, &event, room));
+			TRY(watch_tell(x, ask, &event, room));
 	}
 }
 
@@ -255,7 +246,7 @@ fallible toolbox_watch(struct path_arg *path_arg)
 
 	TRY(gateway_begin_events(x));
 	TRY(send_start(x, path_arg, &room));
-	TRY(toolbox_watch_follow(x, &ask, walk, &room));
+	TRY(watch_follow(x, &ask, walk, &room));
 	return http_end(x);
 }
 
