@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/buf.h"
 #include "base/err.h"
-#include "base/str.h"
 
 // Every verb with its function, in the order of the help.
 // clang-format off
@@ -258,3 +258,23 @@ const struct verb *call_verb(const struct grammar *grammar, int argc, char **arg
 bool call_takes(const struct verb *verb, const struct option *option);
 // How many letters must change to turn one word into the other.
 size_t call_distance(const char *a, const char *b);
+
+// options.c: the options of all verbs, in alphabetical order. cli.c adds those of serve.
+extern const struct option cli_options[]; // ended by a row without a name
+
+struct option_field {
+	const char *field; // "limits.memoryMB"
+	enum opt opt;
+	const char *unit; // of the numbers in a message about it; NULL: none
+};
+extern const struct option_field cli_fields[]; // ended by a row without a field
+
+// help.c: help texts and man page from the table of verbs. Knows no verb by name.
+void help_overview(const struct grammar *grammar, struct buf *out);
+void help_group(const struct grammar *grammar, const char *group, struct buf *out); // "template"
+void help_verb(const struct grammar *grammar, const struct verb *verb, struct buf *out);
+void help_man(const struct grammar *grammar, struct buf *out); // roff, section 1
+
+// complete.c: a completion script for "bash", "zsh" or "fish", from the table of verbs. Names of
+// sandboxes and templates come from the hidden verb `cove words`. INVALID unknown_shell.
+fallible complete_script(const struct grammar *grammar, const char *shell, struct buf *out);

@@ -1,8 +1,7 @@
 // Shell completions, generated from the table. A placeholder of the table says what completes it:
 // BOX, TEMPLATE, FILE, DIR, COMMAND, VERB, or the choices themselves ("bash|zsh|fish").
-#include "cli/complete.h"
-
 #include "base/mem.h"
+#include "cli/call.h"
 
 static bool is_shown(const struct verb *verb)
 {

@@ -59,26 +59,6 @@ static bool swaps(void)
 	return strstr(peek("/proc/swaps"), "\n/") != NULL;
 }
 
-static bool has_smt(void)
-{
-	return peek("/sys/devices/system/cpu/smt/active")[0] == '1';
-}
-
-static bool has_ksm(void)
-{
-	return peek("/sys/kernel/mm/ksm/run")[0] == '1';
-}
-
-static bool pipes_cores(void)
-{
-	return peek("/proc/sys/kernel/core_pattern")[0] == '|';
-}
-
-static bool tells_dmesg(void)
-{
-	return peek("/proc/sys/kernel/dmesg_restrict")[0] == '0';
-}
-
 // A sandbox of the default size may have 256 processes with 4096 files each; cove allows a quarter.
 static bool has_few_files(void)
 {
@@ -233,22 +213,26 @@ static void warn_usr(struct report *report)
 static void warn(struct report *report, const char *data)
 {
 	static const struct {
-		bool (*is)(void);
-		const char *what, *fix;
+		bool (*is)(void); // NULL: the first byte of the file `path` is `c`
+		const char *what, *fix, *path;
+		char c;
 	} rows[] = {
-		{probe_is_chroot, PROBE_CHROOT, PROBE_CHROOT_FIX},
-		{swaps, "swap is on: secrets of a sandbox may reach the disk", "swapoff -a"},
-		{has_smt, "SMT is on: neighbours on one core can spy on each other",
-		 "echo off > /sys/devices/system/cpu/smt/control"},
-		{has_ksm, "KSM is on: merged pages tell neighbours of each other's memory",
-		 "echo 2 > /sys/kernel/mm/ksm/run"},
-		{pipes_cores, "core_pattern starts a helper on the host for every crash",
-		 "sysctl kernel.core_pattern=core"},
-		{tells_dmesg, "every user may read the kernel's log",
-		 "sysctl kernel.dmesg_restrict=1"},
+		{probe_is_chroot, PROBE_CHROOT, PROBE_CHROOT_FIX, NULL, 0},
+		{swaps, "swap is on: secrets of a sandbox may reach the disk", "swapoff -a", NULL,
+		 0},
+		{NULL, "SMT is on: neighbours on one core can spy on each other",
+		 "echo off > /sys/devices/system/cpu/smt/control",
+		 "/sys/devices/system/cpu/smt/active", '1'},
+		{NULL, "KSM is on: merged pages tell neighbours of each other's memory",
+		 "echo 2 > /sys/kernel/mm/ksm/run", "/sys/kernel/mm/ksm/run", '1'},
+		{NULL, "core_pattern starts a helper on the host for every crash",
+		 "sysctl kernel.core_pattern=core", "/proc/sys/kernel/core_pattern", '|'},
+		{NULL, "every user may read the kernel's log", "sysctl kernel.dmesg_restrict=1",
+		 "/proc/sys/kernel/dmesg_restrict", '0'},
 		{has_few_files, "fs.file-max is small: open files of a few sandboxes use it up",
-		 "sysctl fs.file-max=9223372036854775807"},
-		{is_old, "the kernel was built more than a year ago", "install the current one"},
+		 "sysctl fs.file-max=9223372036854775807", NULL, 0},
+		{is_old, "the kernel was built more than a year ago", "install the current one",
+		 NULL, 0},
 	};
 	struct stat here, root;
 
@@ -257,7 +241,7 @@ static void warn(struct report *report, const char *data)
 			"this is a WEAK build: its defences can be switched off",
 			"install the one that 'make' builds"};
 	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
-		if (rows[i].is())
+		if (rows[i].is ? rows[i].is() : peek(rows[i].path)[0] == rows[i].c)
 			report->warnings[report->warning_count++] = (struct warning){rows[i].what,
 										     rows[i].fix};
 	if (stat(data, &here) == 0 && stat("/", &root) == 0 && here.st_dev == root.st_dev)

@@ -1,10 +1,9 @@
 // Help on the terminal and the man page (roff), generated from the grammar: overview, groups,
 // verbs, options, examples. Knows no verb by name.
-#include "cli/help.h"
-
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "cli/call.h"
 
 #define WIDTH 78
 #define INDENT 26 // where the explanations begin

@@ -21,12 +21,6 @@
 
 #define PIECE (64 * 1024)
 
-static void process_drop(struct cove_process **process)
-{
-	cove_process_free(*process);
-}
-#define auto_process on_exit_call(process_drop) struct cove_process *
-
 static fallible begin(struct remote *remote, struct cove_box *box, const struct body *body,
 		      bool open_stdin, struct cove_process **out)
 {
@@ -38,7 +32,7 @@ static fallible begin(struct remote *remote, struct cove_box *box, const struct 
 fallible jobs_start(struct call *call, struct remote *remote, struct cove_box *box,
 		    const struct body *body)
 {
-	auto_process process = NULL;
+	auto_cove_process process = NULL;
 
 	TRY(begin(remote, box, body, false, &process));
 	if (call_has(call, OPT_JSON))
@@ -69,14 +63,22 @@ static fallible jobs_show(struct remote *remote, struct cove_process *process, i
 	}
 }
 
-fallible jobs_watch(struct call *call, struct remote *remote, struct cove_process *process)
+// Shows the output to its end, and tells how the process ended.
+static fallible jobs_await(struct remote *remote, struct cove_process *process,
+			   struct cove_result *out)
 {
-	struct cove_result result = {0};
 	bool ended = false;
 
 	while (!ended)
 		TRY(jobs_show(remote, process, -1, &ended));
-	TRY(remote_did(remote, cove_process_wait(process, -1, &result, &remote->error)));
+	return remote_did(remote, cove_process_wait(process, -1, out, &remote->error));
+}
+
+fallible jobs_watch(struct call *call, struct remote *remote, struct cove_process *process)
+{
+	struct cove_result result = {0};
+
+	TRY(jobs_await(remote, process, &result));
 	return status_take(call, &result);
 }
 
@@ -125,7 +127,7 @@ fallible jobs_talk(struct call *call, struct remote *remote, struct cove_box *bo
 		   const struct body *body)
 {
 	struct cove_result result = {0};
-	auto_process process = NULL;
+	auto_cove_process process = NULL;
 	struct err *err;
 
 	TRY(begin(remote, box, body, true, &process));
@@ -317,24 +319,25 @@ bool jobs_has(struct cove_box *box, const char *id)
 	return cove_process_list(box, match_id, &match, NULL) == COVE_OK && match.found;
 }
 
-struct output {
-	struct err *err;
-};
-
 static int put_out(void *arg, const void *bytes, size_t len)
 {
-	struct output *output = arg;
+	struct err **err = arg;
 
-	output->err = stdio_write(STDOUT_FILENO, bytes, len);
-	return output->err != NULL;
+	*err = stdio_write(STDOUT_FILENO, bytes, len);
+	return *err != NULL;
 }
 
 static int put_err(void *arg, const void *bytes, size_t len)
 {
-	struct output *output = arg;
+	struct err **err = arg;
 
-	output->err = stdio_write(STDERR_FILENO, bytes, len);
-	return output->err != NULL;
+	*err = stdio_write(STDERR_FILENO, bytes, len);
+	return *err != NULL;
+}
+
+struct cove_sink jobs_sink(struct err **err)
+{
+	return (struct cove_sink){.on_stdout = put_out, .on_stderr = put_err, .arg = err};
 }
 
 // Whether the stored output is complete.
@@ -352,25 +355,13 @@ static fallible kept_whole(struct remote *remote, struct cove_process *process)
 
 static fallible so_far(struct remote *remote, struct cove_process *process)
 {
-	struct output output = {0};
-	struct cove_sink sink = {.on_stdout = put_out, .on_stderr = put_err, .arg = &output};
+	struct err *err = OK;
+	struct cove_sink sink = jobs_sink(&err);
 	enum cove_kind kind = cove_process_logs(process, false, &sink, &remote->error);
 
-	if (output.err)
-		return output.err;
+	TRY(err);
 	TRY(remote_did(remote, kind));
 	return kept_whole(remote, process);
-}
-
-static fallible jobs_follow(struct remote *remote, struct cove_process *process)
-{
-	struct cove_result result = {0};
-	bool ended = false;
-
-	while (!ended)
-		TRY(jobs_show(remote, process, -1, &ended));
-	TRY(remote_did(remote, cove_process_wait(process, -1, &result, &remote->error)));
-	return status_whole(&result);
 }
 
 struct tail_piece {
@@ -672,9 +663,14 @@ static fallible show_lines(struct call *call, struct remote *remote, const char 
 static fallible logs(struct call *call, struct remote *remote, const char *id,
 		     struct cove_process *process)
 {
+	struct cove_result result = {0};
+
 	if (call_has(call, OPT_TAIL) || call_has(call, OPT_SINCE) || call_has(call, OPT_TIMESTAMPS))
 		return show_lines(call, remote, id, process);
-	return call_has(call, OPT_FOLLOW) ? jobs_follow(remote, process) : so_far(remote, process);
+	if (!call_has(call, OPT_FOLLOW))
+		return so_far(remote, process);
+	TRY(jobs_await(remote, process, &result));
+	return status_whole(&result);
 }
 
 fallible jobs_logs(struct call *call)
@@ -682,7 +678,7 @@ fallible jobs_logs(struct call *call)
 	auto_remote remote = {0};
 	auto_cove_box box = NULL;
 	auto_free char *id = NULL;
-	auto_process process = NULL;
+	auto_cove_process process = NULL;
 
 	TRY(remote_open(&remote, call));
 	interrupt_arm(remote.cove);
@@ -739,7 +735,7 @@ fallible jobs_kill(struct call *call)
 		return OK;
 	}
 	for (int i = 1; i < call->word_count; i++) {
-		auto_process process = cove_process_at(box, call->words[i]);
+		auto_cove_process process = cove_process_at(box, call->words[i]);
 
 		TRY(remote_did(&remote, word ? cove_process_signal(process, number, &remote.error)
 					     : cove_process_kill(process, &remote.error)));

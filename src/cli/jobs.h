@@ -15,5 +15,7 @@ fallible jobs_talk(struct call *call, struct remote *remote, struct cove_box *bo
 		   const struct body *body);
 // Shows the output of a process until it ends; its status becomes ours.
 fallible jobs_watch(struct call *call, struct remote *remote, struct cove_process *process);
+// Output to ours. *err is our own write error, which ends the call that writes: look at it first.
+struct cove_sink jobs_sink(struct err **err);
 // Whether a process of that id exists. False also when that cannot be found out.
 bool jobs_has(struct cove_box *box, const char *id);

@@ -1,6 +1,6 @@
 // The table of options of all verbs, and the table that maps API fields to options, for error
 // messages in the user's terms.
-#include "cli/options.h"
+#include "cli/call.h"
 
 // clang-format off
 #define MAKES (ON(RUN) | ON(CREATE))

@@ -6,7 +6,6 @@
 
 #include "base/mem.h"
 #include "cli/interrupt.h"
-#include "cli/options.h"
 #include "cli/print.h"
 #include "codec/text.h"
 #include "lib/fields.h"
@@ -20,30 +19,6 @@ const char *remote_data(const struct call *call)
 	if (!data)
 		data = getenv("COVE_DATA");
 	return data && *data ? data : REMOTE_DATA_DEFAULT;
-}
-
-static enum err_kind cli_remote_kind_of(enum cove_kind kind)
-{
-	static const enum err_kind kinds[] = {
-		[COVE_OK] = ERR_INTERNAL,
-		[COVE_INVALID] = ERR_INVALID,
-		[COVE_UNAUTHENTICATED] = ERR_UNAUTHENTICATED,
-		[COVE_FORBIDDEN] = ERR_FORBIDDEN,
-		[COVE_NOT_FOUND] = ERR_NOT_FOUND,
-		[COVE_CONFLICT] = ERR_CONFLICT,
-		[COVE_GONE] = ERR_GONE,
-		[COVE_TOO_LARGE] = ERR_TOO_LARGE,
-		[COVE_EXHAUSTED] = ERR_EXHAUSTED,
-		[COVE_CANCELLED] = ERR_CANCELLED,
-		[COVE_TIMEOUT] = ERR_TIMEOUT,
-		[COVE_NO_SPACE] = ERR_NO_SPACE,
-		[COVE_NOT_OFFERED] = ERR_NOT_OFFERED,
-		[COVE_UNAVAILABLE] = ERR_UNAVAILABLE,
-		[COVE_BROKEN] = ERR_BAD_PEER,
-		[COVE_INTERNAL] = ERR_INTERNAL,
-	};
-
-	return kind < sizeof(kinds) / sizeof(*kinds) ? kinds[kind] : ERR_INTERNAL;
 }
 
 // The daemon's API hint in terms of the command line.
@@ -126,10 +101,10 @@ fallible remote_did(struct remote *remote, enum cove_kind kind)
 	if (!kind)
 		return OK;
 	if (kind != COVE_INVALID || !remote->call || !remote->call->verb)
-		return err_from(cli_remote_kind_of(kind), reason, error->message, hint);
+		return err_from(private_err_kind(kind), reason, error->message, hint);
 	put_in_options(remote->call, error->message, &message);
 	put_in_options(remote->call, hint ? hint : "", &advised);
-	return err_from(cli_remote_kind_of(kind), reason, message.at ? message.at : "",
+	return err_from(private_err_kind(kind), reason, message.at ? message.at : "",
 			advised.len ? advised.at : NULL);
 }
 

@@ -48,3 +48,8 @@ static inline void auto_cove_box_(struct cove_box **box)
 	cove_box_free(*box);
 }
 #define auto_cove_box on_exit_call(auto_cove_box_) struct cove_box *
+static inline void auto_cove_process_(struct cove_process **process)
+{
+	cove_process_free(*process);
+}
+#define auto_cove_process on_exit_call(auto_cove_process_) struct cove_process *

@@ -39,34 +39,13 @@ static fallible cli_run_read_input(const struct call *call, struct buf *input, s
 	return OK;
 }
 
-// Carries our own write error out of the library's callback.
-struct output {
-	struct err *err;
-};
-
-static int put(struct output *output, int fd, const void *bytes, size_t len)
-{
-	output->err = stdio_write(fd, bytes, len);
-	return output->err != NULL;
-}
-
-static int put_out(void *arg, const void *bytes, size_t len)
-{
-	return put(arg, STDOUT_FILENO, bytes, len);
-}
-
-static int put_err(void *arg, const void *bytes, size_t len)
-{
-	return put(arg, STDERR_FILENO, bytes, len);
-}
-
 static fallible cli_run_follow(struct call *call, struct remote *remote, struct cove_box *box,
 			       const struct cove_command *command)
 {
-	struct output output = {0};
+	struct err *err = OK;
 	struct cove_exec_options options = {
 		.command = *command,
-		.sink = {.on_stdout = put_out, .on_stderr = put_err, .arg = &output},
+		.sink = jobs_sink(&err),
 		.bare = true,
 	};
 	struct cove_result result;
@@ -74,8 +53,7 @@ static fallible cli_run_follow(struct call *call, struct remote *remote, struct 
 
 	if (kind && strcmp(remote->error.reason, "still_running") == 0)
 		print_note("%s", remote->error.message);
-	if (output.err)
-		return output.err;
+	TRY(err);
 	TRY(remote_did(remote, kind));
 	return status_take(call, &result);
 }
@@ -221,11 +199,6 @@ fallible run_shell(struct call *call)
 	return status_end(call, screen_run(call, &remote, box, &options, true));
 }
 
-static void process_drop(struct cove_process **process)
-{
-	cove_process_free(*process);
-}
-
 static int cli_run_keep_last(void *arg, const struct cove_terminal_info *info)
 {
 	char **last = arg;
@@ -260,7 +233,7 @@ fallible run_attach(struct call *call)
 	auto_remote remote = {0};
 	auto_cove_box box = NULL;
 	auto_free char *id = NULL;
-	on_exit_call(process_drop) struct cove_process *process = NULL;
+	auto_cove_process process = NULL;
 	struct cove_terminal_options options = {.existing = true};
 
 	TRY(remote_open(&remote, call));

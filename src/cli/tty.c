@@ -39,6 +39,13 @@ static bool tty_save(int fd)
 	return state.fd || tcgetattr(fd, &state.was) == 0;
 }
 
+static bool tty_change(int fd, const struct termios *mode, int when)
+{
+	state.fd = fd + 1;
+	interrupt_undoing(tty_restore);
+	return tcsetattr(fd, when, mode) == 0;
+}
+
 // In canonical mode the kernel stores ctrl-d as the end of a line: a reader that turns that mode
 // off later reads a NUL.
 bool tty_type_ahead(int fd)
@@ -51,10 +58,8 @@ bool tty_type_ahead(int fd)
 	keys.c_lflag &= ~(tcflag_t)ICANON;
 	keys.c_cc[VMIN] = 1;
 	keys.c_cc[VTIME] = 0;
-	state.fd = fd + 1;
 	state.typing_ahead = true;
-	interrupt_undoing(tty_restore);
-	return tcsetattr(fd, TCSADRAIN, &keys) == 0;
+	return tty_change(fd, &keys, TCSADRAIN);
 }
 
 void tty_unraw(void)
@@ -75,9 +80,7 @@ bool tty_raw(int fd)
 	cfmakeraw(&raw);
 	raw.c_cc[VMIN] = 1;
 	raw.c_cc[VTIME] = 0;
-	state.fd = fd + 1;
-	interrupt_undoing(tty_restore);
-	return tcsetattr(fd, TCSADRAIN, &raw) == 0;
+	return tty_change(fd, &raw, TCSADRAIN);
 }
 
 bool tty_silent(int fd)
@@ -88,9 +91,7 @@ bool tty_silent(int fd)
 		return false;
 	silent = state.was;
 	silent.c_lflag &= ~(tcflag_t)(ECHO | ECHOE | ECHOK | ECHONL);
-	state.fd = fd + 1;
-	interrupt_undoing(tty_restore);
-	return tcsetattr(fd, TCSAFLUSH, &silent) == 0;
+	return tty_change(fd, &silent, TCSAFLUSH);
 }
 
 bool tty_size(int fd, uint16_t *out_cols, uint16_t *out_rows)

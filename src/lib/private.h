@@ -51,6 +51,7 @@ bool private_is_lost(const struct cove *cove, const struct err *err);
 bool private_rest(struct cove *cove, int64_t ms);
 // The end of every public function: frees `err`, fills *error (if given).
 enum cove_kind private_end(struct cove *cove, struct err *err, struct cove_error *error);
-void private_begin(struct cove *cove); // clears the last API error
+enum err_kind private_err_kind(enum cove_kind kind); // the error of a public kind
+void private_begin(struct cove *cove);		     // clears the last API error
 // A public function of one inner call.
 #define private_call(cove, call, error) (private_begin(cove), private_end(cove, call, error))
