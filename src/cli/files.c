@@ -178,7 +178,6 @@ static fallible copy_send_dir(struct copy *copy, const char *from, const char *t
 	struct tar *tar = NULL;
 	auto_free char *path = NULL;
 	auto_fd fd = -1;
-	struct err *err, *packed;
 
 	TRY(copy_look_at(copy, to, &look));
 	if (look.what == THERE_FILE)
@@ -188,15 +187,7 @@ static fallible copy_send_dir(struct copy *copy, const char *from, const char *t
 		       : mem_str(to);
 	TRY(did(copy, cove_tree_put(copy->box, path, &copy->file, &copy->remote->error)));
 	TRY(tar_start(from, &tar, &fd));
-	err = copy_send(copy, fd);
-	close(take_fd(&fd)); // ends a tar thread that is not read any more
-	packed = tar_end(tar);
-	if (packed && err_kind(packed) != ERR_CANCELLED) { // the cause is on our side
-		err_free(err);
-		return packed;
-	}
-	err_free(packed);
-	return err;
+	return tar_close(tar, &fd, copy_send(copy, fd));
 }
 
 static fallible copy_upload(struct copy *copy, const char *from, const char *to)

@@ -126,7 +126,7 @@ static void put_mode(struct json_out *out, const struct call *call, const struct
 		     const char **out_mode)
 {
 	const char *mode = call_value(call, OPT_NETWORK);
-	const char *before = now ? fields_text(now, "mode") : "";
+	const char *before = fields_text(now, "mode");
 
 	if (!mode)
 		mode = call_has(call, OPT_ALLOW) && (!*before || !strcmp(before, "off")) ? "allow"
@@ -375,76 +375,56 @@ static const struct {
 };
 #define BUDGETS (sizeof(budgets) / sizeof(*budgets))
 
-static fallible bad_budget(const char *text)
+// "requests=100", "bytesIn=10m", "rate=none". *out_number: of a budget that is set.
+static fallible read_budget(const char *text, size_t *out_which, bool *out_none,
+			    uint64_t *out_number)
 {
+	struct str value = str_of(text), name;
+	size_t i = 0;
+
+	str_cut(&value, '=', &name);
+	while (i < BUDGETS && !str_is(name, budgets[i].key) &&
+	       !(budgets[i].word && str_is(name, budgets[i].word)))
+		i++;
+	*out_which = i;
+	*out_none = str_is(value, "none");
+	if (i < BUDGETS && value.at &&
+	    (*out_none || (budgets[i].is_bytes ? str_to_bytes(value, out_number)
+					       : str_to_u64(value, 0, INT64_MAX, out_number))))
+		return OK;
 	return err_hint(err_new(INVALID, "bad_value", "--budget '%s' is not a budget", text),
 			"requests=N, connections=N, bytesOut=SIZE, bytesIn=SIZE, rate=N for each "
 			"second; none takes it away");
 }
 
-// Which budget; BUDGETS: none. *out_value: the text after the sign.
-static size_t find_budget(const char *text, struct str *out_value)
-{
-	struct str name;
-	size_t i = 0;
-
-	*out_value = str_of(text);
-	str_cut(out_value, '=', &name);
-	while (i < BUDGETS && !str_is(name, budgets[i].key) &&
-	       !(budgets[i].word && str_is(name, budgets[i].word)))
-		i++;
-	return i;
-}
-
-// The last value on the command line; at == NULL: none.
-static struct str new_budget(const struct call *call, size_t which)
-{
-	struct str found = {0}, value;
-	const char *text;
-
-	for (size_t at = 0; call_next(call, OPT_BUDGET, &at, &text);)
-		if (find_budget(text, &value) == which)
-			found = value;
-	return found;
-}
-
-static fallible check_budgets(const struct call *call)
-{
-	const char *text;
-
-	for (size_t at = 0; call_next(call, OPT_BUDGET, &at, &text);) {
-		struct str value = {0};
-		size_t i = find_budget(text, &value);
-		uint64_t number;
-
-		if (i == BUDGETS || !value.at)
-			return bad_budget(text);
-		if (!str_is(value, "none") &&
-		    !(budgets[i].is_bytes ? str_to_bytes(value, &number)
-					  : str_to_u64(value, 0, INT64_MAX, &number)))
-			return bad_budget(text);
-	}
-	return OK;
-}
-
+// The last value of the command line, else the present one.
 static fallible cli_policy_put_budgets(struct json_out *out, const struct call *call,
 				       const struct json *now)
 {
-	TRY(check_budgets(call));
+	bool is_given[BUDGETS] = {0}, is_none[BUDGETS] = {0};
+	uint64_t numbers[BUDGETS] = {0};
+	const char *text;
+
+	for (size_t at = 0; call_next(call, OPT_BUDGET, &at, &text);) {
+		uint64_t number = 0;
+		bool none = false;
+		size_t i = 0;
+
+		TRY(read_budget(text, &i, &none, &number));
+		is_given[i] = true;
+		is_none[i] = none;
+		numbers[i] = number;
+	}
 	json_key(out, "budgets");
 	json_begin(out, '{');
 	for (size_t i = 0; i < BUDGETS; i++) {
-		struct str value = new_budget(call, i);
-		const struct json *old = now ? json_get(now, budgets[i].key) : NULL;
-		uint64_t number = 0;
+		const struct json *old = json_get(now, budgets[i].key);
 
-		if (!value.at && old) {
+		if (is_given[i] && !is_none[i]) {
+			json_put_int(out, budgets[i].key, (int64_t)numbers[i]);
+		} else if (!is_given[i] && old) {
 			json_key(out, budgets[i].key);
 			json_add_value(out, old);
-		} else if (value.at &&
-			   (budgets[i].is_bytes ? str_to_bytes(value, &number)
-						: str_to_u64(value, 0, INT64_MAX, &number))) {
-			json_put_int(out, budgets[i].key, (int64_t)number);
 		}
 	}
 	json_end(out, '}');
@@ -462,13 +442,13 @@ fallible cli_policy_edit(const struct call *call, const struct json *now, struct
 	warn_allowed(call, mode);
 	json_key(&json, "allow");
 	json_begin(&json, '[');
-	put_kept(&json, call, now ? json_get(now, "allow") : NULL);
-	put_added(&json, call, OPT_ALLOW, now ? json_get(now, "allow") : NULL);
+	put_kept(&json, call, json_get(now, "allow"));
+	put_added(&json, call, OPT_ALLOW, json_get(now, "allow"));
 	json_end(&json, ']');
-	TRY(put_inspected(&json, call, now ? json_get(now, "inspect") : NULL));
-	TRY(cli_policy_put_budgets(&json, call, now ? json_get(now, "budgets") : NULL));
-	TRY(cli_policy_put_secrets(&json, call, now ? json_get(now, "secrets") : NULL));
-	TRY(cli_policy_put_rules(&json, call, now ? json_get(now, "rules") : NULL));
+	TRY(put_inspected(&json, call, json_get(now, "inspect")));
+	TRY(cli_policy_put_budgets(&json, call, json_get(now, "budgets")));
+	TRY(cli_policy_put_secrets(&json, call, json_get(now, "secrets")));
+	TRY(cli_policy_put_rules(&json, call, json_get(now, "rules")));
 	json_end(&json, '}');
 	return OK;
 }

@@ -233,6 +233,20 @@ fallible tar_end(struct tar *tar)
 	return err;
 }
 
+fallible tar_close(struct tar *tar, int *fd, struct err *sent)
+{
+	struct err *packed;
+
+	close(take_fd(fd)); // ends a tar thread that is not read any more
+	packed = tar_end(tar);
+	if (packed && err_kind(packed) != ERR_CANCELLED) {
+		err_free(sent);
+		return packed;
+	}
+	err_free(packed);
+	return sent;
+}
+
 #define FLAGS                                                                                      \
 	(ARCHIVE_EXTRACT_PERM | ARCHIVE_EXTRACT_TIME | ARCHIVE_EXTRACT_UNLINK |                    \
 	 ARCHIVE_EXTRACT_SECURE_SYMLINKS | ARCHIVE_EXTRACT_SECURE_NODOTDOT |                       \

@@ -14,6 +14,9 @@ fallible tar_start(const char *dir, struct tar **out, int *out_fd);
 // Call it when reading has ended, early or not: waits for the thread and returns its result. Frees
 // it.
 fallible tar_end(struct tar *tar);
+// The same after `sent`, the result of sending the stream from *fd, which is closed first. An error
+// of packing is returned in place of `sent`: the receiver may have refused a truncated tree.
+fallible tar_close(struct tar *tar, int *fd, struct err *sent);
 
 // Sets *out_at to at least one byte; *out_len 0 at the end. Valid until the next call.
 typedef fallible untar_read_fn(void *arg, const void **out_at, size_t *out_len);

@@ -89,19 +89,9 @@ static fallible cli_template_send_dir(struct call *call, struct remote *remote, 
 {
 	struct tar *tar = NULL;
 	auto_fd fd = -1;
-	struct err *err, *packed;
 
 	TRY(tar_start(dir, &tar, &fd));
-	err = send_archive(call, remote, fd, 0);
-	close(take_fd(&fd)); // ends a tar thread that is not read any more
-	packed = tar_end(tar);
-	// The daemon may have refused a truncated tree: the cause is on our side.
-	if (packed && err_kind(packed) != ERR_CANCELLED) {
-		err_free(err);
-		return packed;
-	}
-	err_free(packed);
-	return err;
+	return tar_close(tar, &fd, send_archive(call, remote, fd, 0));
 }
 
 fallible cli_template_import(struct call *call)
