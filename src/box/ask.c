@@ -451,6 +451,15 @@ fallible ask_order(struct ask *ask, struct order *order, struct answer *out, int
 	return ask_order_with(ask, order, -1, out, fds, deadline);
 }
 
+fallible ask_plain(struct ask *ask, struct order *order, const char *box, int64_t deadline)
+{
+	auto_free struct answer *answer = mem_new_of(struct answer);
+	int none[ORDER_FDS_MAX];
+
+	memcpy(order->box, box, sizeof(order->box));
+	return ask_order(ask, order, answer, none, deadline);
+}
+
 fallible ask_boxes(struct ask *ask, void (*each)(void *arg, const struct order_box *cell),
 		   void *arg, int64_t deadline)
 {

@@ -38,6 +38,8 @@ fallible ask_order(struct ask *ask, struct order *order, struct answer *out, int
 // The same for an order that carries an fd (order_brings()), which stays the caller's.
 fallible ask_order_with(struct ask *ask, struct order *order, int fd, struct answer *out, int *fds,
 			int64_t deadline);
+// The same for an order about one box whose answer carries nothing.
+fallible ask_plain(struct ask *ask, struct order *order, const char *box, int64_t deadline);
 // The warden expects that box next.
 bool ask_is_expected(const struct ask *ask, const char *box);
 // Sends an order that has no answer. Never waits. False: not sent.

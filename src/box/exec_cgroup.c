@@ -455,11 +455,8 @@ static fallible order_kill_once(const struct box_cgroup *exec_cgroup)
 {
 	struct box *box = exec_cgroup->box;
 	struct order order = {.kind = ORDER_KILL, .exec_cgroup = exec_cgroup->number};
-	auto_free struct answer *answer = mem_new_of(struct answer);
-	int none[ORDER_FDS_MAX];
 
-	memcpy(order.box, box->id, sizeof(order.box));
-	return ask_order(box->ask, &order, answer, none, loop_now(box->loop) + ORDER_MS);
+	return ask_plain(box->ask, &order, box->id, loop_now(box->loop) + ORDER_MS);
 }
 
 fallible box_exec_cgroup_kill_spent(struct box_cgroup *exec_cgroup)

@@ -1,15 +1,8 @@
 // A file worker is a socket whose other end is a process in the box, forked by pid 1 on
-// TALK_WORKER:
-//
-//	ASKED   pid 1 was asked; WORKER_IS or FAILED answers
-//	BUSY    a request has it
-//	RESTS   it is idle and may be taken; a timer ends it
-//	GONE    its socket is closed; the holder drops it
-//
-// Short requests share a few workers and wait PATIENCE_MS before another is forked; long ones get
-// their own; endless ones are limited. An idle worker sends nothing: if its socket is readable, it
-// has died. One that sends while its holder is not waiting is not watched, so that it cannot spin
-// the loop.
+// TALK_WORKER. Short requests share a few workers and wait PATIENCE_MS before another is forked;
+// long ones get their own; endless ones are limited. An idle worker sends nothing: if its socket is
+// readable, it has died. One that sends while its holder is not waiting is not watched, so that it
+// cannot spin the loop.
 //
 // syscalls: sendmsg recvmsg recvfrom close fstat newfstatat
 #include "box/file_worker.h"
@@ -35,11 +28,12 @@
 #define SPREE_MAX 64
 
 enum file_worker_phase {
-	FILE_WORKER_ASKED,
-	FILE_WORKER_FAILED,
-	FILE_WORKER_BUSY,
-	FILE_WORKER_RESTS,
-	FILE_WORKER_GONE
+	FILE_WORKER_ASKED,     // pid 1 was asked; WORKER_IS or FAILED answers
+	FILE_WORKER_ABANDONED, // the same, but its requester stopped waiting: the answer ends it
+	FILE_WORKER_FAILED,    // there is none; the requester drops it
+	FILE_WORKER_BUSY,      // a request has it
+	FILE_WORKER_RESTS,     // it is idle and may be taken; a timer ends it
+	FILE_WORKER_GONE       // its socket is closed; the holder drops it
 };
 
 struct box_file_worker {
@@ -49,8 +43,7 @@ struct box_file_worker {
 	uint32_t conn;
 	enum file_worker_phase phase;
 	enum file_worker_use use;
-	bool abandoned; // its requester stopped waiting
-	bool fresh;	// a request was sent: wait before reading
+	bool fresh; // a request was sent: wait before reading
 	bool waits;
 	bool hung_up;
 	bool unheard;	// it died without reading the request
@@ -82,7 +75,7 @@ static void close_worker(struct box_file_worker *worker)
 	worker->phase = FILE_WORKER_GONE;
 }
 
-static void box_file_worker_let_go(struct box_file_worker *worker)
+void box_file_worker_drop(struct box_file_worker *worker)
 {
 	struct box *box = worker->box;
 
@@ -95,7 +88,7 @@ static void box_file_worker_let_go(struct box_file_worker *worker)
 
 static void on_rest_over(struct timer *timer)
 {
-	box_file_worker_let_go(link_of(timer, struct box_file_worker, timer));
+	box_file_worker_drop(link_of(timer, struct box_file_worker, timer));
 }
 
 static void box_file_worker_on_ready(struct watch *watch, uint32_t events)
@@ -104,7 +97,7 @@ static void box_file_worker_on_ready(struct watch *watch, uint32_t events)
 
 	worker->hung_up |= (events & (EPOLLHUP | EPOLLERR)) != 0;
 	if (worker->phase == FILE_WORKER_RESTS) {
-		box_file_worker_let_go(worker);
+		box_file_worker_drop(worker);
 		return;
 	}
 	if (worker->waits)
@@ -144,7 +137,7 @@ static struct box_file_worker *find_asked(struct box *box, uint32_t conn)
 	list_each (at, &box->workers) {
 		struct box_file_worker *worker = link_of(at, struct box_file_worker, link);
 
-		if (worker->phase == FILE_WORKER_ASKED && worker->conn == conn)
+		if (worker->phase <= FILE_WORKER_ABANDONED && worker->conn == conn)
 			return worker;
 	}
 	return NULL;
@@ -153,7 +146,7 @@ static struct box_file_worker *find_asked(struct box *box, uint32_t conn)
 bool box_file_worker_heard(struct box *box, const struct talk *talk, int *fds, int count)
 {
 	struct box_file_worker *worker = find_asked(box, talk->conn);
-	bool is = talk->kind == TALK_WORKER_IS;
+	bool is = talk->kind == TALK_WORKER_IS, abandoned;
 
 	if (!worker || (!is && talk->kind != TALK_FAILED))
 		return false;
@@ -162,11 +155,12 @@ bool box_file_worker_heard(struct box *box, const struct talk *talk, int *fds, i
 		box_break(box, "pid 1 sent no file worker");
 		return true;
 	}
+	abandoned = worker->phase == FILE_WORKER_ABANDONED;
 	worker->failure = *talk;
 	worker->phase = is && count == 1 ? FILE_WORKER_BUSY : FILE_WORKER_FAILED;
 	worker->watch.fd = is && count == 1 ? fds[0] : -1;
-	if (worker->abandoned)
-		box_file_worker_let_go(worker);
+	if (abandoned)
+		box_file_worker_drop(worker);
 	else
 		condition_signal(&worker->condition);
 	return true;
@@ -177,29 +171,14 @@ void box_file_worker_end_all(struct box *box)
 	list_each (at, &box->workers) {
 		struct box_file_worker *worker = link_of(at, struct box_file_worker, link);
 
-		if (worker->phase == FILE_WORKER_RESTS || worker->abandoned) {
-			box_file_worker_let_go(worker);
+		if (worker->phase == FILE_WORKER_RESTS || worker->phase == FILE_WORKER_ABANDONED) {
+			box_file_worker_drop(worker);
 			continue;
 		}
 		close_worker(worker);
 		condition_signal(&worker->condition);
 	}
 	condition_signal(&box->worker_free);
-}
-
-void box_file_worker_rest_end(struct box *box)
-{
-	list_each (at, &box->workers) {
-		struct box_file_worker *worker = link_of(at, struct box_file_worker, link);
-
-		if (worker->phase == FILE_WORKER_RESTS)
-			box_file_worker_let_go(worker);
-	}
-}
-
-uint32_t box_workers(const struct box *box)
-{
-	return box->worker_count;
 }
 
 // -------------------------------------------------------------------------------- taking one
@@ -249,13 +228,13 @@ static fallible box_file_worker_make(struct box *box, const char *user, enum fil
 	worker->conn = ++box->last_conn;
 	err = send_worker(worker, deadline < latest ? deadline : latest);
 	if (err) {
-		box_file_worker_let_go(worker);
+		box_file_worker_drop(worker);
 		return err;
 	}
 	while (worker->phase == FILE_WORKER_ASKED && !err)
 		err = condition_wait(&worker->condition, deadline < latest ? deadline : latest);
 	if (worker->phase == FILE_WORKER_ASKED) {
-		worker->abandoned = true; // the answer of pid 1 is still to come
+		worker->phase = FILE_WORKER_ABANDONED; // the answer of pid 1 is still to come
 		return err;
 	}
 	err_free(err);
@@ -268,27 +247,28 @@ static fallible box_file_worker_make(struct box *box, const char *user, enum fil
 	} else {
 		err = box_file_worker_explain(worker);
 	}
-	box_file_worker_let_go(worker);
+	box_file_worker_drop(worker);
 	return err;
 }
 
+// An idle worker of that user; NULL: of any.
 static struct box_file_worker *find_resting(struct box *box, const char *user)
 {
 	list_each (at, &box->workers) {
 		struct box_file_worker *worker = link_of(at, struct box_file_worker, link);
 
-		if (worker->phase == FILE_WORKER_RESTS && strcmp(worker->user, user) == 0)
+		if (worker->phase == FILE_WORKER_RESTS && (!user || !strcmp(worker->user, user)))
 			return worker;
 	}
 	return NULL;
 }
 
-static struct box_file_worker *wake(struct box_file_worker *worker, enum file_worker_use use)
+void box_file_worker_rest_end(struct box *box)
 {
-	loop_drop_timer(worker->box->loop, &worker->timer);
-	worker->phase = FILE_WORKER_BUSY;
-	worker->use = use;
-	return worker;
+	struct box_file_worker *idle;
+
+	while ((idle = find_resting(box, NULL)))
+		box_file_worker_drop(idle);
 }
 
 struct tally {
@@ -320,17 +300,14 @@ static fallible too_many(void)
 // Makes room for another, by ending an idle one if need be.
 static bool box_file_worker_make_room(struct box *box)
 {
+	struct box_file_worker *idle;
+
 	if (box->worker_count < BOX_WORKERS_MAX)
 		return true;
-	list_each (at, &box->workers) {
-		struct box_file_worker *worker = link_of(at, struct box_file_worker, link);
-
-		if (worker->phase == FILE_WORKER_RESTS) {
-			box_file_worker_let_go(worker);
-			return true;
-		}
-	}
-	return false;
+	idle = find_resting(box, NULL);
+	if (idle)
+		box_file_worker_drop(idle);
+	return idle;
 }
 
 // True if the request must wait for a worker: short ones for a moment, long ones while all are
@@ -362,7 +339,10 @@ fallible box_file_worker_take(struct box *box, const char *user, enum file_worke
 		    tally.by_use[FILE_WORKER_ENDLESS] >= BOX_WORKERS_ENDLESS)
 			return too_many();
 		if (worker && (use == FILE_WORKER_SHORT || !waits)) {
-			*out = wake(worker, use);
+			loop_drop_timer(box->loop, &worker->timer);
+			worker->phase = FILE_WORKER_BUSY;
+			worker->use = use;
+			*out = worker;
 			return OK;
 		}
 		if (!waits && box_file_worker_make_room(box))
@@ -379,7 +359,7 @@ void box_file_worker_give(struct box_file_worker *worker)
 	struct tally tally = box_file_worker_count(box);
 
 	if (worker->phase != FILE_WORKER_BUSY || tally.resting >= REST_MAX || !box_is_alive(box)) {
-		box_file_worker_let_go(worker);
+		box_file_worker_drop(worker);
 		return;
 	}
 	if (!worker->watch.events) {
@@ -387,7 +367,7 @@ void box_file_worker_give(struct box_file_worker *worker)
 
 		if (err) {
 			err_free(err);
-			box_file_worker_let_go(worker);
+			box_file_worker_drop(worker);
 			return;
 		}
 	}
@@ -396,11 +376,6 @@ void box_file_worker_give(struct box_file_worker *worker)
 	link_drop(&worker->link);
 	link_push(&box->workers, &worker->link); // the worker used last is used next
 	condition_signal(&box->worker_free);
-}
-
-void box_file_worker_drop(struct box_file_worker *worker)
-{
-	box_file_worker_let_go(worker);
 }
 
 // ------------------------------------------------------------------------------- using one
@@ -414,8 +389,7 @@ static fallible lost(const struct box_file_worker *worker)
 			"something in the sandbox killed it, or there was no memory left");
 }
 
-fallible box_file_worker_ask(struct box_file_worker *worker, const struct fileop_request *ask,
-			     int64_t deadline)
+fallible box_file_worker_ask(struct box_file_worker *worker, const struct fileop_request *ask)
 {
 	size_t len = fileop_encode_request(ask, words, sizeof(words));
 
@@ -425,7 +399,6 @@ fallible box_file_worker_ask(struct box_file_worker *worker, const struct fileop
 	    fd_send(worker->watch.fd, words, len, NULL, 0, MSG_DONTWAIT) < 0) {
 		// An idle worker has read all earlier requests: a failed send means that it is
 		// dead.
-		(void)deadline;
 		worker->unheard = true;
 		return lost(worker);
 	}

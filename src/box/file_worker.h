@@ -20,8 +20,7 @@ struct box_file_worker;
 fallible box_file_worker_take(struct box *box, const char *user, enum file_worker_use use,
 			      int64_t deadline, struct box_file_worker **out);
 // Sends one request. INTERNAL file_worker_lost; TOO_LARGE request_too_large.
-fallible box_file_worker_ask(struct box_file_worker *worker, const struct fileop_request *ask,
-			     int64_t deadline);
+fallible box_file_worker_ask(struct box_file_worker *worker, const struct fileop_request *ask);
 // Waits for the first answer. INTERNAL file_worker_lost: it died without one.
 fallible box_file_worker_await(struct box_file_worker *worker, int64_t deadline);
 // After file_worker_lost: it had not read the request.
@@ -42,5 +41,3 @@ static inline void auto_worker_(struct box_file_worker **worker)
 		box_file_worker_drop(*worker);
 }
 #define auto_worker on_exit_call(auto_worker_) struct box_file_worker *
-
-uint32_t box_workers(const struct box *box); // alive now

@@ -1,17 +1,20 @@
-// Each operation is one request to a file worker. An fd that a worker passes is checked before it
-// is used: a regular file, on a file system of a type that boxes have, not procfs or a memfd.
+// Each operation is one request to a file worker: with one answer, or a walk with many (list, find,
+// grep, archives, watches, ports). An fd that a worker passes is checked before it is used: a
+// regular file, on a file system of a type that boxes have, not procfs or a memfd. Items of a walk
+// lie in a copy of the message that brought them, because the caller may wait between two items.
 //
 // syscalls: fstat newfstatat fstatfs close
 #include "box/files.h"
 
 #include <errno.h>
 #include <linux/magic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 
 #include "base/mem.h"
-#include "box/files_private.h"
+#include "box/file_worker.h"
 #include "box/private.h"
 #include "loop/closer.h"
 #include "os/fd.h"
@@ -19,7 +22,9 @@
 #define SHOWN 200
 #define TRIES 5 // all idle workers, and a new one
 
-struct fileop_request files_ask(const struct files *files, enum fileop_verb verb, const char *path)
+// A request with default fields.
+static struct fileop_request files_ask(const struct files *files, enum fileop_verb verb,
+				       const char *path)
 {
 	return (struct fileop_request){
 		.verb = verb,
@@ -32,7 +37,7 @@ struct fileop_request files_ask(const struct files *files, enum fileop_verb verb
 	};
 }
 
-fallible files_check(const char *path)
+static fallible files_check(const char *path)
 {
 	size_t len = strlen(path);
 
@@ -44,12 +49,13 @@ fallible files_check(const char *path)
 	return OK;
 }
 
-fallible files_nonsense(void)
+// The worker broke the protocol.
+static fallible files_nonsense(void)
 {
 	return err_new(BAD_PEER, "bad_file_worker", "the sandbox sent an invalid answer");
 }
 
-static fallible explain_errno(int errnum, const char *path)
+static fallible files_explain_errno(int errnum, const char *path)
 {
 	static const struct {
 		int errnum;
@@ -84,7 +90,7 @@ static fallible explain_errno(int errnum, const char *path)
 	return err_new(INTERNAL, "fs_error", "%s: %.*s", strerror(errnum), SHOWN, path);
 }
 
-fallible files_explain(const struct fileop_reply *failed, const char *path)
+static fallible files_explain(const struct fileop_reply *failed, const char *path)
 {
 	switch (failed->why) {
 	case FILEOP_NOT_REGULAR:
@@ -101,11 +107,14 @@ fallible files_explain(const struct fileop_reply *failed, const char *path)
 	case FILEOP_OUT_OF_TURN:
 		return files_nonsense();
 	default:
-		return explain_errno(failed->errnum, path);
+		return files_explain_errno(failed->errnum, path);
 	}
 }
 
-static bool changes_nothing(enum fileop_verb verb)
+// Takes a worker, sends the request and waits until it begins to answer. An idle worker may be
+// dying: if it has not read the request, or the request changes nothing, another one is asked.
+static fallible files_put(const struct files *files, const struct fileop_request *ask,
+			  enum file_worker_use use, struct box_file_worker **out)
 {
 	static const bool harmless[FILEOP_VERB_COUNT] = {
 		[FILEOP_STAT] = true,  [FILEOP_READ] = true,   [FILEOP_LIST] = true,
@@ -113,14 +122,7 @@ static bool changes_nothing(enum fileop_verb verb)
 		[FILEOP_WATCH] = true, [FILEOP_PACK] = true,   [FILEOP_PORTS] = true,
 		[FILEOP_SPACE] = true, [FILEOP_SOCKET] = true,
 	};
-
-	return harmless[verb];
-}
-
-fallible files_put(const struct files *files, const struct fileop_request *ask,
-		   enum file_worker_use use, struct box_file_worker **out)
-{
-	bool may_repeat = changes_nothing(ask->verb);
+	bool may_repeat = harmless[ask->verb];
 	struct fileop_request asked = *ask;
 	struct err *err = OK;
 
@@ -133,7 +135,7 @@ fallible files_put(const struct files *files, const struct fileop_request *ask,
 		err_free(err);
 		TRY(box_file_worker_take(files->box, files->user ? files->user : "", use,
 					 files->deadline, &worker));
-		err = box_file_worker_ask(worker, &asked, files->deadline);
+		err = box_file_worker_ask(worker, &asked);
 		if (!err)
 			err = box_file_worker_await(worker, files->deadline);
 		if (!err) {
@@ -150,9 +152,11 @@ fallible files_put(const struct files *files, const struct fileop_request *ask,
 	return err;
 }
 
-fallible files_get(const struct files *files, const struct fileop_request *ask,
-		   enum file_worker_use use, struct box_file_worker **out, struct fileop_reply *say,
-		   int *out_fd)
+// The same, and reads the answer. FAILED becomes an error; *out_fd is the caller's, or -1; the
+// caller gives or drops *out.
+static fallible files_get(const struct files *files, const struct fileop_request *ask,
+			  enum file_worker_use use, struct box_file_worker **out,
+			  struct fileop_reply *say, int *out_fd)
 {
 	auto_worker worker = NULL;
 	int fd = -1;
@@ -169,11 +173,13 @@ fallible files_get(const struct files *files, const struct fileop_request *ask,
 	return OK;
 }
 
-fallible files_once(const struct files *files, const struct fileop_request *ask,
-		    struct fileop_reply *say)
+// A request with one answer. `out`: may be NULL.
+static fallible files_once(const struct files *files, const struct fileop_request *ask,
+			   struct fileop_reply *out)
 {
 	auto_worker worker = NULL;
 	auto_closer_fd fd = -1;
+	struct fileop_reply own, *say = out ? out : &own;
 
 	TRY(files_get(files, ask, FILE_WORKER_SHORT, &worker, say, &fd));
 	if (say->kind != FILEOP_DONE)
@@ -201,19 +207,18 @@ fallible files_check_fd(int fd)
 	return err_new(INVALID, "not_regular", "it is not a file on a disk");
 }
 
-// Waits for DONE after OPENED.
-static fallible await_done(struct box_file_worker *worker, int64_t deadline, const char *path)
+// Waits for DONE. After FAILED the worker is given back.
+static fallible files_await_done(struct box_file_worker **worker, int64_t deadline,
+				 const char *path, struct fileop_reply *say)
 {
-	struct fileop_reply say;
-	int fd = -1;
+	auto_closer_fd fd = -1;
 
-	TRY(box_file_worker_next(worker, deadline, &say, &fd));
-	if (say.kind == FILEOP_FAILED)
-		return files_explain(&say, path);
-	if (say.kind == FILEOP_DONE)
-		return OK;
-	closer_drop(&fd);
-	return files_nonsense();
+	TRY(box_file_worker_next(*worker, deadline, say, &fd));
+	if (say->kind == FILEOP_FAILED) {
+		box_file_worker_give(take_ptr(*worker));
+		return files_explain(say, path);
+	}
+	return say->kind == FILEOP_DONE ? OK : files_nonsense();
 }
 
 fallible files_stat(const struct files *files, const char *path, bool follow,
@@ -242,8 +247,8 @@ fallible files_exists(const struct files *files, const char *path, bool *out)
 	return OK;
 }
 
-static fallible read_as(const struct files *files, const char *path, uint32_t flags,
-			struct buf *out, int *out_fd, struct fileop_stat *stat)
+static fallible files_read_as(const struct files *files, const char *path, uint32_t flags,
+			      struct buf *out, int *out_fd, struct fileop_stat *stat)
 {
 	struct fileop_request ask = files_ask(files, FILEOP_READ, path);
 	struct fileop_reply say;
@@ -258,7 +263,7 @@ static fallible read_as(const struct files *files, const char *path, uint32_t fl
 		buf_add(out, say.rest.at, say.rest.len);
 	} else if (say.kind == FILEOP_OPENED) {
 		TRY(files_check_fd(fd));
-		TRY(await_done(worker, files->deadline, path));
+		TRY(files_await_done(&worker, files->deadline, path, &say));
 	} else {
 		return files_nonsense();
 	}
@@ -273,27 +278,26 @@ static fallible read_as(const struct files *files, const char *path, uint32_t fl
 fallible files_read(const struct files *files, const char *path, struct buf *out, int *out_fd,
 		    struct fileop_stat *stat)
 {
-	return read_as(files, path, 0, out, out_fd, stat);
+	return files_read_as(files, path, 0, out, out_fd, stat);
 }
 
 fallible files_open(const struct files *files, const char *path, int *out_fd,
 		    struct fileop_stat *stat)
 {
-	return read_as(files, path, FILEOP_AS_FD, NULL, out_fd, stat);
+	return files_read_as(files, path, FILEOP_AS_FD, NULL, out_fd, stat);
 }
 
 fallible files_write(const struct files *files, const char *path, uint32_t flags, uint32_t mode,
 		     struct str bytes)
 {
 	struct fileop_request ask = files_ask(files, FILEOP_WRITE, path);
-	struct fileop_reply say;
 
 	if (bytes.len > FILEOP_SMALL)
 		return err_new(TOO_LARGE, "file_too_large", "too large to be written at once");
 	ask.flags = flags & (FILEOP_PARENTS | FILEOP_EXCLUSIVE);
 	ask.mode = mode;
 	ask.bytes = bytes;
-	return files_once(files, &ask, &say);
+	return files_once(files, &ask, NULL);
 }
 
 struct files_upload {
@@ -302,7 +306,7 @@ struct files_upload {
 	char *path;
 };
 
-static void free_upload(struct files_upload *upload)
+static void files_free_upload(struct files_upload *upload)
 {
 	closer_drop(&upload->fd);
 	free(upload->path);
@@ -313,7 +317,6 @@ fallible files_begin(const struct files *files, const char *path, uint32_t flags
 		     struct files_upload **out)
 {
 	struct fileop_request ask = files_ask(files, FILEOP_BEGIN, path);
-	struct files_upload *upload;
 	struct fileop_reply say;
 	auto_worker worker = NULL;
 	auto_closer_fd fd = -1;
@@ -324,12 +327,9 @@ fallible files_begin(const struct files *files, const char *path, uint32_t flags
 	if (say.kind != FILEOP_OPENED)
 		return files_nonsense();
 	TRY(files_check_fd(fd));
-	TRY(await_done(worker, files->deadline, path));
-	upload = mem_new_of(struct files_upload);
-	upload->worker = take_ptr(worker);
-	upload->fd = take_fd(&fd);
-	upload->path = mem_str(path);
-	*out = upload;
+	TRY(files_await_done(&worker, files->deadline, path, &say));
+	*out = mem_new_of(struct files_upload);
+	**out = (struct files_upload){take_ptr(worker), take_fd(&fd), mem_str(path)};
 	return OK;
 }
 
@@ -344,24 +344,16 @@ fallible files_commit(struct files_upload *upload, int64_t deadline, struct file
 	auto_worker worker = take_ptr(upload->worker);
 	struct fileop_reply say;
 	struct err *err;
-	int fd = -1;
 
 	ask.base = ask.path = ask.other = ask.text = ask.bytes = STR("");
-	err = box_file_worker_ask(worker, &ask, deadline);
+	err = box_file_worker_ask(worker, &ask);
 	if (!err)
-		err = box_file_worker_next(worker, deadline, &say, &fd);
-	if (!err && say.kind == FILEOP_FAILED) {
-		err = files_explain(&say, upload->path);
+		err = files_await_done(&worker, deadline, upload->path, &say);
+	if (!err && stat)
+		*stat = say.stat;
+	if (!err)
 		box_file_worker_give(take_ptr(worker));
-	} else if (!err && say.kind != FILEOP_DONE) {
-		closer_drop(&fd);
-		err = files_nonsense();
-	} else if (!err) {
-		if (stat)
-			*stat = say.stat;
-		box_file_worker_give(take_ptr(worker));
-	}
-	free_upload(upload);
+	files_free_upload(upload);
 	return err;
 }
 
@@ -370,47 +362,43 @@ void files_abort(struct files_upload *upload)
 	if (!upload)
 		return;
 	box_file_worker_drop(upload->worker);
-	free_upload(upload);
+	files_free_upload(upload);
 }
 
 fallible files_mkdir(const struct files *files, const char *path, bool parents, uint32_t mode)
 {
 	struct fileop_request ask = files_ask(files, FILEOP_MKDIR, path);
-	struct fileop_reply say;
 
 	ask.flags = parents ? FILEOP_PARENTS : 0;
 	ask.mode = mode;
-	return files_once(files, &ask, &say);
+	return files_once(files, &ask, NULL);
 }
 
 fallible files_remove(const struct files *files, const char *path, bool recursive)
 {
 	struct fileop_request ask = files_ask(files, FILEOP_REMOVE, path);
-	struct fileop_reply say;
 
 	ask.flags = recursive ? FILEOP_RECURSIVE : 0;
-	return files_once(files, &ask, &say);
+	return files_once(files, &ask, NULL);
 }
 
 fallible files_move(const struct files *files, const char *from, const char *to, bool exclusive)
 {
 	struct fileop_request ask = files_ask(files, FILEOP_MOVE, from);
-	struct fileop_reply say;
 
 	TRY(files_check(to));
 	ask.other = str_of(to);
 	ask.flags = exclusive ? FILEOP_EXCLUSIVE : 0;
-	return files_once(files, &ask, &say);
+	return files_once(files, &ask, NULL);
 }
 
 fallible files_chmod(const struct files *files, const char *path, uint32_t mode, bool recursive)
 {
 	struct fileop_request ask = files_ask(files, FILEOP_CHMOD, path);
-	struct fileop_reply say;
 
 	ask.mode = mode & 07777;
 	ask.flags = recursive ? FILEOP_RECURSIVE : 0;
-	return files_once(files, &ask, &say);
+	return files_once(files, &ask, NULL);
 }
 
 fallible files_readlink(const struct files *files, const char *path, struct buf *out)
@@ -431,4 +419,402 @@ fallible files_space(const struct files *files, const char *path, struct files_s
 	TRY(files_once(files, &ask, &say));
 	*out = (struct files_space){say.space, say.space_free, say.inodes, say.inodes_free};
 	return OK;
+}
+
+// ------------------------------------------------------------------------------------- walks
+
+struct files_walk {
+	struct box_file_worker *worker; // NULL: ended
+	enum fileop_kind kind;		// of its items
+	int64_t deadline;
+	struct files_total total;
+	struct buf room; // items of the last message
+	struct unpack items;
+	char *path;
+};
+
+static struct files_walk *files_walk_new(const struct files *files, const char *path,
+					 enum fileop_kind kind, struct box_file_worker *worker)
+{
+	struct files_walk *walk = mem_new_of(struct files_walk);
+
+	walk->worker = worker;
+	walk->kind = kind;
+	walk->deadline = files->deadline;
+	walk->room = BUF_INIT(FILEOP_SIZE_MAX);
+	walk->path = mem_str(path);
+	unpack_init(&walk->items, "", 0);
+	return walk;
+}
+
+void files_drop(struct files_walk *walk)
+{
+	if (!walk)
+		return;
+	if (walk->worker)
+		box_file_worker_drop(walk->worker);
+	buf_done(&walk->room);
+	free(walk->path);
+	free(walk);
+}
+
+static void files_walk_finish(struct files_walk *walk, const struct fileop_reply *say)
+{
+	size_t len = say->text.len < sizeof(walk->total.note) ? say->text.len
+							      : sizeof(walk->total.note) - 1;
+
+	walk->total = (struct files_total){.count = say->count,
+					   .bytes = say->bytes,
+					   .skipped = say->skipped,
+					   .more = say->more};
+	memcpy(walk->total.note, say->text.at, len);
+	box_file_worker_give(take_ptr(walk->worker));
+}
+
+// Reads the next message: items, or the end. An error ends the walk.
+static fallible files_walk_hear(struct files_walk *walk, int64_t deadline)
+{
+	struct fileop_reply say;
+	auto_closer_fd fd = -1;
+	struct err *err = box_file_worker_next(walk->worker, deadline, &say, &fd);
+
+	if (err && err_kind(err) == ERR_TIMEOUT)
+		return err;
+	if (!err && say.kind == FILEOP_FAILED) {
+		err = files_explain(&say, walk->path);
+		box_file_worker_give(take_ptr(walk->worker));
+	} else if (!err && say.kind == FILEOP_DONE) {
+		files_walk_finish(walk, &say);
+	} else if (!err && say.kind == walk->kind && walk->kind >= FILEOP_ENTRIES) {
+		buf_clear(&walk->room);
+		buf_str(&walk->room, say.rest);
+		unpack_init(&walk->items, walk->room.at, walk->room.len);
+	} else {
+		if (!err)
+			err = files_nonsense();
+		box_file_worker_drop(take_ptr(walk->worker));
+	}
+	return err;
+}
+
+// *more: another item is available. Waits.
+static fallible files_walk_more(struct files_walk *walk, int64_t deadline, bool *more)
+{
+	while (walk->items.left == 0 && walk->worker)
+		TRY(files_walk_hear(walk, deadline));
+	*more = walk->items.left > 0;
+	return OK;
+}
+
+static fallible files_walk_bad(struct files_walk *walk)
+{
+	unpack_init(&walk->items, "", 0);
+	if (walk->worker)
+		box_file_worker_drop(take_ptr(walk->worker));
+	return files_nonsense();
+}
+
+fallible files_next_entry(struct files_walk *walk, struct fileop_entry *out, bool *more)
+{
+	TRY(files_walk_more(walk, walk->deadline, more));
+	if (*more && !fileop_get_entry(&walk->items, out))
+		return files_walk_bad(walk);
+	return OK;
+}
+
+fallible files_next_match(struct files_walk *walk, struct fileop_match *out, bool *more)
+{
+	TRY(files_walk_more(walk, walk->deadline, more));
+	if (*more && !fileop_get_match(&walk->items, out))
+		return files_walk_bad(walk);
+	return OK;
+}
+
+fallible files_next_event(struct files_walk *walk, int64_t deadline, struct fileop_event *out)
+{
+	bool more;
+
+	TRY(files_walk_more(walk, deadline, &more));
+	if (!more) {
+		*out = (struct fileop_event){.type = FILEOP_STOPPED, .path = STR("")};
+		return OK;
+	}
+	return fileop_get_event(&walk->items, out) ? OK : files_walk_bad(walk);
+}
+
+void files_nudge(struct files_walk *walk)
+{
+	if (walk->worker)
+		box_file_worker_nudge(walk->worker);
+}
+
+fallible files_end(struct files_walk *walk, struct files_total *total)
+{
+	struct err *err = OK;
+
+	if (!walk)
+		return OK;
+	while (total && !err && walk->worker && walk->items.left == 0)
+		err = files_walk_hear(walk, walk->deadline);
+	if (total && !err)
+		*total = walk->total;
+	files_drop(walk);
+	return err;
+}
+
+static uint32_t count_of(const char *const *list)
+{
+	uint32_t n = 0;
+
+	while (list && list[n])
+		n++;
+	return n;
+}
+
+// Joins both lists for the request; freed by the caller.
+static fallible files_walk_put_globs(struct fileop_request *ask, const char *const *include,
+				     const char *const *exclude, const char ***out)
+{
+	uint32_t includes = count_of(include), excludes = count_of(exclude);
+
+	if (includes + excludes > FILEOP_GLOBS_MAX)
+		return err_new(INVALID, "too_many_patterns", "at most %d patterns",
+			       FILEOP_GLOBS_MAX);
+	*out = mem_new((includes + excludes + 1) * sizeof(**out));
+	for (uint32_t i = 0; include && i < includes; i++)
+		(*out)[i] = include[i];
+	for (uint32_t i = 0; exclude && i < excludes; i++)
+		(*out)[includes + i] = exclude[i];
+	ask->includes = includes;
+	ask->excludes = excludes;
+	ask->globs = *out;
+	return OK;
+}
+
+static fallible files_walk_begin(const struct files *files, struct fileop_request *ask,
+				 const char *const *include, const char *const *exclude,
+				 enum fileop_kind kind, struct files_walk **out)
+{
+	auto_free const char **globs = NULL;
+	auto_worker worker = NULL;
+
+	TRY(files_check(ask->path.at));
+	TRY(files_walk_put_globs(ask, include, exclude, &globs));
+	TRY(files_put(files, ask,
+		      ask->verb == FILEOP_WATCH ? FILE_WORKER_ENDLESS : FILE_WORKER_LONG, &worker));
+	*out = files_walk_new(files, ask->path.at, kind, take_ptr(worker));
+	return OK;
+}
+
+// Waits for the first answer, which tells whether the request is possible.
+static fallible files_begin_items(const struct files *files, struct fileop_request *ask,
+				  const char *const *include, const char *const *exclude,
+				  enum fileop_kind kind, struct files_walk **out)
+{
+	struct files_walk *walk;
+	struct err *err;
+
+	TRY(files_walk_begin(files, ask, include, exclude, kind, &walk));
+	err = files_walk_hear(walk, walk->deadline);
+	if (err) {
+		files_drop(walk);
+		return err;
+	}
+	*out = walk;
+	return OK;
+}
+
+fallible files_list(const struct files *files, const char *path, uint32_t flags, uint64_t limit,
+		    struct files_walk **out)
+{
+	struct fileop_request ask = files_ask(files, FILEOP_LIST, path);
+
+	ask.flags = flags & (FILEOP_RECURSIVE | FILEOP_HIDDEN);
+	ask.limit = limit;
+	return files_begin_items(files, &ask, NULL, NULL, FILEOP_ENTRIES, out);
+}
+
+fallible files_find(const struct files *files, const char *path, const struct files_find *find,
+		    struct files_walk **out)
+{
+	struct fileop_request ask = files_ask(files, FILEOP_FIND, path);
+
+	ask.flags = find->flags & FILEOP_HIDDEN;
+	ask.types = find->types;
+	ask.min = find->min_size;
+	ask.max = find->max_size;
+	ask.depth = find->depth;
+	ask.limit = find->limit;
+	return files_begin_items(files, &ask, find->include, find->exclude, FILEOP_ENTRIES, out);
+}
+
+fallible files_grep(const struct files *files, const char *path, const struct files_grep *grep,
+		    struct files_walk **out)
+{
+	struct fileop_request ask = files_ask(files, FILEOP_GREP, path);
+
+	if (grep->pattern.len == 0 || grep->pattern.len > 4096)
+		return err_new(INVALID, "bad_pattern", "a pattern has 1 to 4096 bytes");
+	ask.flags = grep->flags & (FILEOP_FIXED | FILEOP_NO_CASE | FILEOP_HIDDEN);
+	ask.text = grep->pattern;
+	ask.limit = grep->limit;
+	ask.max = grep->max_size;
+	return files_begin_items(files, &ask, grep->include, grep->exclude, FILEOP_MATCHES, out);
+}
+
+// The pipe comes first; DONE when all bytes went through it.
+static fallible files_begin_pipe(const struct files *files, struct fileop_request *ask,
+				 const char *const *include, const char *const *exclude,
+				 int *out_fd, struct files_walk **out)
+{
+	auto_free const char **globs = NULL;
+	auto_worker worker = NULL;
+	auto_closer_fd fd = -1;
+	struct fileop_reply say;
+	struct stat st;
+
+	TRY(files_walk_put_globs(ask, include, exclude, &globs));
+	TRY(files_get(files, ask, FILE_WORKER_LONG, &worker, &say, &fd));
+	if (say.kind != FILEOP_OPENED || fstat(fd, &st) < 0 || !S_ISFIFO(st.st_mode))
+		return files_nonsense();
+	*out = files_walk_new(files, ask->path.at, FILEOP_DONE, take_ptr(worker));
+	*out_fd = take_fd(&fd);
+	return OK;
+}
+
+fallible files_pack(const struct files *files, const char *path, const struct files_pack *pack,
+		    int *out_fd, struct files_walk **out)
+{
+	struct fileop_request ask = files_ask(files, FILEOP_PACK, path);
+
+	if (pack->gitignore && !(files->box->features & TALK_CAN_IGNORE))
+		return err_hint(err_new(NOT_OFFERED, "old_box",
+					"the sandbox was started by an older cove, which cannot "
+					"leave out what git ignores"),
+				"stop and start it");
+	ask.flags = pack->gitignore ? FILEOP_IGNORE : 0;
+	return files_begin_pipe(files, &ask, pack->gitignore ? pack->tracked : NULL, pack->exclude,
+				out_fd, out);
+}
+
+fallible files_unpack(const struct files *files, const char *path, uint32_t flags, int *out_fd,
+		      struct files_walk **out)
+{
+	struct fileop_request ask = files_ask(files, FILEOP_UNPACK, path);
+
+	ask.flags = flags & FILEOP_OWNERS;
+	return files_begin_pipe(files, &ask, NULL, NULL, out_fd, out);
+}
+
+fallible files_watch(const struct files *files, const char *path, uint32_t flags,
+		     const char *const *include, const char *const *exclude,
+		     struct files_walk **out)
+{
+	struct fileop_request ask = files_ask(files, FILEOP_WATCH, path);
+	struct files_walk *walk;
+	struct fileop_reply say;
+	struct err *err;
+
+	ask.flags = flags & (FILEOP_RECURSIVE | FILEOP_ATTRIB);
+	TRY(files_walk_begin(files, &ask, include, exclude, FILEOP_EVENTS, &walk));
+	err = files_await_done(&walk->worker, files->deadline, path, &say);
+	if (err) {
+		files_drop(walk);
+		return err;
+	}
+	walk->total.count = say.count;
+	*out = walk;
+	return OK;
+}
+
+// ----------------------------------------------------------------------------------- ports
+
+static fallible files_take_socket(const struct files *files, const struct fileop_request *ask,
+				  bool rests, int *out_fd)
+{
+	struct fileop_reply say;
+	auto_worker worker = NULL;
+	auto_closer_fd fd = -1;
+	struct stat st;
+
+	TRY(files_get(files, ask, FILE_WORKER_SHORT, &worker, &say, &fd));
+	if (say.kind != FILEOP_OPENED || fstat(fd, &st) < 0 || !S_ISSOCK(st.st_mode))
+		return files_nonsense();
+	TRY(files_await_done(&worker, files->deadline, "a socket", &say));
+	if (rests)
+		box_file_worker_give(take_ptr(worker));
+	*out_fd = take_fd(&fd);
+	return OK;
+}
+
+fallible files_dial(const struct files *files, uint16_t port, int *out_fd)
+{
+	struct fileop_request ask = files_ask(files, FILEOP_DIAL, "/");
+	struct err *err;
+
+	ask.number = port;
+	err = files_take_socket(files, &ask, true, out_fd);
+	if (err && (!strcmp(err_reason(err), "fs_error") || err_kind(err) == ERR_FORBIDDEN))
+		return err_recast(err, ERR_BAD_PEER, "port_closed",
+				  "nothing answers at port %u of the sandbox", port);
+	return err;
+}
+
+fallible files_socket(const struct files *files, int *out_fd)
+{
+	struct fileop_request ask = files_ask(files, FILEOP_SOCKET, "/");
+
+	return files_take_socket(files, &ask, false, out_fd);
+}
+
+fallible files_ports(const struct files *files, struct fileop_port *out, size_t room, size_t *count)
+{
+	struct fileop_request ask = files_ask(files, FILEOP_PORTS, "/");
+	struct files_walk *walk;
+	struct err *err = OK;
+	size_t n = 0;
+
+	TRY(files_walk_begin(files, &ask, NULL, NULL, FILEOP_PORTS_ARE, &walk));
+	for (bool more = true; more && !err;) {
+		struct fileop_port port;
+
+		err = files_walk_more(walk, files->deadline, &more);
+		if (err || !more)
+			break;
+		if (!fileop_get_port(&walk->items, &port))
+			err = files_walk_bad(walk);
+		else if (port.port != files->box->net.port && n++ < room)
+			out[n - 1] = port;
+	}
+	files_drop(walk);
+	if (!err)
+		*count = n;
+	return err;
+}
+
+static fallible files_sweep_in(const struct files *files, uint32_t depth, int pid,
+			       uint64_t since_ms, int signal, uint32_t *out_count)
+{
+	struct fileop_request ask = files_ask(files, FILEOP_SWEEP, "/");
+	struct fileop_reply say;
+
+	ask.pid = (uint32_t)pid;
+	ask.since = since_ms;
+	ask.depth = depth;
+	ask.number = (uint32_t)signal;
+	TRY(files_once(files, &ask, &say));
+	*out_count = (uint32_t)say.count;
+	return OK;
+}
+
+fallible files_sweep(const struct files *files, int pid, uint64_t since_ms, int signal,
+		     uint32_t *out_count)
+{
+	return files_sweep_in(files, 0, pid, since_ms, signal, out_count);
+}
+
+fallible files_sweep_cgroup(const struct files *files, uint32_t exec_cgroup, int spared,
+			    uint64_t since_ms, int signal, uint32_t *out_count)
+{
+	return files_sweep_in(files, exec_cgroup + 1, spared, since_ms, signal, out_count);
 }

@@ -149,3 +149,6 @@ fallible files_sweep(const struct files *files, int pid, uint64_t since_ms, int 
 // 0: none.
 fallible files_sweep_cgroup(const struct files *files, uint32_t exec_cgroup, int spared,
 			    uint64_t since_ms, int signal, uint32_t *out_count);
+// Checks an fd from a box: a regular file on a file system of a type that boxes have. INVALID
+// not_regular.
+fallible files_check_fd(int fd);

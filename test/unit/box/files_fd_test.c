@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/auto.h"
-#include "box/files_private.h"
+#include "box/files.h"
 #include "tap.h"
 
 TEST(regular, "a regular file on a disk is accepted")

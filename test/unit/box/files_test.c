@@ -4,6 +4,7 @@
 
 #include "box/exec.h"
 #include "box/file_worker.h"
+#include "box/private.h"
 #include "unit/box/fake_warden.h"
 
 static struct box *box;
@@ -75,12 +76,12 @@ BOX_TEST(small, "a small file is written and read by one file worker")
 	CHECK_OK(files_read(soon(), "note", &out, &fd, &stat));
 	CHECK(fd == -1 && str_is(buf_view(&out), "hello") && stat.size == 5 && stat.uid == 0);
 	CHECK_OK(files_exists(soon(), "note", &there));
-	CHECK(there && box_workers(box) == 1);
+	CHECK(there && box->worker_count == 1);
 	CHECK_ERR(files_read(soon(), "none", &out, &fd, &stat), NOT_FOUND);
 	CHECK_ERR(files_read(soon(), ".", &out, &fd, &stat), INVALID);
 	CHECK_ERR(files_stat(soon(), "", true, &stat), INVALID);
 	CHECK_OK(sh("[ \"$(cat note)\" = hello ]"));
-	CHECK(box_workers(box) == 1);
+	CHECK(box->worker_count == 1);
 }
 
 BOX_TEST(scores, "when memory runs out, a file worker is killed before pid 1")
@@ -228,8 +229,8 @@ BOX_TEST(many, "64 callers share a few file workers")
 		task_start(fixture.loop, "many", many_task, NULL);
 	while (running > 0)
 		CHECK_OK(task_sleep_until(in(2)));
-	printf("# %u file workers\n", box_workers(box));
-	CHECK(failures == 0 && box_workers(box) <= 8);
+	printf("# %u file workers\n", box->worker_count);
+	CHECK(failures == 0 && box->worker_count <= 8);
 }
 
 BOX_TEST(bound, "long requests never take all file workers")
@@ -273,7 +274,7 @@ BOX_TEST(lists, "64 callers that list at once wait for each other, and all are s
 		task_start(fixture.loop, "list", list_task, NULL);
 	while (running > 0)
 		CHECK_OK(task_sleep_until(in(2)));
-	CHECK(failures == 0 && box_workers(box) <= BOX_WORKERS_MAX);
+	CHECK(failures == 0 && box->worker_count <= BOX_WORKERS_MAX);
 }
 
 BOX_TEST(fast, "a small read is one message each way")
