@@ -188,13 +188,6 @@ static const char *drop_capabilities(void)
 	return NULL;
 }
 
-static const char *gain_nothing(void)
-{
-	if (!weak(NNP) && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-		return "set no_new_privs";
-	return NULL;
-}
-
 static const char *settle_signals(sigset_t *set)
 {
 	static const unsigned long default_action[4]; // as the kernel has it: SIG_DFL
@@ -207,17 +200,6 @@ static const char *settle_signals(sigset_t *set)
 	sigemptyset(set);
 	sigaddset(set, SIGCHLD);
 	return sigprocmask(SIG_SETMASK, set, NULL) < 0 ? "block SIGCHLD" : NULL;
-}
-
-static const char *watch_children(struct drop_privileges *out, const sigset_t *set)
-{
-	out->children = signalfd(-1, set, SFD_CLOEXEC | SFD_NONBLOCK);
-	return out->children < 0 ? "open a signalfd" : NULL;
-}
-
-static bool is_off(int filter)
-{
-	return (weak(SECCOMP) && filter == 0) || (weak(ARGUMENTS) && filter == 1);
 }
 
 // The first filter has a listener that is notified of sync and syncfs, so that they can be paced.
@@ -249,7 +231,7 @@ static const char *load_filters(struct drop_privileges *out)
 			.filter = code,
 		};
 
-		if (program.len > 0 && !is_off(i) &&
+		if (program.len > 0 && !(weak(SECCOMP) && i == 0) && !(weak(ARGUMENTS) && i == 1) &&
 		    !drop_privileges_load_filter(&program, i == 0 ? &out->syncs : NULL))
 			return i == 0 ? "load the first filter" : "load the second filter";
 	}
@@ -276,8 +258,11 @@ const char *drop_privileges_run(struct drop_privileges *out)
 	STEP(join_user_namespace());
 	prctl(PR_SET_NAME, "cove-init", 0, 0, 0);
 	STEP(drop_capabilities());
-	STEP(gain_nothing());
-	STEP(watch_children(out, &signals));
+	if (!weak(NNP) && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		return "set no_new_privs";
+	out->children = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (out->children < 0)
+		return "open a signalfd";
 	if (chdir("/") < 0)
 		return "change to the root directory";
 	STEP(load_filters(out));

@@ -43,7 +43,7 @@ static bool has_no_events(int events)
 }
 
 // Writes `number` and the character `end`. Returns the end of the text.
-static char *init_exec_cgroup_put_number(char *at, int number, char end)
+static char *put_number(char *at, int number, char end)
 {
 	char digits[12];
 	int n = 0;
@@ -66,7 +66,7 @@ static ssize_t read_tasks(int tasks, char *room, size_t size)
 	ssize_t got;
 	int fd;
 
-	init_exec_cgroup_put_number(path + strlen(path), tasks, 0);
+	put_number(path + strlen(path), tasks, 0);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return -1;
@@ -88,14 +88,6 @@ int exec_cgroup_open_procs(const struct exec_cgroup *exec_cgroup, bool by_clone)
 	return by_clone ? openat(exec_cgroup->join[0], "cgroup.procs", O_RDONLY | O_CLOEXEC) : -1;
 }
 
-static bool init_exec_cgroup_is_among(uint64_t pid, const int *pids, int count)
-{
-	for (int i = 0; i < count; i++)
-		if ((int)pid == pids[i])
-			return true;
-	return false;
-}
-
 bool exec_cgroup_holds_only(const struct exec_cgroup *exec_cgroup, bool by_clone, int procs,
 			    const int *pids, int count)
 {
@@ -108,9 +100,15 @@ bool exec_cgroup_holds_only(const struct exec_cgroup *exec_cgroup, bool by_clone
 	// No process at all: the known ones have just died.
 	if (n < 0 || n == sizeof(text))
 		return false;
-	while (rest.len > 0 && str_cut(&rest, '\n', &line))
-		if (!str_to_u64(line, 1, INT32_MAX, &pid) ||
-		    !init_exec_cgroup_is_among(pid, pids, count))
+	while (rest.len > 0 && str_cut(&rest, '\n', &line)) {
+		int i = 0;
+
+		if (!str_to_u64(line, 1, INT32_MAX, &pid))
 			return false;
+		while (i < count && (int)pid != pids[i])
+			i++;
+		if (i == count)
+			return false;
+	}
 	return true;
 }

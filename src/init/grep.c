@@ -173,16 +173,10 @@ static void search_tree(int root)
 	walk_end();
 }
 
-static const char *last_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash && slash[1] ? slash + 1 : path;
-}
-
 bool grep_serve(const struct fileop_request *ask, struct fileop_reply *reply)
 {
 	int root = path_resolve_open(ask->base, ask->path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+	const char *slash = strrchr(ask->path.at, '/');
 	struct stat st = {0};
 
 	if (root < 0)
@@ -202,7 +196,7 @@ bool grep_serve(const struct fileop_request *ask, struct fileop_reply *reply)
 		search_tree(root);
 	} else {
 		if (S_ISREG(st.st_mode))
-			search_fd(root, last_name(ask->path.at));
+			search_fd(root, slash && slash[1] ? slash + 1 : ask->path.at);
 		close(root);
 	}
 	reply_flush(&job.batch);

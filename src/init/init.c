@@ -118,7 +118,7 @@ static struct conn *init_find(uint32_t id)
 // which is a waiting preforked worker, a new one of the fork template, or a clone of pid 1. A
 // request that cannot begin is refused with the step that failed.
 
-static struct conn *init_start_take_place(void)
+static struct conn *conn_new(void)
 {
 	for (int i = 0; i < TALK_CONN_MAX; i++) {
 		if (init.conns[i].used)
@@ -145,7 +145,7 @@ static void start_tidy(void)
 			run_drop(&init.conns[i].run);
 }
 
-static void init_start_refuse(struct conn *conn, uint32_t id, enum talk_step step, int errnum)
+static void start_refuse(struct conn *conn, uint32_t id, enum talk_step step, int errnum)
 {
 	*conn = (struct conn){
 		.used = true,
@@ -195,7 +195,7 @@ static int exec_cgroup_check(const struct talk_exec *exec, const int *fds, int c
 	return 0;
 }
 
-static void init_start_start(struct conn *conn, uint32_t id, const struct run_order *order)
+static void start_by_clone(struct conn *conn, uint32_t id, const struct run_order *order)
 {
 	const struct exec_cgroup *exec_cgroup = &init.exec_cgroups[order->exec.exec_cgroup];
 	struct run run;
@@ -212,7 +212,7 @@ static void init_start_start(struct conn *conn, uint32_t id, const struct run_or
 	if (!started && step == TALK_STEP_SETUP && errno == EINTR)
 		started = run_start(&init.setup, exec_cgroup, order, &run, &step);
 	if (!started) {
-		init_start_refuse(conn, id, step, errno);
+		start_refuse(conn, id, step, errno);
 		return;
 	}
 	*conn = (struct conn){
@@ -232,13 +232,14 @@ static void init_start_start(struct conn *conn, uint32_t id, const struct run_or
 		init_settle(conn); // the client may wait to send input
 }
 
-static bool is_alone(const struct conn *conn)
+// True if a command runs that was asked for after `since_us`, apart from `conn`.
+static bool others_run(const struct conn *conn, int64_t since_us)
 {
-	for (int i = 0; i < init.conn_end; i++)
-		if (&init.conns[i] != conn && init.conns[i].used &&
-		    (init.conns[i].pid > 0 || init.conns[i].starting))
-			return false;
-	return true;
+	for (const struct conn *at = init.conns; at < init.conns + init.conn_end; at++)
+		if (at != conn && at->used && (at->pid > 0 || at->starting) &&
+		    at->asked_us > since_us)
+			return true;
+	return false;
 }
 
 // Prepares for a command that follows at once: the daemon is busy with the last message, pid 1 is
@@ -246,7 +247,7 @@ static bool is_alone(const struct conn *conn)
 static void start_look_ahead(const struct conn *conn, int64_t last_us)
 {
 	if ((conn->flags & (TALK_EXEC_STDIN | TALK_EXEC_PTY | TALK_EXEC_DIALOGUE)) ||
-	    conn->asked_us - last_us >= HURRY_US || !is_alone(conn))
+	    conn->asked_us - last_us >= HURRY_US || others_run(conn, INT64_MIN))
 		return;
 	start_tidy();
 	prefork_make_next(conn->exec_cgroup);
@@ -286,9 +287,9 @@ static void start_conclude(struct conn *conn, bool executed)
 	}
 	run_drop(&conn->run);
 	if (end.moved && end.step != TALK_STEP_NONE)
-		init_start_refuse(conn, conn->id, end.step, end.errnum);
+		start_refuse(conn, conn->id, end.step, end.errnum);
 	else
-		init_start_start(conn, conn->id, &init.letters[init.free_message ^ 1]->order);
+		start_by_clone(conn, conn->id, &init.letters[init.free_message ^ 1]->order);
 }
 
 // The command of a preforked worker: most end soon, and their exit shows that they began. A command
@@ -329,17 +330,17 @@ static bool may_use_prefork(const struct run_order *order)
 
 static void start_exec(uint32_t id, struct run_order *order, const int *fds, int count)
 {
-	struct conn *conn = init_start_take_place();
+	struct conn *conn = conn_new();
 	int errnum = exec_cgroup_check(&order->exec, fds, count);
 
 	if (!conn || init_find(id))
-		init_start_refuse(&init.other, id, TALK_STEP_BUSY, EAGAIN);
+		start_refuse(&init.other, id, TALK_STEP_BUSY, EAGAIN);
 	else if (errnum)
-		init_start_refuse(conn, id, TALK_STEP_JOIN, errnum);
+		start_refuse(conn, id, TALK_STEP_JOIN, errnum);
 	else if (!run_find_user(order))
-		init_start_refuse(conn, id, TALK_STEP_USER, ENOENT);
+		start_refuse(conn, id, TALK_STEP_USER, ENOENT);
 	else if (!may_use_prefork(order) || !start_by_prefork(conn, id, order))
-		init_start_start(conn, id, order);
+		start_by_clone(conn, id, order);
 	// The client may wait to send input, so the start is reported as soon as it is known.
 	else if (order->exec.flags & (TALK_EXEC_STDIN | TALK_EXEC_DIALOGUE)) {
 		prefork_await();
@@ -349,16 +350,16 @@ static void start_exec(uint32_t id, struct run_order *order, const int *fds, int
 
 static void start_worker(uint32_t id, struct str user)
 {
-	struct conn *conn = init_start_take_place();
+	struct conn *conn = conn_new();
 	struct run run = RUN_NONE;
 	enum talk_step step;
 
 	if (!conn || init_find(id)) {
-		init_start_refuse(&init.other, id, TALK_STEP_BUSY, EAGAIN);
+		start_refuse(&init.other, id, TALK_STEP_BUSY, EAGAIN);
 		return;
 	}
 	if (!file_worker_start(&init.setup, user, &run.out, &step)) {
-		init_start_refuse(conn, id, step, errno);
+		start_refuse(conn, id, step, errno);
 		return;
 	}
 	*conn = (struct conn){
@@ -612,26 +613,20 @@ static void reap_own(void)
 	}
 }
 
-static void reap_all(void)
-{
-	while (reap_one(-1))
-		;
-}
-
 static void init_reap(void)
 {
 	struct signalfd_siginfo info;
 
 	// At most one SIGCHLD is pending, for any number of children. Reap first, because a client
 	// waits, and again for children that died before the signal was read.
-	if (!weak(REAP))
-		reap_all();
+	while (!weak(REAP) && reap_one(-1))
+		continue;
 	if (read(init.setup.children, &info, sizeof(info)) < 0)
 		return;
 	if (weak(REAP))
 		reap_own();
-	else
-		reap_all();
+	while (!weak(REAP) && reap_one(-1))
+		continue;
 }
 
 static bool have_messages(void)
@@ -645,17 +640,6 @@ static bool have_messages(void)
 	return init.letters[1];
 }
 
-static bool init_is_busy(void)
-{
-	int64_t since = init_now_us() - BUSY_US;
-
-	for (int i = 0; i < init.conn_end; i++)
-		if (init.conns[i].used && (init.conns[i].pid > 0 || init.conns[i].starting) &&
-		    init.conns[i].asked_us > since)
-			return true;
-	return false;
-}
-
 // Prefork where the next command will most likely run: the daemon reuses the exec cgroup that
 // served last. While other commands have just begun the cgroups alternate, and the next one is
 // unknown.
@@ -663,7 +647,7 @@ static void prefork_provide(void)
 {
 	bool elsewhere = !prefork_may_be_made(init.served);
 
-	if (prefork_waits_in(init.served) || init_is_busy()) {
+	if (prefork_waits_in(init.served) || others_run(NULL, init_now_us() - BUSY_US)) {
 		init.wants = false;
 	} else if (elsewhere) {
 		prefork_rest(); // and when those are gone, make new ones
@@ -733,22 +717,17 @@ static void daemon_accept(void)
 		init_lose_daemon();
 }
 
-static int syncs_to_hear(void)
-{
-	return init.sync == SYNC_MAY && !init.owing ? init.setup.syncs : -1;
-}
-
 static void init_live(void)
 {
 	for (;;) {
+		bool hears_syncs = init.sync == SYNC_MAY && !init.owing;
+		bool is_deaf = init.listener == LISTENER_AWAY || init.listener == LISTENER_ASKS;
 		struct pollfd ready[4] = {
-			{.fd = init.listener == LISTENER_AWAY || init.listener == LISTENER_ASKS
-				       ? -1
-				       : TALK_FD_CONTROL,
+			{.fd = is_deaf ? -1 : TALK_FD_CONTROL,
 			 .events = init.owing ? POLLOUT : POLLIN},
 			{.fd = init.setup.children, .events = POLLIN},
 			{.fd = init.returns ? TALK_FD_LISTEN : -1, .events = POLLIN},
-			{.fd = syncs_to_hear(), .events = POLLIN},
+			{.fd = hears_syncs ? init.setup.syncs : -1, .events = POLLIN},
 		};
 		bool fresh = init.fresh;
 

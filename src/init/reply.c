@@ -8,6 +8,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "os/fd.h"
+
 #define HEAD_MAX (5 * 1024) // an answer without its bytes or items
 
 static struct {
@@ -40,33 +42,6 @@ void reply_leave(void)
 	_exit(0);
 }
 
-static void reply_send_parts(struct iovec *parts, int count, int fd)
-{
-	union {
-		char room[CMSG_SPACE(sizeof(int))];
-		struct cmsghdr align;
-	} side;
-	struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)count};
-	ssize_t n;
-
-	if (fd >= 0) {
-		memset(&side, 0, sizeof(side));
-		message.msg_control = side.room;
-		message.msg_controllen = sizeof(side.room);
-		side.align.cmsg_level = SOL_SOCKET;
-		side.align.cmsg_type = SCM_RIGHTS;
-		side.align.cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(&side.align), &fd, sizeof(int));
-	}
-	do {
-		n = sendmsg(us.sock, &message, MSG_NOSIGNAL);
-		if (n < 0 && (errno == ENOBUFS || errno == ENOMEM || errno == ETOOMANYREFS))
-			poll(NULL, 0, 10); // ENOBUFS: the host is short of memory
-		else if (n < 0 && errno != EINTR)
-			reply_leave();
-	} while (n < 0);
-}
-
 void reply_answer(const struct fileop_reply *reply, int fd)
 {
 	static char head[HEAD_MAX];
@@ -75,7 +50,12 @@ void reply_answer(const struct fileop_reply *reply, int fd)
 
 	if (len == 0)
 		reply_leave();
-	reply_send_parts(parts, reply->rest.len > 0 ? 2 : 1, fd);
+	// ENOBUFS: the host is short of memory.
+	while (fd_send_parts(us.sock, parts, 2, &fd, fd >= 0, 0) < 0)
+		if (errno == ENOBUFS || errno == ENOMEM || errno == ETOOMANYREFS)
+			poll(NULL, 0, 10);
+		else
+			reply_leave();
 }
 
 void reply_opened(int fd)

@@ -10,7 +10,6 @@
 #include <fcntl.h>
 #include <linux/sched.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -54,12 +53,8 @@ bool run_is_dead(int pid)
 bool run_is_unexecuted(int pid, bool *out_stopped)
 {
 	struct thread_look look;
-	char path[32];
 
-	if (weak(EXECUTED))
-		return false;
-	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	if (!thread_look(path, &look))
+	if (weak(EXECUTED) || !thread_look_process(pid, &look))
 		return false;
 	if (out_stopped)
 		*out_stopped = look.state == THREAD_STOPPED;

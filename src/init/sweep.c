@@ -14,13 +14,11 @@
 
 #include "init/handlers.h"
 #include "os/fd.h"
+#include "os/thread.h"
 
 #define PROCESSES_MAX 32768
 #define TICK_MS 10 // USER_HZ is 100 on every architecture
 #define LINE_MAX_DEPTH 512
-
-// Fields of /proc/PID/stat, less two.
-enum stat_field { STATE, PARENT, SESSION = 3, START = 19, STAT_FIELDS };
 
 struct process {
 	int pid, parent, session;
@@ -34,38 +32,15 @@ static struct {
 	char exec_cgroup[2][32]; // the end of its line in /proc/PID/cgroup, or followed by a mark
 } seen;
 
-static bool to_int(struct str text, int *out)
+// False: there is none, or a zombie.
+static bool process_read(int pid, struct process *out)
 {
-	uint64_t value;
+	struct thread_look look;
 
-	if (!str_to_u64(text, 0, INT32_MAX, &value))
+	if (!thread_look_process(pid, &look) || look.state == THREAD_DEAD || look.state == 'X')
 		return false;
-	*out = (int)value;
+	*out = (struct process){pid, look.parent, look.session, look.started};
 	return true;
-}
-
-// After the name, which may contain any byte, at the last bracket: the third field and on.
-static bool init_sweep_read_process(int pid, struct process *out)
-{
-	struct str rest, field[STAT_FIELDS];
-	char path[32], text[1024];
-	const char *at;
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	if (fd_get(AT_FDCWD, path, text, sizeof(text)) <= 0)
-		return false;
-	at = strrchr(text, ')');
-	if (!at || at[1] != ' ')
-		return false;
-	rest = str_of(at + 2);
-	for (int i = 0; i < STAT_FIELDS; i++)
-		if (!str_cut(&rest, ' ', &field[i]))
-			return false;
-	*out = (struct process){.pid = pid};
-	if (str_is(field[STATE], "Z") || str_is(field[STATE], "X"))
-		return false; // a zombie
-	return to_int(field[PARENT], &out->parent) && to_int(field[SESSION], &out->session) &&
-	       str_to_u64(field[START], 0, UINT64_MAX, &out->start);
 }
 
 static void read_group(int pid, char *room, size_t size)
@@ -77,7 +52,7 @@ static void read_group(int pid, char *room, size_t size)
 		room[0] = 0;
 }
 
-static void init_sweep_read_all(void)
+static void processes_read(void)
 {
 	DIR *dir = opendir("/proc");
 	struct dirent *entry;
@@ -87,14 +62,14 @@ static void init_sweep_read_all(void)
 		uint64_t pid;
 
 		if (str_to_u64(str_of(entry->d_name), 2, INT32_MAX, &pid) &&
-		    init_sweep_read_process((int)pid, &seen.all[seen.count]))
+		    process_read((int)pid, &seen.all[seen.count]))
 			seen.count++;
 	}
 	if (dir)
 		closedir(dir);
 }
 
-static const struct process *init_sweep_find(int pid)
+static const struct process *process_find(int pid)
 {
 	for (int i = 0; i < seen.count; i++)
 		if (seen.all[i].pid == pid)
@@ -102,28 +77,29 @@ static const struct process *init_sweep_find(int pid)
 	return NULL;
 }
 
-static bool descends(const struct process *process, int root)
+static bool process_descends(const struct process *process, int root)
 {
 	for (int i = 0; i < LINE_MAX_DEPTH && process; i++) {
 		if (process->parent == root)
 			return true;
-		process = init_sweep_find(process->parent);
+		process = process_find(process->parent);
 	}
 	return false;
 }
 
-static bool shares_group(int pid)
+// Of the processes that descend from `shell`, or share its session or cgroup; or, with an exec
+// cgroup, of that one.
+static bool process_is_wanted(const struct process *process, const struct fileop_request *ask,
+			      const struct process *shell)
 {
-	if (!seen.group[0])
-		return false;
-	read_group(pid, seen.other, sizeof(seen.other));
-	return strcmp(seen.group, seen.other) == 0;
-}
-
-static bool is_in_cgroup(int pid)
-{
-	read_group(pid, seen.other, sizeof(seen.other));
-	return strstr(seen.other, seen.exec_cgroup[0]) || strstr(seen.other, seen.exec_cgroup[1]);
+	if (!ask->depth && ((shell && process->session == shell->session) ||
+			    process_descends(process, (int)ask->pid)))
+		return true;
+	read_group(process->pid, seen.other, sizeof(seen.other));
+	if (ask->depth)
+		return strstr(seen.other, seen.exec_cgroup[0]) ||
+		       strstr(seen.other, seen.exec_cgroup[1]);
+	return seen.group[0] && strcmp(seen.group, seen.other) == 0;
 }
 
 static bool signal_one(const struct process *process, int number)
@@ -134,7 +110,7 @@ static bool signal_one(const struct process *process, int number)
 
 	if (fd < 0)
 		return false;
-	done = init_sweep_read_process(process->pid, &again) && again.start == process->start &&
+	done = process_read(process->pid, &again) && again.start == process->start &&
 	       (number == 0 || syscall(SYS_pidfd_send_signal, fd, number, NULL, 0) == 0);
 	close(fd);
 	return done;
@@ -147,13 +123,13 @@ bool sweep_serve(const struct fileop_request *ask, struct fileop_reply *reply)
 	const struct process *shell;
 	struct process init;
 
-	if (!init_sweep_read_process(1, &init))
+	if (!process_read(1, &init))
 		init.session = -1;
-	init_sweep_read_all();
+	processes_read();
 	for (int i = 0; i < 2; i++)
 		snprintf(seen.exec_cgroup[i], sizeof(seen.exec_cgroup[i]), ":/x-%u%c",
 			 ask->depth ? ask->depth - 1 : 0, "\n."[i]);
-	shell = init_sweep_find(root);
+	shell = process_find(root);
 	read_group(root, seen.group, sizeof(seen.group));
 	read_group(self, seen.other, sizeof(seen.other));
 	if (strcmp(seen.group, seen.other) == 0)
@@ -164,13 +140,7 @@ bool sweep_serve(const struct fileop_request *ask, struct fileop_reply *reply)
 		if (process->pid == root || process->pid == self || process->start < since ||
 		    process->session == init.session)
 			continue;
-		if (ask->depth) {
-			if (is_in_cgroup(process->pid))
-				reply->count += signal_one(process, (int)ask->number);
-			continue;
-		}
-		if ((shell && process->session == shell->session) || descends(process, root) ||
-		    shares_group(process->pid))
+		if (process_is_wanted(process, ask, shell))
 			reply->count += signal_one(process, (int)ask->number);
 	}
 	return true;

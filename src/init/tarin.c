@@ -208,19 +208,17 @@ static bool is_fatal(int errnum)
 	       errnum == EROFS || errnum == EMFILE || errnum == ENOMEM || errnum == 0;
 }
 
-static bool cut_short(void)
+static bool archive_is_bad(const char *why)
 {
 	in.reply->why = FILEOP_BAD_ARCHIVE;
-	in.reply->text = STR("the archive is truncated");
+	in.reply->text = str_of(why);
 	errno = EINVAL;
 	return false;
 }
 
-static bool too_much(void)
+static bool cut_short(void)
 {
-	in.reply->why = FILEOP_TOO_MUCH;
-	errno = EFBIG;
-	return false;
+	return archive_is_bad("the archive is truncated");
 }
 
 // One member. False: the whole request has failed.
@@ -230,8 +228,11 @@ static bool tarin_take(const struct tar_head *head)
 	bool written = false, done = false;
 	uint64_t left = head->size + tar_padding(head->size);
 
-	if (++in.entries > ENTRIES_MAX || head->size > in.bytes_max - in.reply->bytes)
-		return too_much();
+	if (++in.entries > ENTRIES_MAX || head->size > in.bytes_max - in.reply->bytes) {
+		in.reply->why = FILEOP_TOO_MUCH;
+		errno = EFBIG;
+		return false;
+	}
 	errno = EPERM;
 	if (head->type != TAR_OTHER && is_decent(head->path) &&
 	    path_resolve_beneath(in.root, head->path.at, true, &resolved)) {
@@ -275,10 +276,7 @@ static bool tarin_take_all(void)
 		case TAR_END:
 			return true;
 		case TAR_BAD:
-			in.reply->why = FILEOP_BAD_ARCHIVE;
-			in.reply->text = str_of(in.tar.why);
-			errno = EINVAL;
-			return false;
+			return archive_is_bad(in.tar.why);
 		}
 	}
 }

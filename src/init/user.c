@@ -134,12 +134,6 @@ static void user_keep(char *room, size_t max, struct str text, const char *other
 	room[text.len] = 0;
 }
 
-static void name_it(const struct entry *entry, struct user *user)
-{
-	user_keep(user->name, USER_NAME_MAX, entry->name, user->uid == 0 ? "root" : "user");
-	user_keep(user->home, USER_HOME_MAX, entry->home, "/");
-}
-
 bool user_find(struct str word, bool with_home, struct user *out)
 {
 	struct entry entry = {0};
@@ -165,7 +159,9 @@ bool user_find(struct str word, bool with_home, struct user *out)
 		out->uid = entry.uid;
 		out->gid = entry.gid;
 	}
-	name_it(&entry, out); // the next file uses the same buffer
+	// The next file uses the same buffer.
+	user_keep(out->name, USER_NAME_MAX, entry.name, out->uid == 0 ? "root" : "user");
+	user_keep(out->home, USER_HOME_MAX, entry.home, "/");
 	if (has_group && !find_group(group, &out->gid))
 		return false;
 	out->groups[0] = out->gid;

@@ -59,11 +59,6 @@ void walk_end(void)
 	errno = kept;
 }
 
-static int dir_now(void)
-{
-	return walk.levels[walk.depth - 1].fd;
-}
-
 uint64_t walk_skipped(void)
 {
 	return walk.skipped;
@@ -99,7 +94,7 @@ static enum walk_step walk_leave(struct walk_at *at)
 	walk.path[level->path_len - 1] = 0; // the trailing slash
 	walk.name = walk.path + walk.levels[walk.depth - 1].path_len;
 	*at = (struct walk_at){
-		.dir = dir_now(),
+		.dir = walk.levels[walk.depth - 1].fd,
 		.name = walk.name,
 		.path = {walk.path, level->path_len - 1},
 		.type = DT_DIR,

@@ -127,14 +127,14 @@ int fd_nonblock(int fd, bool on)
 	return fcntl(fd, F_SETFL, flags ^ O_NONBLOCK);
 }
 
-ssize_t fd_send(int sock, const void *bytes, size_t len, const int *fds, int count, int flags)
+ssize_t fd_send_parts(int sock, struct iovec *parts, int part_count, const int *fds, int count,
+		      int flags)
 {
-	struct iovec part = {.iov_base = (void *)bytes, .iov_len = len};
 	union {
 		char room[CMSG_SPACE(FDS_BORNE * sizeof(int))];
 		struct cmsghdr align;
 	} side;
-	struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+	struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)part_count};
 	ssize_t n;
 
 	if (count > FDS_BORNE) {
@@ -157,6 +157,13 @@ ssize_t fd_send(int sock, const void *bytes, size_t len, const int *fds, int cou
 		n = sendmsg(sock, &message, flags | MSG_NOSIGNAL);
 	} while (n < 0 && errno == EINTR);
 	return n;
+}
+
+ssize_t fd_send(int sock, const void *bytes, size_t len, const int *fds, int count, int flags)
+{
+	struct iovec part = {.iov_base = (void *)bytes, .iov_len = len};
+
+	return fd_send_parts(sock, &part, 1, fds, count, flags);
 }
 
 // Takes the fds out of `message`; returns how many came, of which at most `room` are kept.

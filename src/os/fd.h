@@ -19,6 +19,10 @@ int fd_nonblock(int fd, bool on);
 // or a truncated message, is EPROTO and closes them all. Returns bytes, 0 at end. EMFILE: the
 // message was received, but this process is at its fd limit.
 ssize_t fd_send(int sock, const void *bytes, size_t len, const int *fds, int count, int flags);
+// The same with the bytes of several parts.
+struct iovec;
+ssize_t fd_send_parts(int sock, struct iovec *parts, int part_count, const int *fds, int count,
+		      int flags);
 ssize_t fd_recv(int sock, void *room, size_t size, int *fds, int *count, int flags);
 // The same, but instead of EMFILE the bytes are returned, with *count = FD_LOST and no fd.
 #define FD_LOST (-1)

@@ -14,14 +14,13 @@
 #define PF_EXITING 4	 // of the kernel; stable
 #define PF_FORKNOEXEC 64 // likewise
 
-// "42 (cove) D …": fields are counted from the name.
-#define FLAGS 7
-#define STARTED 20
+// "42 (cove) D …": fields are counted from the state.
+enum { PARENT = 1, SESSION = 3, FLAGS = 6, STARTED = 19, FIELDS };
 
 bool thread_look(const char *path, struct thread_look *out)
 {
+	unsigned long long fields[FIELDS];
 	char text[1024];
-	unsigned long flags;
 	const char *at;
 
 	if (fd_get(AT_FDCWD, path, text, sizeof(text)) < 0)
@@ -30,15 +29,18 @@ bool thread_look(const char *path, struct thread_look *out)
 	if (!at || strlen(at) < 3)
 		return false;
 	out->state = at[2];
-	for (int i = 0; i < FLAGS && at; i++)
+	for (int i = 0; i < FIELDS; i++) {
 		at = strchr(at + 1, ' ');
-	flags = at ? strtoul(at, NULL, 10) : 0;
-	for (int i = FLAGS; i < STARTED && at; i++)
-		at = strchr(at + 1, ' ');
-	out->exits = flags & PF_EXITING;
-	out->unexecuted = flags & PF_FORKNOEXEC;
-	out->started = at ? strtoull(at, NULL, 10) : 0;
-	return at != NULL;
+		if (!at)
+			return false;
+		fields[i] = strtoull(at, NULL, 10);
+	}
+	out->parent = (int)fields[PARENT];
+	out->session = (int)fields[SESSION];
+	out->exits = fields[FLAGS] & PF_EXITING;
+	out->unexecuted = fields[FLAGS] & PF_FORKNOEXEC;
+	out->started = fields[STARTED];
+	return true;
 }
 
 bool thread_look_process(int pid, struct thread_look *out)

@@ -10,8 +10,9 @@
 
 struct thread_look {
 	char state;
-	bool exits;	  // exiting: its files are being closed
-	bool unexecuted;  // has not executed a program since fork
+	bool exits;	 // exiting: its files are being closed
+	bool unexecuted; // has not executed a program since fork
+	int parent, session;
 	uint64_t started; // in clock ticks since boot
 };
 

@@ -301,7 +301,7 @@ void shell_feed(struct buf *out, bool keep_stdin, struct str script)
 enum match { MATCH_NO, MATCH_SO_FAR, MATCH_WHOLE };
 
 // '#' in a pattern matches a number.
-static enum match protocol_shell_match(const char *pattern, const char *text, size_t len)
+static enum match remark_match(const char *pattern, const char *text, size_t len)
 {
 	size_t i = 0;
 
@@ -331,14 +331,13 @@ static enum match protocol_shell_match(const char *pattern, const char *text, si
 
 static enum match is_remark(const struct shell_filter *filter)
 {
-	enum match best = protocol_shell_match(REMARK_TTY, filter->held, filter->len), next;
+	enum match best = remark_match(REMARK_TTY, filter->held, filter->len), next;
 
-	next = filter->jobs ? protocol_shell_match(REMARK_JOB, filter->held, filter->len)
-			    : MATCH_NO;
+	next = filter->jobs ? remark_match(REMARK_JOB, filter->held, filter->len) : MATCH_NO;
 	return next > best ? next : best;
 }
 
-static void protocol_shell_give(struct shell_filter *filter, const char *bytes, size_t len)
+static void filter_give(struct shell_filter *filter, const char *bytes, size_t len)
 {
 	if (!len)
 		return;
@@ -350,31 +349,31 @@ static void protocol_shell_give(struct shell_filter *filter, const char *bytes, 
 		filter->give(filter->arg, bytes, len);
 }
 
-static void protocol_shell_let_go(struct shell_filter *filter)
+static void filter_let_go(struct shell_filter *filter)
 {
 	size_t len = filter->len;
 
 	filter->len = 0;
 	filter->inside = len && filter->held[len - 1] != '\n';
-	protocol_shell_give(filter, filter->held, len);
+	filter_give(filter, filter->held, len);
 }
 
 // One more byte of a line that may be a message of bash.
-static void protocol_shell_blocked_call(struct shell_filter *filter, char byte)
+static void filter_hold_byte(struct shell_filter *filter, char byte)
 {
 	enum match is, exits = MATCH_NO;
 
 	// "exit" was not the last line.
 	if (filter->len && filter->held[filter->len - 1] == '\n')
-		protocol_shell_let_go(filter);
+		filter_let_go(filter);
 	filter->held[filter->len++] = byte;
 	is = is_remark(filter);
 	if (filter->left)
-		exits = protocol_shell_match(REMARK_EXIT, filter->held, filter->len);
+		exits = remark_match(REMARK_EXIT, filter->held, filter->len);
 	if (is == MATCH_WHOLE)
 		filter->len = 0;
 	else if ((is == MATCH_NO && exits == MATCH_NO) || filter->len == sizeof(filter->held))
-		protocol_shell_let_go(filter);
+		filter_let_go(filter);
 }
 
 // The byte at `at` of the shell's input.
@@ -386,7 +385,7 @@ static char told_at(struct str command, size_t at)
 	return at < command.len ? command.at[at] : (BEHIND "\n")[at - command.len];
 }
 
-static void protocol_shell_show(struct shell_filter *filter, struct str bytes)
+static void filter_show(struct shell_filter *filter, struct str bytes)
 {
 	struct str command = filter->command;
 
@@ -396,7 +395,7 @@ static void protocol_shell_show(struct shell_filter *filter, struct str bytes)
 }
 
 // Restores the text that looked like an echo of the command so far, and was not.
-static void unecho(struct shell_filter *filter)
+static void filter_unecho(struct shell_filter *filter)
 {
 	struct str command = filter->command, before = STR(BEFORE), behind = STR(BEHIND "\n");
 	size_t left = filter->echoed;
@@ -406,26 +405,26 @@ static void unecho(struct shell_filter *filter)
 	left -= before.len;
 	command.len = left < command.len ? left : command.len;
 	behind.len = left - command.len;
-	protocol_shell_show(filter, before);
-	protocol_shell_show(filter, command);
-	protocol_shell_show(filter, behind);
+	filter_show(filter, before);
+	filter_show(filter, command);
+	filter_show(filter, behind);
 }
 
 // Removes the echo from the front.
-static struct str sift_echo(struct shell_filter *filter, struct str bytes)
+static struct str filter_echo(struct shell_filter *filter, struct str bytes)
 {
 	size_t whole = strlen(BEFORE BEHIND "\n") + filter->command.len;
 
 	while (bytes.len && !filter->no_echo) {
 		if (bytes.at[0] != told_at(filter->command, filter->echoed)) {
-			unecho(filter);
+			filter_unecho(filter);
 			break;
 		}
 		bytes = str_skip(bytes, 1);
 		if (++filter->echoed == whole) {
 			filter->no_echo = true;
-			protocol_shell_show(filter, filter->command);
-			protocol_shell_show(filter, STR("\n"));
+			filter_show(filter, filter->command);
+			filter_show(filter, STR("\n"));
 		}
 	}
 	return bytes;
@@ -434,13 +433,13 @@ static struct str sift_echo(struct shell_filter *filter, struct str bytes)
 void shell_sift(struct shell_filter *filter, const char *bytes, size_t len)
 {
 	if (filter->command.len && filter->remarks && !filter->no_echo) {
-		struct str rest = sift_echo(filter, (struct str){bytes, len});
+		struct str rest = filter_echo(filter, (struct str){bytes, len});
 
 		bytes = rest.at;
 		len = rest.len;
 	}
 	if (!filter->remarks) {
-		protocol_shell_give(filter, bytes, len);
+		filter_give(filter, bytes, len);
 		return;
 	}
 	while (len) {
@@ -448,11 +447,11 @@ void shell_sift(struct shell_filter *filter, const char *bytes, size_t len)
 		size_t part = end ? (size_t)(end - bytes) + 1 : len;
 
 		if (!filter->inside) {
-			protocol_shell_blocked_call(filter, *bytes++);
+			filter_hold_byte(filter, *bytes++);
 			len--;
 			continue;
 		}
-		protocol_shell_give(filter, bytes, part);
+		filter_give(filter, bytes, part);
 		filter->inside = !end;
 		bytes += part;
 		len -= part;
@@ -462,10 +461,9 @@ void shell_sift(struct shell_filter *filter, const char *bytes, size_t len)
 void shell_sift_end(struct shell_filter *filter)
 {
 	if (filter->command.len && filter->remarks && !filter->no_echo)
-		unecho(filter);
-	if (filter->left &&
-	    protocol_shell_match(REMARK_EXIT, filter->held, filter->len) == MATCH_WHOLE)
+		filter_unecho(filter);
+	if (filter->left && remark_match(REMARK_EXIT, filter->held, filter->len) == MATCH_WHOLE)
 		filter->len = 0;
-	protocol_shell_let_go(filter);
+	filter_let_go(filter);
 	filter->newline = false;
 }
