@@ -8,6 +8,7 @@
 // the settings have changed; the supervisor has written them to the shared memfd.
 //
 // syscalls: signalfd4 read write close madvise
+// syscalls: openat fsync fchmod renameat renameat2 unlinkat
 #include "serve/daemon.h"
 
 #include <errno.h>
@@ -43,12 +44,12 @@
 #include "manager/queue.h"
 #include "manager/warm.h"
 #include "os/fd.h"
+#include "os/path.h"
 #include "serve/agents.h"
 #include "serve/config.h"
 #include "serve/drop.h"
 #include "serve/previews.h"
 #include "serve/reload.h"
-#include "serve/secret_file.h"
 #include "serve/steady_clock.h"
 #include "store/audit.h"
 #include "store/egress.h"
@@ -79,31 +80,26 @@ struct app {
 	int tapes_dir, daemon_dir;
 	struct watch signals;
 	struct timer tidy;
-	bool draining, hurried, drained;
-	bool leave;		    // leave the boxes to the next daemon
+	enum { DRAIN_NOT, DRAIN_GRACE, DRAIN_HURRIED } drain; // by a signal; by a second one
+	bool drained;					      // and no process is left
+	bool leave;					      // leave the boxes to the next daemon
 	bool settled;		    // the existing boxes are known, or known to be unreadable
 	struct condition condition; // signalled then
 	pid_t parent;
 };
-
-static struct app *app_of(struct watch *watch)
-{
-	return link_of(watch, struct app, signals);
-}
 
 // Streams are continued by the next daemon.
 static bool daemon_is_idle(const struct app *app)
 {
 	const struct http_server *server = app->gateway.server;
 
-	if (!preview_is_idle(app->preview))
-		return false;
-	return http_server_idle(server) || (app->leave && http_server_feeds_only(server));
+	return preview_is_idle(app->preview) &&
+	       (http_server_idle(server) || (app->leave && http_server_feeds_only(server)));
 }
 
 static void wait_idle(struct app *app, int64_t until)
 {
-	while (!daemon_is_idle(app) && loop_now(app->loop) < until && !app->hurried)
+	while (!daemon_is_idle(app) && loop_now(app->loop) < until && app->drain != DRAIN_HURRIED)
 		err_free(task_sleep_until(loop_now(app->loop) + DRAIN_STEP_MS));
 }
 
@@ -130,7 +126,7 @@ static void drain(void *arg)
 	if (err)
 		log_event(LOG_ERROR, "daemon.drain_failed", "trail", err_trail(err), NULL);
 	app->drained = !err;
-	app->hurried = false;
+	app->drain = DRAIN_GRACE;
 	if (!app->leave) // requests that wait in a box learn of its end
 		wait_idle(app, loop_now(loop) + DRAIN_REPLIES_MS);
 	loop_stop(loop);
@@ -177,7 +173,7 @@ static fallible daemon_reload(struct app *app)
 {
 	auto_buf changed = BUF_INIT(4096);
 
-	TRY(reload_hear((int)app->config.fd_live, &app->config, &changed));
+	TRY(reload_read((int)app->config.fd_live, &app->config, &changed));
 	previews_reload(&app->config, &app->gateway, app->preview);
 	if (!changed.len)
 		return OK;
@@ -199,7 +195,7 @@ static void on_reload(struct app *app)
 
 static void daemon_on_signal(struct watch *watch, uint32_t events)
 {
-	struct app *app = app_of(watch);
+	struct app *app = link_of(watch, struct app, signals);
 	struct signalfd_siginfo info;
 
 	(void)events;
@@ -209,16 +205,15 @@ static void daemon_on_signal(struct watch *watch, uint32_t events)
 		on_reload(app);
 		return;
 	}
-	app->hurried = app->draining;
 	// The supervisor's death is no request to stop the boxes.
-	if (!app->draining || info.ssi_signo == SIGINT)
+	if (!app->drain || info.ssi_signo == SIGINT)
 		app->leave = info.ssi_signo == SIGUSR2 ||
 			     (info.ssi_signo == SIGTERM &&
 			      (getppid() != app->parent ||
 			       !strcmp(app->config.on_term, "handoff")));
-	if (!app->draining)
+	if (!app->drain)
 		task_start(app->loop, "drain", drain, app);
-	app->draining = true;
+	app->drain = app->drain ? DRAIN_HURRIED : DRAIN_GRACE;
 }
 
 static fallible daemon_watch_signals(struct app *app)
@@ -237,14 +232,6 @@ static fallible daemon_watch_signals(struct app *app)
 		return err_sys(errno, "make a signalfd");
 	app->signals.ready = daemon_on_signal;
 	return loop_watch(app->loop, &app->signals, EPOLLIN);
-}
-
-static fallible daemon_read_hash(int fd, uint8_t hash[SECRET_HASH])
-{
-	if (pread(fd, hash, SECRET_HASH, 0) != SECRET_HASH)
-		return err_sys(errno, "read the hash of the key");
-	close(fd);
-	return OK;
 }
 
 // Opens everything that needs root: directories, files of /proc, the working directory.
@@ -446,16 +433,29 @@ static void on_tidy(struct timer *timer)
 	loop_set_timer(app->loop, timer, loop_now(app->loop) + TIDY_MS);
 }
 
-static fallible open_store(struct app *app)
+// The daemon's own key of that name, generated if it is absent or incomplete; synced before
+// anything is made with it. A truncated or zeroed key was left by an older version at a power cut:
+// it is useless, and replaced.
+static fallible daemon_key(int dir, const char *name, uint8_t out[SECRET_HASH])
 {
-	bool in_memory = !strcmp(app->config.store, "memory");
+	static const uint8_t torn[SECRET_HASH];
+	auto_fd fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	uint8_t key[SECRET_HASH];
 
-	return store_open(
-		&(struct store_options){
-			.loop = app->loop,
-			.dir = in_memory ? -1 : app->daemon_dir,
-		},
-		&app->store);
+	if (fd < 0 && errno != ENOENT)
+		return err_sys(errno, "open the key %s", name);
+	if (fd >= 0 && read(fd, out, SECRET_HASH) == SECRET_HASH &&
+	    memcmp(out, torn, sizeof(torn)) != 0)
+		return OK;
+	if (fd >= 0)
+		log_event(LOG_ERROR, "key.made_anew", "file", name, "message",
+			  "it was cut short: what was made with the old one is void", NULL);
+	secret_random(key, sizeof(key));
+	TRY(path_write_sync(dir, name, 0600, (struct str){(const char *)key, sizeof(key)}),
+	    "make the key %s", name);
+	memcpy(out, key, sizeof(key));
+	secret_wipe(key, sizeof(key));
+	return OK;
 }
 
 // Open verdicts are in a file that outlives the process, unless the state is in memory only.
@@ -470,7 +470,7 @@ static fallible open_egress(struct app *app)
 		.per_second_max = app->config.egress_rate,
 	};
 
-	TRY(secret_file_key(app->daemon_dir, "egress.key", config.seed));
+	TRY(daemon_key(app->daemon_dir, "egress.key", config.seed));
 	if (strcmp(app->config.store, "memory") != 0) {
 		config.live = openat(app->daemon_dir, "egress.live",
 				     O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -500,13 +500,15 @@ static fallible daemon_build(struct app *app)
 	char boot[STEADY_CLOCK_BOOT];
 	uint32_t warm = 0;
 
-	TRY(daemon_read_hash((int)app->config.fd_key, guard.key_hash));
+	if (pread((int)app->config.fd_key, guard.key_hash, SECRET_HASH, 0) != SECRET_HASH)
+		return err_sys(errno, "read the hash of the key");
+	close((int)app->config.fd_key);
 	TRY(open_outside(app));
 	TRY(read_egress(app));
 	steady_clock_boot(boot);
 	TRY(daemon_confine(app), "give up rights");
-	TRY(secret_file_key(app->daemon_dir, "box.key", app->gateway.path_token_key));
-	TRY(secret_file_key(app->daemon_dir, "preview.key", app->gateway.link_key));
+	TRY(daemon_key(app->daemon_dir, "box.key", app->gateway.path_token_key));
+	TRY(daemon_key(app->daemon_dir, "preview.key", app->gateway.link_key));
 	condition_init(&app->condition);
 	TRY(loop_new(&app->loop));
 	TRY(daemon_watch_signals(app));
@@ -514,7 +516,12 @@ static fallible daemon_build(struct app *app)
 	TRY(tape_sync_start(app->tapes_dir));
 	TRY(offload_open(app->loop, (int)app->config.threads));
 	TRY(closer_open(app->loop));
-	TRY(open_store(app));
+	TRY(store_open(
+		&(struct store_options){
+			.loop = app->loop,
+			.dir = !strcmp(app->config.store, "memory") ? -1 : app->daemon_dir,
+		},
+		&app->store));
 	app->steady_clock = steady_clock_open(app->store, boot);
 	TRY(open_egress(app));
 	app->ask = ask_open(app->loop, WARDEN_SOCKET);
@@ -553,21 +560,16 @@ static fallible daemon_build(struct app *app)
 	return OK;
 }
 
-// A daemon lives for months. Large blocks are always mmapped and returned when freed, and workers
-// share one heap instead of an arena each.
-static void bound_heap(void)
-{
-	mallopt(M_ARENA_MAX, 1);
-	mallopt(M_MMAP_THRESHOLD, 64 * 1024);
-	mallopt(M_TRIM_THRESHOLD, 256 * 1024);
-}
-
 int daemon_main(int argc, char **argv)
 {
 	struct app *app = mem_new_of(struct app);
 	struct err *failed;
 
-	bound_heap();
+	// A daemon lives for months. Large blocks are always mmapped and returned when freed, and
+	// workers share one heap instead of an arena each.
+	mallopt(M_ARENA_MAX, 1);
+	mallopt(M_MMAP_THRESHOLD, 64 * 1024);
+	mallopt(M_TRIM_THRESHOLD, 256 * 1024);
 	weak_open();
 	log_open("daemon", STDERR_FILENO);
 	app->parent = getppid();

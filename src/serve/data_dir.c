@@ -133,15 +133,15 @@ static fallible take_lock(int data, int *out)
 }
 
 // One write of a fixed length: a concurrent reader sees the old text or the new.
-void data_dir_tell(const struct data_dir *data_dir, unsigned generation, const char *word)
+void data_dir_set_state(const struct data_dir *data_dir, unsigned generation, const char *word)
 {
 	char text[LOCK_ROOM + 1];
 
 	snprintf(text, sizeof(text), "%-*s", LOCK_ROOM, "");
 	text[snprintf(text, sizeof(text), "%d %u %s", (int)getpid(), generation, word)] = ' ';
 	text[LOCK_ROOM - 1] = '\n';
-	if (pwrite(data_dir->tell, text, LOCK_ROOM, 0) != LOCK_ROOM ||
-	    ftruncate(data_dir->tell, LOCK_ROOM))
+	if (pwrite(data_dir->state, text, LOCK_ROOM, 0) != LOCK_ROOM ||
+	    ftruncate(data_dir->state, LOCK_ROOM))
 		log_event(LOG_WARN, "serve.untold", "word", word, NULL);
 }
 
@@ -244,15 +244,15 @@ fallible data_dir_open(const struct config *config, struct data_dir *out)
 
 fallible data_dir_open_again(const struct config *config, int lock, struct data_dir *out)
 {
-	struct data_dir data_dir = {.data = -1, .lock = lock, .tell = -1};
+	struct data_dir data_dir = {.data = -1, .lock = lock, .state = -1};
 	struct err *err = OK;
 
 	TRY(data_dir_open_dir(config->data, &data_dir.data));
 	if (lock < 0)
 		err = take_lock(data_dir.data, &data_dir.lock);
 	if (!err) {
-		data_dir.tell = openat(data_dir.data, "lock", O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
-		if (data_dir.tell < 0)
+		data_dir.state = openat(data_dir.data, "lock", O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+		if (data_dir.state < 0)
 			err = err_sys(errno, "open the lock's words");
 	}
 	if (!err) {
@@ -292,5 +292,5 @@ void data_dir_close(struct data_dir *data_dir)
 {
 	fd_drop(&data_dir->data);
 	fd_drop(&data_dir->lock);
-	fd_drop(&data_dir->tell);
+	fd_drop(&data_dir->state);
 }

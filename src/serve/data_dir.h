@@ -21,7 +21,7 @@
 struct data_dir {
 	int data;
 	int lock;  // inherited by the children
-	int tell;  // the same file, opened for writing; for the supervisor alone
+	int state; // the same file, opened for writing; for the supervisor alone
 	uid_t uid; // of the daemon
 	gid_t gid;
 	uint8_t key_hash[SECRET_HASH];
@@ -34,7 +34,7 @@ fallible data_dir_open(const struct config *config, struct data_dir *out);
 fallible data_dir_open_again(const struct config *config, int lock, struct data_dir *out);
 // Writes to the lock's file who holds it, which image of the process this is, and its progress:
 // "PID GENERATION WORD". The command line reads it (cli/host.c).
-void data_dir_tell(const struct data_dir *data_dir, unsigned generation, const char *word);
+void data_dir_set_state(const struct data_dir *data_dir, unsigned generation, const char *word);
 // The file `url` has the URL of the API for the command line of this host; the file `socket` the
 // path of the Unix socket for users who may not read operator.key ("": there is none).
 fallible data_dir_publish(const struct data_dir *data_dir, const char *url, const char *socket);

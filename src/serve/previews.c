@@ -1,27 +1,96 @@
 // Opens previews as configured: their base URL, certificate and listeners. A bad certificate at a
 // reload is logged, and the old one stays.
+//
+// Certificate and key are passed through a memfd: the certificate, a NUL, the key, a NUL. It is
+// written, then truncated to its length. A reader in between sees an incomplete file and gets an
+// error; the signal of that change is then still to come.
+//
+// syscalls: pread64
 #include "serve/previews.h"
 
-#include "base/log.h"
-#include "base/secret.h"
-#include "serve/cert.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
-#define PEM_MAX (512 * 1024)
+#include "base/auto.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/secret.h"
+
+#define PEM_MAX (256 * 1024)
+
+static fallible read_pem(const char *setting, const char *path, struct buf *out)
+{
+	auto_fd fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	char *room = buf_space(out, PEM_MAX);
+	ssize_t len = fd < 0 || !room ? -1 : read(fd, room, PEM_MAX);
+
+	if (len <= 0 || len == PEM_MAX || memchr(room, 0, (size_t)len))
+		return err_new(INVALID, "bad_config", "%s: %s cannot be read", setting, path);
+	buf_grew(out, (size_t)len);
+	return OK;
+}
+
+fallible previews_refresh_cert(const struct config *config, int fd)
+{
+	auto_secret_buf text = BUF_INIT(4 * PEM_MAX);
+
+	if (*config->preview_cert) {
+		TRY(read_pem("preview-cert", config->preview_cert, &text));
+		buf_char(&text, '\0');
+		TRY(read_pem("preview-key", config->preview_key, &text));
+		buf_char(&text, '\0');
+	}
+	if (!buf_ok(&text) || pwrite(fd, text.at, text.len, 0) != (ssize_t)text.len ||
+	    ftruncate(fd, (off_t)text.len))
+		return err_sys(errno, "hand over the certificate of previews");
+	return OK;
+}
+
+fallible previews_open_cert(const struct config *config, int *out_fd)
+{
+	auto_fd fd = memfd_create("cert", MFD_CLOEXEC);
+
+	if (fd < 0)
+		return err_sys(errno, "make a file for the certificate of previews");
+	TRY(previews_refresh_cert(config, fd));
+	*out_fd = take_fd(&fd);
+	return OK;
+}
+
+// Appends both; both stay empty when there is none.
+static fallible cert_take(int fd, struct buf *cert, struct buf *key)
+{
+	auto_free char *room = mem_new(2 * PEM_MAX);
+	ssize_t len = pread(fd, room, 2 * PEM_MAX, 0);
+	struct str rest = {room, len > 0 ? (size_t)len : 0}, first, second;
+
+	if (len < 0)
+		return err_sys(errno, "read the certificate of previews");
+	if (!len)
+		return OK;
+	if (room[len - 1] || !str_cut(&rest, '\0', &first) || !str_cut(&rest, '\0', &second))
+		return err_new(INVALID, "bad_config", "the certificate of previews is not whole");
+	buf_str(cert, first);
+	buf_str(key, second);
+	secret_wipe(room, (size_t)len);
+	return OK;
+}
 
 static fallible certify(const struct config *config, struct preview *preview)
 {
-	auto_buf cert = BUF_INIT(PEM_MAX), key = BUF_INIT(PEM_MAX);
-	struct err *err;
+	auto_buf cert = BUF_INIT(2 * PEM_MAX);
+	auto_secret_buf key = BUF_INIT(2 * PEM_MAX);
 
 	TRY(cert_take((int)config->fd_cert, &cert, &key));
 	if (!cert.len)
 		return OK;
-	err = preview_certify(preview, buf_view(&cert), buf_view(&key));
-	secret_wipe(key.at, key.len);
-	return err;
+	return preview_certify(preview, buf_view(&cert), buf_view(&key));
 }
 
-static fallible find(const struct config *config, struct urls *out)
+static fallible find_urls(const struct config *config, struct urls *out)
 {
 	return urls_make(str_of(config->preview_domain), str_of(config->preview_listen),
 			 *config->preview_cert != 0, out);
@@ -33,7 +102,7 @@ static fallible look_again(const struct config *config, struct gateway *gateway,
 	struct urls urls;
 
 	TRY(certify(config, preview));
-	TRY(find(config, &urls));
+	TRY(find_urls(config, &urls));
 	urls_done(&gateway->urls);
 	gateway->urls = urls;
 	return OK;
@@ -71,7 +140,7 @@ fallible previews_open(const struct config *config, struct gateway *gateway, str
 		.limits = HTTP_LIMITS_DEFAULT,
 	};
 
-	TRY(find(config, &gateway->urls));
+	TRY(find_urls(config, &gateway->urls));
 	if (!*config->fd_preview)
 		return OK;
 	options.auth = authenticate_new(gateway->loop,

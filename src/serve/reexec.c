@@ -8,6 +8,7 @@
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,70 +25,90 @@
 #define CHECK_MS 10000
 #define GONE " (deleted)"
 
-static bool reexec_take_int(struct str text, int *out)
+enum reexec_kind { NUMBER, FD, FDS, TEXT }; // FD: it stays open across the exec
+
+#define AT(field) offsetof(struct reexec, field)
+#define SIZE(field) sizeof(((struct reexec *)0)->field)
+
+// FDS: `size` is in bytes; the count is at `count`, 0: all of them.
+static const struct reexec_field {
+	const char *name;
+	enum reexec_kind kind;
+	size_t at, size, count;
+} fields[] = {
+	{"generation", NUMBER, AT(generation), 0, 0},
+	{"lock", FD, AT(lock), 0, 0},
+	{"key", FD, AT(key), 0, 0},
+	{"holds", FD, AT(holds), 0, 0},
+	{"ready", FDS, AT(ready), SIZE(ready), 0},
+	{"warden", NUMBER, AT(warden), 0, 0},
+	{"daemon", NUMBER, AT(daemon), 0, 0},
+	{"listeners", FDS, AT(listeners), SIZE(listeners), AT(listener_count)},
+	{"listen", TEXT, AT(listen), SIZE(listen), 0},
+	{"url", TEXT, AT(url), SIZE(url), 0},
+	{"previews", FDS, AT(previews), SIZE(previews), AT(preview_count)},
+	{"preview", TEXT, AT(preview), SIZE(preview), 0},
+	{"users", FD, AT(users), 0, 0},
+};
+#define FIELDS (sizeof(fields) / sizeof(*fields))
+
+static int *reexec_int(const struct reexec *reexec, size_t at)
 {
+	return (int *)((char *)reexec + at);
+}
+
+// The numbers of a field, and how many.
+static int *reexec_list(const struct reexec *reexec, const struct reexec_field *field, int *count)
+{
+	*count = field->kind != FDS ? 1
+		 : field->count	    ? *reexec_int(reexec, field->count)
+				    : (int)(field->size / sizeof(int));
+	return reexec_int(reexec, field->at);
+}
+
+static bool field_read(const struct reexec_field *field, struct str value, struct reexec *reexec)
+{
+	int most = field->kind == FDS ? (int)(field->size / sizeof(int)) : 1, count = 0;
+	char *text = (char *)reexec + field->at;
+	struct str word;
 	uint64_t number;
 
-	if (!str_to_u64(text, 0, INT32_MAX, &number))
-		return false;
-	*out = (int)number;
-	return true;
-}
-
-static bool take_list(struct str text, int *out, int most, int *count)
-{
-	struct str word;
-
-	*count = 0;
-	while (text.len && str_cut(&text, ',', &word))
-		if (*count == most || !reexec_take_int(word, &out[(*count)++]))
+	if (field->kind == TEXT) {
+		if (value.len >= field->size)
 			return false;
-	return true;
+		memcpy(text, value.at, value.len);
+		text[value.len] = 0;
+		return true;
+	}
+	while (value.len && str_cut(&value, ',', &word)) {
+		if (count == most || !str_to_u64(word, 0, INT32_MAX, &number))
+			return false;
+		reexec_int(reexec, field->at)[count++] = (int)number;
+	}
+	if (field->count)
+		*reexec_int(reexec, field->count) = count;
+	return field->count || count == most;
 }
 
-static bool reexec_take_text(struct str text, char *out, size_t size)
+static void field_write(const struct reexec_field *field, const struct reexec *reexec,
+			struct buf *out)
 {
-	if (text.len >= size)
-		return false;
-	memcpy(out, text.at, text.len);
-	out[text.len] = 0;
-	return true;
+	int count, *list = reexec_list(reexec, field, &count);
+
+	buf_fmt(out, ";%s=", field->name);
+	if (field->kind == TEXT)
+		buf_text(out, (const char *)reexec + field->at);
+	else
+		for (int i = 0; i < count; i++)
+			buf_fmt(out, "%s%d", i ? "," : "", list[i]);
 }
 
+// True also for a name that this version does not know.
 static bool reexec_take_word(struct str name, struct str value, struct reexec *reexec)
 {
-	int number = 0, count = 0;
-
-	if (str_is(name, "lock"))
-		return reexec_take_int(value, &reexec->lock);
-	if (str_is(name, "key"))
-		return reexec_take_int(value, &reexec->key);
-	if (str_is(name, "holds"))
-		return reexec_take_int(value, &reexec->holds);
-	if (str_is(name, "ready"))
-		return take_list(value, reexec->ready, 2, &count) && count == 2;
-	if (str_is(name, "listeners"))
-		return take_list(value, reexec->listeners, REEXEC_LISTENERS,
-				 &reexec->listener_count);
-	if (str_is(name, "previews"))
-		return take_list(value, reexec->previews, REEXEC_LISTENERS, &reexec->preview_count);
-	if (str_is(name, "preview"))
-		return reexec_take_text(value, reexec->preview, sizeof(reexec->preview));
-	if (str_is(name, "users"))
-		return reexec_take_int(value, &reexec->users);
-	if (str_is(name, "warden"))
-		return reexec_take_int(value, &reexec->warden);
-	if (str_is(name, "daemon"))
-		return reexec_take_int(value, &reexec->daemon);
-	if (str_is(name, "listen"))
-		return reexec_take_text(value, reexec->listen, sizeof(reexec->listen));
-	if (str_is(name, "url"))
-		return reexec_take_text(value, reexec->url, sizeof(reexec->url));
-	if (!str_is(name, "generation"))
-		return true;
-	if (!reexec_take_int(value, &number))
-		return false;
-	reexec->generation = (unsigned)number;
+	for (size_t i = 0; i < FIELDS; i++)
+		if (str_is(name, fields[i].name))
+			return field_read(&fields[i], value, reexec);
 	return true;
 }
 
@@ -171,20 +192,13 @@ fallible reexec_check(const char *program)
 
 static void keep_open(const struct reexec *reexec, bool on)
 {
-	int flags = on ? 0 : FD_CLOEXEC;
+	for (size_t i = 0; i < FIELDS; i++) {
+		int count, *list = reexec_list(reexec, &fields[i], &count);
 
-	fcntl(reexec->lock, F_SETFD, flags);
-	fcntl(reexec->key, F_SETFD, flags);
-	if (reexec->holds)
-		fcntl(reexec->holds, F_SETFD, flags);
-	if (reexec->users)
-		fcntl(reexec->users, F_SETFD, flags);
-	fcntl(reexec->ready[0], F_SETFD, flags);
-	fcntl(reexec->ready[1], F_SETFD, flags);
-	for (int i = 0; i < reexec->listener_count; i++)
-		fcntl(reexec->listeners[i], F_SETFD, flags);
-	for (int i = 0; i < reexec->preview_count; i++)
-		fcntl(reexec->previews[i], F_SETFD, flags);
+		for (int k = 0; k < count && (fields[i].kind == FD || fields[i].kind == FDS); k++)
+			if (list[k] > 0)
+				fcntl(list[k], F_SETFD, on ? 0 : FD_CLOEXEC);
+	}
 }
 
 fallible reexec_become(const char *program, char **argv, const struct reexec *reexec)
@@ -192,17 +206,9 @@ fallible reexec_become(const char *program, char **argv, const struct reexec *re
 	auto_buf text = BUF_INIT(4096);
 	struct err *err;
 
-	buf_fmt(&text,
-		"1;generation=%u;lock=%d;key=%d;holds=%d;ready=%d,%d;warden=%d;daemon=%d;"
-		"listeners=",
-		reexec->generation, reexec->lock, reexec->key, reexec->holds, reexec->ready[0],
-		reexec->ready[1], (int)reexec->warden, (int)reexec->daemon);
-	for (int i = 0; i < reexec->listener_count; i++)
-		buf_fmt(&text, "%s%d", i ? "," : "", reexec->listeners[i]);
-	buf_fmt(&text, ";listen=%s;url=%s;previews=", reexec->listen, reexec->url);
-	for (int i = 0; i < reexec->preview_count; i++)
-		buf_fmt(&text, "%s%d", i ? "," : "", reexec->previews[i]);
-	buf_fmt(&text, ";preview=%s;users=%d", reexec->preview, reexec->users);
+	buf_text(&text, "1");
+	for (size_t i = 0; i < FIELDS; i++)
+		field_write(&fields[i], reexec, &text);
 	if (!buf_ok(&text) || setenv(VARIABLE, text.at, 1))
 		return err_sys(ENOMEM, "write down what the new binary must know");
 	keep_open(reexec, true);

@@ -10,7 +10,7 @@
 #define REEXEC_LISTENERS 4
 
 struct reexec {
-	unsigned generation;
+	int generation;
 	int lock, key, ready[2];
 	int holds; // 0: an image without it
 	int listeners[REEXEC_LISTENERS], listener_count;

@@ -19,7 +19,7 @@
 #define NAMES_MAX 4096
 
 // Arguments, each ended by a NUL, and one more NUL.
-static fallible reload_tell(int fd, const struct config *used)
+static fallible reload_write(int fd, const struct config *used)
 {
 	auto_buf text = BUF_INIT(TEXT_MAX);
 	char *words[CONFIG_ARGS_MAX];
@@ -59,7 +59,7 @@ bool reload_now(int argc, char **argv, struct config *asked, struct config *used
 	auto_err err = read_anew(argc, argv, asked, used);
 
 	if (!err)
-		err = reload_tell(fd, used);
+		err = reload_write(fd, used);
 	if (err)
 		log_event(LOG_ERROR, "serve.reload_refused", "message", err_message(err), "hint",
 			  err_hint_of(err), "trail", err_trail(err), NULL);
@@ -73,7 +73,7 @@ fallible reload_open(const struct config *used, int *out_fd)
 	if (fd < 0)
 		return err_sys(errno, "make a file of settings");
 	*out_fd = fd;
-	return reload_tell(fd, used);
+	return reload_write(fd, used);
 }
 
 // During a change the file is incomplete; the signal of that change is then still to come.
@@ -91,7 +91,7 @@ static fallible reload_split(struct str text, char **words, int *count)
 	return err_new(INVALID, "bad_config", "the settings are not whole");
 }
 
-fallible reload_hear(int fd, struct config *used, struct buf *changed)
+fallible reload_read(int fd, struct config *used, struct buf *changed)
 {
 	auto_free char *room = mem_new(TEXT_MAX);
 	char *words[CONFIG_ARGS_MAX];

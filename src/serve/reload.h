@@ -11,4 +11,4 @@ fallible reload_open(const struct config *used, int *out_fd);
 bool reload_now(int argc, char **argv, struct config *asked, struct config *used, int fd);
 
 // For the daemon: updates `used`; adds the names of changed settings to `changed`.
-fallible reload_hear(int fd, struct config *used, struct buf *changed);
+fallible reload_read(int fd, struct config *used, struct buf *changed);

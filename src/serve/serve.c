@@ -16,6 +16,7 @@
 #include <linux/close_range.h>
 #include <poll.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +24,9 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <sysexits.h>
 #include <unistd.h>
@@ -37,15 +40,13 @@
 #include "os/fd.h"
 #include "os/probe.h"
 #include "serve/agents.h"
-#include "serve/argv.h"
-#include "serve/cert.h"
 #include "serve/child.h"
 #include "serve/config.h"
 #include "serve/daemon.h"
 #include "serve/data_dir.h"
 #include "serve/document.h"
 #include "serve/listen.h"
-#include "serve/notify.h"
+#include "serve/previews.h"
 #include "serve/reexec.h"
 #include "serve/reload.h"
 #include "serve/stuck.h"
@@ -65,19 +66,45 @@ struct serve {
 	int key, cert, live, ready[2], signals;
 	struct stuck hung;
 	int argc;
-	char **argv;	     // of this process, for the next image
-	char *program;	     // its binary
-	unsigned generation; // number of the image of this process
-	unsigned again;	     // starts after EX_TEMPFAIL
-	bool served;	     // the daemon has been ready once
-	bool stopping;	     // SIGTERM came
-	bool ending;	     // and sandboxes must stop
-	int64_t replace_by;  // when an old child is killed
-	unsigned refusals;   // refused binaries and settings
+	char **argv;				      // of this process, for the next image
+	char *program;				      // its binary
+	unsigned generation;			      // number of the image of this process
+	unsigned again;				      // starts after EX_TEMPFAIL
+	bool served;				      // the daemon has been ready once
+	enum { STOP_NOT, STOP_LEAVE, STOP_END } stop; // SIGTERM came; and sandboxes must stop
+	int64_t replace_by;			      // when an old child is killed
+	unsigned refusals;			      // refused binaries and settings
 	unsigned reloads;
 	bool reloading; // the daemon has not confirmed yet
 	int status;
 };
+
+// In the lock file, for the command line.
+static void serve_set_state(const struct serve *serve, const char *word)
+{
+	data_dir_set_state(&serve->home, serve->generation, word);
+}
+
+// sd_notify(3) without a library: one datagram of NAME=VALUE lines to the socket in NOTIFY_SOCKET.
+// The variable stays in our environment for the image that `cove upgrade` executes, and is removed
+// from that of the children: the service manager accepts messages of its main process only.
+static void serve_notify(const char *text)
+{
+	const char *path = getenv("NOTIFY_SOCKET");
+	struct sockaddr_un to = {.sun_family = AF_UNIX};
+	size_t len = path ? strlen(path) : 0;
+	auto_fd fd = -1;
+
+	if (!len || len >= sizeof(to.sun_path))
+		return;
+	memcpy(to.sun_path, path, len);
+	if (*path == '@') // abstract namespace
+		to.sun_path[0] = '\0';
+	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0 || sendto(fd, text, strlen(text), MSG_NOSIGNAL, (struct sockaddr *)&to,
+			     (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len)) < 0)
+		log_event(LOG_WARN, "serve.not_notified", "text", text, NULL);
+}
 
 // The key's hash is passed in a memfd: not in argv, the environment or on disk.
 static fallible share_key(struct serve *serve)
@@ -142,12 +169,12 @@ static void prepare_children(struct serve *serve)
 		sigaddset(&serve->children[i].blocked, i == WARDEN ? SIGTERM : SIGUSR2);
 	}
 	warden->role = "warden";
-	warden->argv = argv_warden(&config);
+	warden->argv = child_warden_argv(&config);
 	keep(warden, serve->home.lock);
 	keep(warden, serve->hung.page);
 	daemon->role = "daemon";
 	warden->config = daemon->config = &serve->config;
-	daemon->argv = argv_daemon(&config);
+	daemon->argv = child_daemon_argv(&config);
 	keep(daemon, serve->home.lock);
 	keep(daemon, serve->key);
 	keep(daemon, serve->live);
@@ -271,32 +298,27 @@ static fallible serve_prepare(struct serve *serve, int argc, char **argv)
 	TRY(renewed ? serve_go_on(serve, &reexec) : serve_open_anew(serve));
 	TRY(stuck_open(&serve->hung, renewed ? reexec.holds : 0));
 	TRY(reload_open(&serve->config, &serve->live));
-	TRY(cert_open(&serve->config, &serve->cert));
+	TRY(previews_open_cert(&serve->config, &serve->cert));
 	prepare_children(serve);
 	if (renewed)
 		replace_children(serve, &reexec);
-	data_dir_tell(&serve->home, serve->generation, "starting");
+	serve_set_state(serve, "starting");
 	return OK;
 }
 
 // The command line waits for a word that differs from the one before.
-static void tell_numbered(struct serve *serve, const char *what, unsigned number)
+static void set_numbered_state(const struct serve *serve, const char *what, unsigned number)
 {
 	char word[24];
 
 	snprintf(word, sizeof(word), "%s-%u", what, number);
-	data_dir_tell(&serve->home, serve->generation, word);
+	serve_set_state(serve, word);
 }
 
-static void refuse(struct serve *serve)
-{
-	tell_numbered(serve, "refused", ++serve->refusals);
-}
-
-static void tell_reloaded(struct serve *serve)
+static void confirm_reload(struct serve *serve)
 {
 	serve->reloading = false;
-	tell_numbered(serve, "reloaded", ++serve->reloads);
+	set_numbered_state(serve, "reloaded", ++serve->reloads);
 }
 
 static void serve_announce(struct serve *serve)
@@ -306,12 +328,10 @@ static void serve_announce(struct serve *serve)
 	if (read(serve->ready[0], &byte, 1) != 1)
 		return;
 	if (byte != DAEMON_RELOADED)
-		data_dir_tell(&serve->home, serve->generation, "serving");
+		serve_set_state(serve, "serving");
 	if (serve->reloading)
-		tell_reloaded(serve);
-	if (byte == DAEMON_RELOADED)
-		return;
-	if (serve->served)
+		confirm_reload(serve);
+	if (byte == DAEMON_RELOADED || serve->served)
 		return;
 	serve->served = true;
 	auto_err err = data_dir_publish(&serve->home, serve->listeners.url,
@@ -319,7 +339,7 @@ static void serve_announce(struct serve *serve)
 
 	if (err)
 		log_event(LOG_WARN, "serve.unpublished", "trail", err_trail(err), NULL);
-	notify_send("READY=1");
+	serve_notify("READY=1");
 	log_event(LOG_INFO, "serve.ready", "url", serve->listeners.url, "data", serve->config.data,
 		  NULL);
 	if (serve->config.fd_ready) {
@@ -332,14 +352,14 @@ static void serve_announce(struct serve *serve)
 // `ending`: sandboxes must stop.
 static void serve_begin_stop(struct serve *serve, bool ending)
 {
-	if (!serve->stopping) {
-		notify_send("STOPPING=1");
+	if (!serve->stop) {
+		serve_notify("STOPPING=1");
 		log_event(LOG_INFO, "serve.stopping", "sandboxes", ending ? "end" : "stay", NULL);
 	}
-	serve->ending |= ending;
-	serve->stopping = true;
+	if (serve->stop != STOP_END)
+		serve->stop = ending ? STOP_END : STOP_LEAVE;
 	if (serve->children[DAEMON].pid)
-		kill(serve->children[DAEMON].pid, serve->ending ? SIGINT : SIGUSR2);
+		kill(serve->children[DAEMON].pid, serve->stop == STOP_END ? SIGINT : SIGUSR2);
 }
 
 // Executes the new binary in place. On failure nothing has changed.
@@ -365,13 +385,13 @@ static void upgrade(struct serve *serve)
 
 	log_event(LOG_ERROR, "serve.upgrade_failed", "message", err_message(err), "trail",
 		  err_trail(err), NULL);
-	refuse(serve);
+	set_numbered_state(serve, "refused", ++serve->refusals);
 }
 
 // The files may have changed under the same names.
 static bool serve_reload_cert(struct serve *serve)
 {
-	auto_err err = cert_refresh(&serve->config, serve->cert);
+	auto_err err = previews_refresh_cert(&serve->config, serve->cert);
 
 	if (err)
 		log_event(LOG_ERROR, "serve.reload_refused", "message", err_message(err), "trail",
@@ -387,16 +407,16 @@ static void serve_reload(struct serve *serve)
 	if (!reload_now(serve->argc - 2, serve->argv + 2, &serve->asked, &serve->config,
 			serve->live) ||
 	    !serve_reload_cert(serve)) {
-		refuse(serve);
+		set_numbered_state(serve, "refused", ++serve->refusals);
 		return;
 	}
 	log_set(serve->config.log_level, serve->config.log_format);
 	config = config_inside(serve);
-	argv_free(daemon->argv);
-	daemon->argv = argv_daemon(&config);
+	child_argv_free(daemon->argv);
+	daemon->argv = child_daemon_argv(&config);
 	serve->reloading = daemon->pid && !kill(daemon->pid, SIGHUP);
 	if (!serve->reloading)
-		tell_reloaded(serve);
+		confirm_reload(serve);
 }
 
 static void destroy_child(struct serve *serve, struct child *child, int status)
@@ -408,15 +428,15 @@ static void destroy_child(struct serve *serve, struct child *child, int status)
 		refused = ++serve->again >= AGAIN_MAX;
 	snprintf(how, sizeof(how), WIFSIGNALED(status) ? "signal %d" : "status %d",
 		 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
-	log_event(serve->stopping ? LOG_INFO : LOG_WARN, "serve.child_ended", "role", child->role,
+	log_event(serve->stop ? LOG_INFO : LOG_WARN, "serve.child_ended", "role", child->role,
 		  "how", how, NULL);
 	kill_point("supervisor.child_ended", child->role);
 	child_ended(child, clock_ms());
-	if (refused && !serve->stopping) {
+	if (refused && !serve->stop) {
 		serve->status = WEXITSTATUS(status);
 		serve_begin_stop(serve, false); // boxes that were not adopted stay
 	}
-	if (serve->stopping && serve->ending && status && !serve->status)
+	if (serve->stop == STOP_END && status && !serve->status)
 		serve->status = 1; // processes may be left
 }
 
@@ -436,9 +456,9 @@ static void serve_handle_signals(struct serve *serve)
 	struct signalfd_siginfo info;
 
 	while (read(serve->signals, &info, sizeof(info)) == sizeof(info)) {
-		if (info.ssi_signo == SIGUSR2 && !serve->stopping)
+		if (info.ssi_signo == SIGUSR2 && !serve->stop)
 			upgrade(serve);
-		else if (info.ssi_signo == SIGHUP && !serve->stopping)
+		else if (info.ssi_signo == SIGHUP && !serve->stop)
 			serve_reload(serve);
 		else if (info.ssi_signo == SIGINT || info.ssi_signo == SIGTERM)
 			serve_begin_stop(serve, info.ssi_signo == SIGINT ||
@@ -480,7 +500,7 @@ static int start_due(struct serve *serve)
 
 		// A draining daemon needs a warden, but not the other way round. A new daemon waits
 		// for the new warden.
-		if (child->pid || (i == DAEMON && (serve->stopping || serve->children[WARDEN].old)))
+		if (child->pid || (i == DAEMON && (serve->stop || serve->children[WARDEN].old)))
 			continue;
 		if (child->again_at <= now) {
 			auto_err err = child_start(child);
@@ -536,13 +556,13 @@ static void stop_child(struct serve *serve, struct child *child, int signal_numb
 
 static int serve_loop(struct serve *serve)
 {
-	while (!serve->stopping) {
+	while (!serve->stop) {
 		int replacing = replace_next(serve), due = start_due(serve);
 
 		wait_for_news(serve,
 			      replacing >= 0 && (due < 0 || replacing < due) ? replacing : due);
 	}
-	data_dir_tell(&serve->home, serve->generation, serve->ending ? "draining" : "leaving");
+	serve_set_state(serve, serve->stop == STOP_END ? "draining" : "leaving");
 	// The daemon was signalled already; a second signal would end its grace period.
 	int64_t patience = STOP_MS + (int64_t)serve->config.grace_ms;
 	struct child *daemon = &serve->children[DAEMON];
@@ -553,18 +573,18 @@ static int serve_loop(struct serve *serve)
 		wait_for_news(serve, 100);
 	}
 	if (daemon->pid)
-		stop_child(serve, daemon, serve->ending ? SIGINT : SIGUSR2, 1000);
+		stop_child(serve, daemon, serve->stop == STOP_END ? SIGINT : SIGUSR2, 1000);
 	// Boxes that no daemon could stop are stopped now, and only a warden can do that.
-	if (serve->ending && !serve->children[WARDEN].pid) {
+	if (serve->stop == STOP_END && !serve->children[WARDEN].pid) {
 		serve->children[WARDEN].again_at = clock_ms();
 		start_due(serve);
 	}
-	stop_child(serve, &serve->children[WARDEN], serve->ending ? SIGINT : SIGTERM, STOP_MS);
+	stop_child(serve, &serve->children[WARDEN], serve->stop == STOP_END ? SIGINT : SIGTERM,
+		   STOP_MS);
 	data_dir_withdraw(&serve->home);
-	data_dir_tell(&serve->home, serve->generation,
-		      serve->status   ? "failed"
-		      : serve->ending ? "drained"
-				      : "left");
+	serve_set_state(serve, serve->status		 ? "failed"
+			       : serve->stop == STOP_END ? "drained"
+							 : "left");
 	log_event(LOG_INFO, "serve.stopped", NULL);
 	return serve->status;
 }
