@@ -21,6 +21,7 @@ void body_done(struct body *body)
 	free(body->env);
 	free(body->labels);
 	free(body->allow);
+	free(body->secrets);
 	*body = (struct body){0};
 }
 
@@ -259,20 +260,25 @@ static fallible get_labels(const struct call *call, struct body *body)
 	return OK;
 }
 
+// All values of a repeated option; NULL: none was given.
+static const char **get_words(const struct call *call, enum opt opt)
+{
+	const char **words = NULL, *word;
+	size_t count = 0;
+
+	for (size_t at = 0; call_next(call, opt, &at, &word);) {
+		words = mem_grow(words, count + 2, sizeof(char *));
+		words[count++] = word;
+		words[count] = NULL;
+	}
+	return words;
+}
+
 static void get_network(const struct call *call, struct body *body)
 {
-	size_t count = 0;
-	const char *name;
-
 	body->box.network = call_value(call, OPT_NETWORK);
-	if (!call_has(call, OPT_ALLOW))
-		return;
-	for (size_t at = 0; call_next(call, OPT_ALLOW, &at, &name);) {
-		body->allow = mem_grow(body->allow, count + 2, sizeof(char *));
-		body->allow[count++] = name;
-		body->allow[count] = NULL;
-	}
-	body->box.allow = body->allow;
+	body->box.allow = body->allow = get_words(call, OPT_ALLOW);
+	body->box.secrets = body->secrets = get_words(call, OPT_SECRET);
 }
 
 fallible body_box(const struct call *call, struct body *out)

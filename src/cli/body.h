@@ -12,8 +12,8 @@
 struct body {
 	struct cove_box_spec box;
 	struct cove_command command;
-	char **env, **labels; // NULL-ended; the specs borrow them
-	const char **allow;   // likewise, its words borrowed from the call
+	char **env, **labels;	       // NULL-ended; the specs borrow them
+	const char **allow, **secrets; // likewise, their words borrowed from the call
 	size_t env_count, label_count;
 	bool may_lack_command; // no command is not an error
 };

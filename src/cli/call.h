@@ -40,6 +40,10 @@
 	V(FORWARD, forward_run) \
 	V(POLICY, cli_policy) \
 	V(EGRESS, cli_egress) \
+	V(SECRET_SET, secrets_set) \
+	V(SECRET_LS, secrets_ls) \
+	V(SECRET_INSPECT, secrets_inspect) \
+	V(SECRET_RM, secrets_rm) \
 	V(TEMPLATE_LS, cli_template_ls) \
 	V(TEMPLATE_IMPORT, cli_template_import) \
 	V(TEMPLATE_FREEZE, cli_template_freeze) \
@@ -110,7 +114,9 @@ enum opt {
 	OPT_EXECS,
 	OPT_EXPIRES,
 	OPT_FOLLOW,
+	OPT_FOR,
 	OPT_FORCE,
+	OPT_HEADER,
 	OPT_HELP,
 	OPT_HOST,
 	OPT_ID,
@@ -134,6 +140,7 @@ enum opt {
 	OPT_ORG,
 	OPT_OUTPUT,
 	OPT_PIDS,
+	OPT_QUERY,
 	OPT_QUESTION,
 	OPT_QUIET,
 	OPT_RECURSIVE,

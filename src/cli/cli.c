@@ -188,6 +188,22 @@ static const struct verb verbs[] = {
 	 "Each connection is a line. A denied connection has a second line with the command that would "
 	 "allow it. -f goes on with new connections until the sandbox ends.\n",
 	 1, 1},
+	{VERB_SECRET_SET, 0, "secret set", "SECRET --for HOST",
+	 "Set a secret of the tenant, or replace it.",
+	 "The value is read from standard input; on a terminal it is typed without echo. A sandbox that "
+	 "is created with --secret SECRET has a placeholder in the variable of that name. The value takes the "
+	 "placeholder's place in requests to the hosts, or is sent as a header (--header) or as a query "
+	 "parameter (--query). A new value is in force from the next request on.\n",
+	 1, 1},
+	{VERB_SECRET_LS, 0, "secret ls", "",
+	 "List the secrets of the tenant, without values.", NULL,
+	 0, 0},
+	{VERB_SECRET_INSPECT, 0, "secret inspect", "SECRET...",
+	 "Print everything about secrets but their values, as JSON.", NULL,
+	 1, -1},
+	{VERB_SECRET_RM, 0, "secret rm", "SECRET...",
+	 "Remove secrets. No sandbox sends them any more.", NULL,
+	 1, -1},
 	{VERB_TEMPLATE_LS, 0, "template ls", "",
 	 "List the templates of sandboxes.", NULL,
 	 0, 0},
@@ -343,7 +359,7 @@ static const struct verb verbs[] = {
 	{VERB_HELP, 0, "help", "[VERB]",
 	 "Explain a verb, or list them all.", NULL,
 	 0, 2},
-	{VERB_WORDS, VERB_HIDDEN, "words", "boxes|templates|sessions|processes|files [BOX|BOX:PATH]", "Names, for completion.", NULL,
+	{VERB_WORDS, VERB_HIDDEN, "words", "boxes|templates|sessions|secrets|processes|files [BOX|BOX:PATH]", "Names, for completion.", NULL,
 	 1, 2},
 	{.name = NULL},
 };

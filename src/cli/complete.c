@@ -73,6 +73,7 @@ static void bash_source(const struct grammar *grammar, const char *place, struct
 	static const struct {
 		const char *word, *code;
 	} sources[] = {
+		{"SECRET", "-W \"$(_cove_words secrets)\""},
 		{"SESSION", "-W \"$(_cove_words sessions)\""},
 		{"TEMPLATE", "-W \"$(_cove_words templates)\""},
 		{"BOX", "-W \"$(_cove_words boxes)\""},
@@ -210,7 +211,9 @@ static void zsh_action(const struct grammar *grammar, const char *place, struct 
 		for (const char *at = place; *at; at++)
 			buf_char(out, *at == '|' ? ' ' : *at);
 		buf_char(out, ')');
-	} else if (strstr(place, "TEMPLATE"))
+	} else if (strstr(place, "SECRET"))
+		buf_text(out, "{compadd -- ${(f)\"$(cove words secrets 2>/dev/null)\"}}");
+	else if (strstr(place, "TEMPLATE"))
 		buf_text(out, "{compadd -- ${(f)\"$(cove words templates 2>/dev/null)\"}}");
 	else if (strstr(place, "BOX"))
 		buf_text(out, "{compadd -- ${(f)\"$(cove words boxes 2>/dev/null)\"}}");
@@ -300,6 +303,8 @@ static void fish_source(const char *place, struct buf *out)
 		buf_char(out, '\'');
 	} else if (strstr(place, "FILE") || strstr(place, "DIR"))
 		buf_text(out, " -r");
+	else if (strstr(place, "SECRET"))
+		buf_text(out, " -x -a '(cove words secrets 2>/dev/null)'");
 	else if (strstr(place, "TEMPLATE"))
 		buf_text(out, " -x -a '(cove words templates 2>/dev/null)'");
 	else if (strstr(place, "BOX"))

@@ -1,12 +1,9 @@
 // login and context. The key comes from stdin, or is typed without echo: never from argv, which
 // every user of the host can read. It is tried before it is saved.
 #include <ctype.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/auto.h"
 #include "base/mem.h"
@@ -33,48 +30,15 @@ static fallible login_check_name(const char *name)
 			"letters, digits, '-', '_' and '.'; 'local' is the daemon of this host");
 }
 
-// Reads a line of `fd`, without newline and surrounding blanks. The caller wipes *out.
-static fallible login_read_key(int fd, char out[KEY_MAX])
+// The caller wipes *out.
+static fallible ask_key(struct buf *out)
 {
-	size_t len = 0;
-	struct str key;
-
-	while (len < KEY_MAX - 1) {
-		ssize_t n = read(fd, out + len, 1);
-
-		if (n < 0 && errno == EINTR)
-			return err_new(CANCELLED, "interrupted", "interrupted");
-		if (n < 0)
-			return err_sys(errno, "read the key");
-		if (n == 0 || out[len] == '\n')
-			break;
-		len++;
-	}
-	key = str_trim((struct str){out, len});
-	memmove(out, key.at, key.len);
-	out[key.len] = '\0';
-	if (!key.len)
+	TRY(tty_read_secret("Key", out));
+	buf_char(out, 0);
+	if (!buf_ok(out) || !str_trim(str_of(out->at)).len)
 		return err_hint(err_new(INVALID, "no_key", "no key was given"),
 				"'cove key create --tenant NAME' of the operator prints one");
 	return OK;
-}
-
-static fallible ask_key(char out[KEY_MAX])
-{
-	auto_fd tty = -1;
-	struct err *err;
-
-	if (!isatty(STDIN_FILENO))
-		return login_read_key(STDIN_FILENO, out);
-	tty = open("/dev/tty", O_RDWR | O_CLOEXEC);
-	if (tty < 0 || !tty_silent(tty))
-		return err_new(UNAVAILABLE, "no_terminal",
-			       "there is no terminal to ask for the key");
-	dprintf(tty, "Key: ");
-	err = login_read_key(tty, out);
-	tty_restore();
-	dprintf(tty, "\n");
-	return err;
 }
 
 // A key without the scope `read` gets 403 here, which shows that it is valid.
@@ -106,19 +70,17 @@ static fallible keep_context(const char *name, const char *url, const char *key)
 fallible login_run(struct call *call)
 {
 	const char *url = call->words[0], *name = call_value(call, OPT_NAME);
-	char key[KEY_MAX] = "";
-	struct err *err;
+	auto_secret_buf text = BUF_INIT(KEY_MAX);
+	struct str key;
 
 	if (!name)
 		name = NAME_DEFAULT;
 	TRY(login_check_name(name));
-	err = ask_key(key);
-	if (!err)
-		err = try_key(url, key);
-	if (!err)
-		err = keep_context(name, url, key);
-	secret_wipe(key, sizeof(key));
-	TRY(err);
+	TRY(ask_key(&text));
+	key = str_trim(str_of(text.at));
+	text.at[key.at - text.at + (ptrdiff_t)key.len] = 0;
+	TRY(try_key(url, key.at));
+	TRY(keep_context(name, url, key.at));
 	if (!call_has(call, OPT_QUIET))
 		print_note("the context '%s' is in use: %s", name, url);
 	return OK;

@@ -94,6 +94,7 @@ fallible names_print(struct call *call)
 		{"boxes", BOXES_PATH, names},
 		{"templates", TEMPLATES_PATH, names},
 		{"sessions", SESSIONS_PATH, ids},
+		{"secrets", "/v1/secrets", names},
 	};
 	auto_remote remote = {0};
 

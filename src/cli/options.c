@@ -11,7 +11,8 @@
 #define MAKES_OR_RUNS (ON(RUN) | ON(CREATE) | ON(EXEC))
 #define TEMPLATES (ON(TEMPLATE_LS) | ON(TEMPLATE_IMPORT) | ON(TEMPLATE_FREEZE) | ON(TEMPLATE_RM))
 #define INSIDE (ON(SHELL) | ON(ATTACH) | ON(LOGS) | ON(KILL) | ON(CP) | ON(LS) | ON(CAT))
-#define NETWORK (ON(POLICY) | ON(EGRESS))
+#define SECRETS (ON(SECRET_SET) | ON(SECRET_LS) | ON(SECRET_INSPECT) | ON(SECRET_RM))
+#define NETWORK (ON(POLICY) | ON(EGRESS) | SECRETS)
 #define PORTS (ON(PORT) | ON(EXPOSE) | ON(UNEXPOSE) | ON(OPEN) | ON(FORWARD))
 #define HOST (ON(DRAIN) | ON(RELOAD) | ON(UPGRADE))
 #define STEPS (ON(PAUSE) | ON(RESUME) | ON(STOP) | ON(START) | ON(ROTATE_TOKEN))
@@ -53,12 +54,15 @@ const struct option cli_options[] = {
 	{OPT_ENV,	  'e', "env",	   "NAME=VALUE", "set a variable; a bare NAME copies ours", MAKES_OR_RUNS | ON(SHELL) | CODE | SESSION_MAKES},
 	{OPT_ENV_FILE,	  0,   "env-file", "FILE",	 "set the variables of a file of NAME=VALUE lines", MAKES_OR_RUNS | ON(SHELL) | CODE | SESSION_MAKES},
 	{OPT_EXECS,	  0,   "execs",	   "NUMBER",	 "limit of commands that run at once", ON(TENANT_SET)},
+	{OPT_EXPIRES,	  0,   "expires",  "TIME",	 "time until it is not sent any more (720h)", ON(SECRET_SET)},
 	{OPT_EXPIRES,	  0,   "expires",  "TIME",	 "lifetime of the key (30m, 720h)", ON(KEY_CREATE)},
 	{OPT_EXPIRES,	  0,   "expires",  "TIME",	 "lifetime of the address (30m, 24h)", ON(EXPOSE) | ON(OPEN)},
 	{OPT_FOLLOW,	  'f', "follow",   NULL,	 "follow the output until the process ends", ON(LOGS)},
 	{OPT_FOLLOW,	  'f', "follow",   NULL,	 "follow new events", ON(EVENTS)},
 	{OPT_FOLLOW,	  'f', "follow",   NULL,	 "follow new connections", ON(EGRESS)},
-	{OPT_FORCE,	  'f', "force",	   NULL,	 "do not fail when it does not exist", ON(CONTEXT_RM) | ON(RM) | ON(TEMPLATE_RM) | ON(KEY_RM) | ON(TENANT_RM) | ON(SESSION_RM)},
+	{OPT_FOR,	  0,   "for",	   "HOST",	 "a host that may get it (api.example.com, *.example.com); several with commas; may be repeated", ON(SECRET_SET)},
+	{OPT_FORCE,	  'f', "force",	   NULL,	 "do not fail when it does not exist", ON(CONTEXT_RM) | ON(RM) | ON(TEMPLATE_RM) | ON(KEY_RM) | ON(TENANT_RM) | ON(SECRET_RM) | ON(SESSION_RM)},
+	{OPT_HEADER,	  0,   "header",   "NAME: FORMAT", "send it as this header; {} in the format is the value ('Authorization: Bearer {}')", ON(SECRET_SET)},
 	{OPT_HELP,	  'h', "help",	   NULL,	 "explain this verb", ~(unsigned __int128)0},
 	{OPT_HOST,	  0,   "host",	   NULL,	 "allow sandboxes of the template host", ON(KEY_CREATE) | ON(TENANT_SET)},
 	{OPT_ID,	  0,   "id",	   "ID",	 "id of the session, never used before (default: a new one)", ON(SESSION_CREATE)},
@@ -68,6 +72,7 @@ const struct option cli_options[] = {
 	{OPT_IO,	  0,   "io",	   "SIZE",	 "limit of bytes a second read from the disk, and as many written (20m; default no limit); refused on hosts without cgroup v2", MAKES},
 	{OPT_ISOLATED,	  0,   "isolated", NULL,	 "use a sandbox of its own", ON(SESSION_CREATE)},
 	{OPT_JSON,	  0,   "json",	   NULL,	 "print JSON, errors too", ON(LOGIN) | CONTEXTS | ASKS | HOST | ON(VERSION)},
+	{OPT_KEEP,	  0,   "keep",	   NULL,	 "keep the value; set hosts, form and expiry only", ON(SECRET_SET)},
 	{OPT_KEEP,	  0,   "keep",	   NULL,	 "do not remove the sandbox; its id is printed on stderr", ON(RUN) | ON(RUN_CODE)},
 	{OPT_KEEP_ALIVE,  0,   "keep-alive", NULL,	 "never freeze or stop the sandbox when it is idle", ON(CREATE)},
 	{OPT_KEPT_OUTPUT, 0,   "kept-output", "SIZE",	 "limit of kept output of all commands; the oldest is removed first (default a quarter of the disk)", MAKES},
@@ -88,16 +93,18 @@ const struct option cli_options[] = {
 	{OPT_ORG,	  0,   "org",	   "ORG",	 "organisation of the owner", ON(SESSION_CREATE)},
 	{OPT_OUTPUT,	  0,   "output",   "SIZE",	 "limit of kept output of a command (default 64m)", MAKES},
 	{OPT_PIDS,	  0,   "pids",	   "NUMBER",	 "limit of processes and threads (default 256)", MAKES},
+	{OPT_QUERY,	  0,   "query",	   "NAME",	 "send it as this query parameter", ON(SECRET_SET)},
 	{OPT_QUESTION,	  0,   "question", "ID",	 "answer only this question", ON(SESSION_ANSWER)},
-	{OPT_QUIET,	  'q', "quiet",	   NULL,	 "print no messages of cove itself", ON(LOGIN) | ON(CONTEXT_USE) | ON(CONTEXT_RM) | CODE | HOST | SESSION_ACTS | RUNS | STEPS | ON(KEY_CREATE) | ON(KEY_RM) | ON(TENANT_SET) | ON(TENANT_RM) | ON(RM) | TEMPLATES | ON(SHELL) | ON(ATTACH) | ON(KILL) | ON(CP) | ON(UNEXPOSE) | ON(FORWARD)},
-	{OPT_QUIET,	  'q', "quiet",	   NULL,	 "print ids only", ON(CONTEXT_LS) | SESSION_LISTS | ON(PS) | ON(KEY_LS) | ON(TENANT_LS)},
+	{OPT_QUIET,	  'q', "quiet",	   NULL,	 "print no messages of cove itself", ON(LOGIN) | ON(CONTEXT_USE) | ON(CONTEXT_RM) | CODE | HOST | SESSION_ACTS | RUNS | STEPS | ON(KEY_CREATE) | ON(KEY_RM) | ON(SECRET_SET) | ON(SECRET_RM) | ON(TENANT_SET) | ON(TENANT_RM) | ON(RM) | TEMPLATES | ON(SHELL) | ON(ATTACH) | ON(KILL) | ON(CP) | ON(UNEXPOSE) | ON(FORWARD)},
+	{OPT_QUIET,	  'q', "quiet",	   NULL,	 "print ids only", ON(CONTEXT_LS) | SESSION_LISTS | ON(PS) | ON(KEY_LS) | ON(SECRET_LS) | ON(TENANT_LS)},
 	{OPT_RECURSIVE,	  'R', "recursive", NULL,	 "list subdirectories too", ON(LS)},
 	{OPT_RM,	  0,   "rm",	   NULL,	 "remove the sandbox afterwards (the default)", ON(RUN)},
 	{OPT_RULE,	  0,   "rule",	   "RULE",	 "requests that are allowed to a name: 'GET,HEAD api.example.com/v1/*', '* NAME' for any; may be repeated", ON(POLICY)},
 	{OPT_SANDBOX,	  0,   "sandbox",  "BOX",	 "limit the key to this sandbox", ON(KEY_CREATE)},
 	{OPT_SANDBOX,	  0,   "sandbox",  "BOX",	 "only events of this sandbox", ON(EVENTS)},
 	{OPT_SCOPE,	  0,   "scope",	   "SCOPE",	 "a permission of the key; may be repeated", ON(KEY_CREATE)},
-	{OPT_SECRET,	  0,   "secret",   "NAME@HOST",	 "a secret for hosts (with commas), its value from our variable NAME; NAME=-@HOST from standard input, NAME=VALUE@HOST from here, NAME@ removes the secret", ON(POLICY)},
+	{OPT_SECRET,	  0,   "secret",   "SECRET",	 "a secret of the tenant ('cove secret set'): a placeholder in the variable of that name; may be repeated", MAKES},
+	{OPT_SECRET,	  0,   "secret",   "NAME[@HOST]",	 "a secret of the tenant; with hosts (and commas) one of this sandbox, its value from our variable NAME; NAME=-@HOST from standard input, NAME=VALUE@HOST from here, NAME@ removes the secret", ON(POLICY)},
 	{OPT_SIGNAL,	  's', "signal",   "SIGNAL",	 "send this signal to the whole tree (KILL, HUP, 10)", ON(KILL)},
 	{OPT_SLEEP_AFTER, 0,   "sleep-after", "TIME",	 "freeze the sandbox after this idle time (default 10m); the next request wakes it", ON(CREATE)},
 	{OPT_SINCE,	  0,   "since",	   "TIME",	 "only lines since then: a span (10m) or a time (2026-01-31T08:00:00Z)", ON(LOGS)},

@@ -12,7 +12,7 @@
 #include "cli/collection.h"
 #include "cli/print.h"
 #include "cli/remote.h"
-#include "cli/stdio.h"
+#include "cli/tty.h"
 #include "lib/fields.h"
 
 #define POLICY_MAX (4 << 20)
@@ -228,9 +228,10 @@ static fallible put_inspected(struct json_out *out, const struct call *call,
 
 // ------------------------------------------------------------------------------------- secrets
 
-// "NAME=VALUE@HOST,HOST", "NAME@HOST", "NAME@".
+// "NAME=VALUE@HOST,HOST", "NAME@HOST", "NAME@", and "NAME": a secret of the tenant.
 struct secret {
 	struct str name, value, hosts; // value.at == NULL: in our environment
+	bool is_named;
 };
 
 static fallible read_secret(const char *text, struct secret *out)
@@ -245,37 +246,13 @@ static fallible read_secret(const char *text, struct secret *out)
 		out->value = rest;
 		if (out->name.len)
 			return OK;
+	} else if (*text && !strchr(text, '=')) {
+		*out = (struct secret){.name = str_of(text), .is_named = true};
+		return OK;
 	}
 	return err_hint(err_new(INVALID, "bad_value", "--secret names no secret and host"),
 			"NAME@HOST takes the value from our variable NAME, NAME=-@HOST from "
 			"standard input");
-}
-
-static void wipe(struct buf *buf)
-{
-	if (buf->at)
-		secret_wipe(buf->at, buf->len);
-	buf_done(buf);
-}
-#define auto_wiped on_exit_call(wipe) struct buf
-
-// A trailing newline is not part of the value.
-static fallible cli_policy_read_input(struct buf *out)
-{
-	size_t n = 1;
-
-	while (n && buf_ok(out)) {
-		char room[1024];
-
-		TRY(stdio_read(STDIN_FILENO, room, sizeof(room), &n));
-		buf_add(out, room, n);
-		secret_wipe(room, sizeof(room));
-	}
-	if (!buf_ok(out))
-		return err_new(TOO_LARGE, "bad_value", "the value is too long");
-	if (out->len && out->at[out->len - 1] == '\n')
-		out->len--;
-	return OK;
 }
 
 static fallible cli_policy_read_value(const struct secret *secret, struct buf *out)
@@ -284,7 +261,7 @@ static fallible cli_policy_read_value(const struct secret *secret, struct buf *o
 	const char *own;
 
 	if (str_is(secret->value, "-"))
-		return cli_policy_read_input(out);
+		return tty_read_secret("Value", out);
 	if (secret->value.at) {
 		buf_str(out, secret->value);
 		return OK;
@@ -299,7 +276,7 @@ static fallible cli_policy_read_value(const struct secret *secret, struct buf *o
 
 static fallible put_secret(struct json_out *out, const struct secret *secret)
 {
-	auto_wiped value = BUF_INIT(VALUE_MAX);
+	auto_secret_buf value = BUF_INIT(VALUE_MAX);
 	struct str rest = secret->hosts, host;
 
 	TRY(cli_policy_read_value(secret, &value));
@@ -320,17 +297,23 @@ static bool is_replaced(const struct call *call, struct str name)
 	const char *text;
 
 	for (size_t at = 0; call_next(call, OPT_SECRET, &at, &text);)
-		if (name.len < strlen(text) && !memcmp(text, name.at, name.len) &&
-		    strchr("=@", text[name.len]))
+		if (name.len <= strlen(text) && !memcmp(text, name.at, name.len) &&
+		    strchr("=@", text[name.len])) // the end of the text, too
 			return true;
 	return false;
 }
 
 static void put_old_secret(struct json_out *out, const struct call *call, const struct json *secret)
 {
-	const struct json *hosts = json_get(secret, "hosts");
+	const struct json *hosts;
 	bool is_left = false;
 
+	if (json_type(secret) == JSON_STRING) {
+		if (!is_replaced(call, json_chars(secret)))
+			json_add_str(out, json_chars(secret));
+		return;
+	}
+	hosts = json_get(secret, "hosts");
 	for (size_t i = 0; hosts && i < json_count(hosts); i++)
 		is_left |= !is_denied(call, json_chars(json_at(hosts, i)));
 	if (!is_left || is_replaced(call, json_chars(json_get(secret, "name"))))
@@ -357,7 +340,9 @@ static fallible cli_policy_put_secrets(struct json_out *out, const struct call *
 		struct secret secret = {0};
 
 		TRY(read_secret(text, &secret));
-		if (secret.hosts.len)
+		if (secret.is_named)
+			json_add_str(out, secret.name);
+		else if (secret.hosts.len)
 			TRY(put_secret(out, &secret));
 	}
 	json_end(out, ']');
@@ -498,6 +483,11 @@ static void cli_policy_show(const struct json *network)
 	for (size_t i = 0; secrets && i < json_count(secrets); i++) {
 		auto_buf words = BUF_INIT(REMOTE_REPLY_MAX);
 
+		if (json_type(json_at(secrets, i)) == JSON_STRING) {
+			print_line("%-8s %s of the tenant", "secret",
+				   json_chars(json_at(secrets, i)).at);
+			continue;
+		}
 		cli_policy_put_words(json_get(json_at(secrets, i), "hosts"), "nobody", &words);
 		print_line("%-8s %s for%s", "secret", fields_text(json_at(secrets, i), "name"),
 			   words.at ? words.at : "");
@@ -518,8 +508,8 @@ static bool is_change(const struct call *call)
 static fallible cli_policy_change(struct call *call, struct remote *remote, const char *path,
 				  const struct json *now, struct buf *text, struct json **out)
 {
-	auto_wiped network = BUF_INIT(POLICY_MAX);
-	auto_wiped body = BUF_INIT(POLICY_MAX);
+	auto_secret_buf network = BUF_INIT(POLICY_MAX);
+	auto_secret_buf body = BUF_INIT(POLICY_MAX);
 	struct json_out json = json_to(&body);
 
 	TRY(cli_policy_edit(call, now, &network));

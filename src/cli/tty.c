@@ -6,13 +6,16 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>
 
+#include "base/auto.h"
 #include "base/str.h"
 #include "cli/interrupt.h"
+#include "cli/stdio.h"
 
 // Signal handlers have no arguments.
 static struct {
@@ -83,7 +86,7 @@ bool tty_raw(int fd)
 	return tty_change(fd, &raw, TCSADRAIN);
 }
 
-bool tty_silent(int fd)
+static bool tty_silent(int fd)
 {
 	struct termios silent;
 
@@ -134,4 +137,42 @@ int tty_resized_fd(void)
 	if (state.pipe[0] < 0 && pipe2(state.pipe, O_CLOEXEC | O_NONBLOCK) == 0)
 		sigaction(SIGWINCH, &act, NULL);
 	return state.pipe[0];
+}
+
+// Up to the end, or of one line.
+static fallible tty_read_value(int fd, bool line, struct buf *out)
+{
+	size_t n = 1;
+
+	while (n && buf_ok(out)) {
+		char c;
+
+		TRY(stdio_read(fd, &c, 1, &n));
+		if (n && line && c == '\n')
+			return OK;
+		if (n)
+			buf_char(out, c);
+	}
+	if (!buf_ok(out))
+		return err_new(TOO_LARGE, "bad_value", "the value is too long");
+	if (out->len && out->at[out->len - 1] == '\n')
+		out->len--;
+	return OK;
+}
+
+fallible tty_read_secret(const char *prompt, struct buf *out)
+{
+	auto_fd tty = -1;
+	struct err *err;
+
+	if (!isatty(STDIN_FILENO))
+		return tty_read_value(STDIN_FILENO, false, out);
+	tty = open("/dev/tty", O_RDWR | O_CLOEXEC);
+	if (tty < 0 || !tty_silent(tty))
+		return err_new(UNAVAILABLE, "no_terminal", "there is no terminal to ask at");
+	dprintf(tty, "%s: ", prompt);
+	err = tty_read_value(tty, true, out);
+	tty_restore();
+	dprintf(tty, "\n");
+	return err;
 }

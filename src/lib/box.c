@@ -103,13 +103,7 @@ static void put_network(struct json_out *out, const struct cove_box_spec *spec)
 	json_begin(out, '{');
 	if (spec->network)
 		json_put_text(out, "mode", spec->network);
-	if (spec->allow) {
-		json_key(out, "allow");
-		json_begin(out, '[');
-		for (const char *const *at = spec->allow; *at; at++)
-			json_add_text(out, *at);
-		json_end(out, ']');
-	}
+	fields_names(out, "allow", spec->allow);
 	json_end(out, '}');
 }
 
@@ -134,6 +128,7 @@ static fallible put_spec(struct buf *to, const struct cove_box_spec *spec, bool 
 	if (spec->workdir)
 		json_put_text(&out, "workdir", spec->workdir);
 	put_network(&out, spec);
+	fields_names(&out, "secrets", spec->secrets);
 	TRY(fields_pairs(&out, "env", spec->env));
 	TRY(fields_pairs(&out, "labels", spec->labels));
 	json_end(&out, '}');

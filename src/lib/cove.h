@@ -113,6 +113,21 @@ COVE_API COVE_MUST enum cove_kind cove_ask(struct cove *cove, const char *method
 					   size_t *out_len, struct cove_error *error);
 COVE_API void cove_free(void *what); // frees memory that the library returned
 
+// A secret of the tenant, for the field `secrets` of a sandbox. A new value is in force from the
+// next request on. `value` NULL keeps it, for the hosts that it had.
+struct cove_secret_spec {
+	const char *value;
+	const char *const *hosts;    // names and "*.suffix" that may get it
+	const char *header, *format; // send it as this header; "Bearer {}", NULL: the value alone
+	const char *query;	     // send it as this query parameter
+	const char *expires_at;	     // "2027-01-31T08:00:00Z"; NULL: never
+};
+COVE_API COVE_MUST enum cove_kind cove_secret_set(struct cove *cove, const char *name,
+						  const struct cove_secret_spec *spec,
+						  struct cove_error *error);
+COVE_API COVE_MUST enum cove_kind cove_secret_remove(struct cove *cove, const char *name,
+						     struct cove_error *error);
+
 // A request whose body or reply is streamed: open, write any number of times, finish, read until
 // *out_len is 0, free. `type` NULL: no body, nothing is written.
 struct cove_request;
@@ -154,6 +169,7 @@ struct cove_box_spec {
 	uint64_t io_mbps;		   // MiB per second, for reading and for writing its disk
 	const char *user;		   // of its commands: "name", "uid", with ":group"
 	const char *workdir;		   // their directory
+	const char *const *secrets;	   // names of secrets of the tenant
 };
 
 struct cove_box_info {

@@ -188,3 +188,14 @@ fallible fields_no_cwd(struct err *err, struct cove *cove, const char *cwd)
 	err = err_recast(err, ERR_INVALID, "no_cwd", "cannot enter '%s'", cwd);
 	return err_hint(err, "cwd must be a directory in the sandbox");
 }
+
+void fields_names(struct json_out *out, const char *key, const char *const *names)
+{
+	if (!names)
+		return;
+	json_key(out, key);
+	json_begin(out, '[');
+	for (; *names; names++)
+		json_add_text(out, *names);
+	json_end(out, ']');
+}

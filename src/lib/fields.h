@@ -23,3 +23,5 @@ fallible fields_bytes(const struct json *event, const char *key, struct buf *out
 void fields_path(struct json_out *out, const char *name, const char *path);
 // Maps errors about `cwd` to one form, whatever started the command.
 fallible fields_no_cwd(struct err *err, struct cove *cove, const char *cwd);
+// "key": [names…]; NULL: nothing. The list ends with NULL.
+void fields_names(struct json_out *out, const char *key, const char *const *names);

@@ -52,9 +52,7 @@ static void named_secret_free(struct named_secret *secret)
 
 static fallible named_secrets_absent(struct str name)
 {
-	return err_hint(
-		err_new(NOT_FOUND, "no_secret", "there is no secret " STR_FMT, STR_ARG(name)),
-		"'cove secret ls' lists them");
+	return err_hint(err_absent("no_secret", "secret", name), "'cove secret ls' lists them");
 }
 
 static void named_secrets_put_time(struct json_out *out, const char *key, int64_t wall_ms)
@@ -126,7 +124,7 @@ fallible named_secrets_fill(const struct manager *manager, const char *tenant,
 		policy_fill_named(entry, found ? &found->secret : NULL);
 		if (!found && !err)
 			err = err_hint(
-				err_new(INVALID, "no_secret", "there is no secret %s", entry->name),
+				err_new(INVALID, "no_secret", "there is no secret '%s'", entry->name),
 				"'cove secret set NAME --for HOST' makes it");
 	}
 	return err;

@@ -120,6 +120,41 @@ def tenants(cove):
     c.same(cove.request("GET", "/v1/secrets", key=key).json["items"], [], "a later tenant of that name has no secret of it")
 
 
+def command_line(cove, outside):
+    """The verbs, and --secret of create and policy."""
+    run = c.Cli(cove.data)
+
+    def cli(*words, value="", want=0):
+        got = run(*words, stdin=value.encode())
+        c.same(got.returncode, want, "cove " + " ".join(words[:3]))
+        return got
+
+    cli("secret", "set", "CLI_KEY", "--for", "api.test,*.deep.test", "--header", "Authorization: Token {}", value=TWO + "\n")
+    c.same(cove.get("/v1/secrets/CLI_KEY").json["header"], {"name": "Authorization", "format": "Token {}"}, "the header was set")
+    c.same(cove.get("/v1/secrets/CLI_KEY").json["hosts"], ["api.test", "*.deep.test"], "and the hosts")
+    got = cli("secret", "ls")
+    c.ok("CLI_KEY" in got.text and "Authorization: Token {}" in got.text and TWO not in got.text, "ls shows it", got.text)
+    c.same(cli("secret", "ls", "-q").text.split(), ["CLI_KEY", "HEAD_KEY", "QUERY_KEY"], "names alone")
+    cli("create", "--name", "by-cli", "--network", "allow", "--allow", "api.test", "--secret", "CLI_KEY")
+    box = cove.get("/v1/sandboxes/by-cli").json
+    c.same(box["network"]["secrets"], ["CLI_KEY"], "create --secret refers to it")
+    outside.trusted(cove, box)
+    curl(cove, box, "https://api.test/cli")
+    c.same(outside.seen[-1].headers["Authorization"], "Token " + TWO, "its header is sent")
+    cli("secret", "set", "CLI_KEY", "--for", "api.test", "--keep")
+    c.ok("header" not in cove.get("/v1/secrets/CLI_KEY").json, "--keep sets the rest", cove.get("/v1/secrets/CLI_KEY").json)
+    cli("policy", "by-cli", "--secret", "QUERY_KEY")
+    c.same(cove.get("/v1/sandboxes/by-cli").json["network"]["secrets"], ["CLI_KEY", "QUERY_KEY"], "policy --secret NAME adds one")
+    cli("policy", "by-cli", "--secret", "CLI_KEY@")
+    c.same(cove.get("/v1/sandboxes/by-cli").json["network"]["secrets"], ["QUERY_KEY"], "NAME@ takes it out")
+    c.ok("QUERY_KEY" in cli("policy", "by-cli").text, "policy shows it")
+    cli("secret", "set", "NO_HOST", want=2, value="x")
+    cli("secret", "rm", "CLI_KEY")
+    cli("secret", "rm", "CLI_KEY", want=3)
+    cli("secret", "rm", "-f", "CLI_KEY")
+    cli("rm", "-y", "by-cli")
+
+
 def nowhere(cove):
     os.sync()
     for value in (ONE, TWO, THREE):
@@ -134,7 +169,7 @@ def nowhere(cove):
 
 
 def main():
-    outside = Outside("api.test", "q.test", "see.test")
+    outside = Outside("api.test", "q.test", "see.test", "a.deep.test")
     cove = c.Cove(*outside.options(), env={"COVE_LOG_LEVEL": "debug"})
     try:
         fields(cove)
@@ -146,6 +181,7 @@ def main():
         nowhere(cove)
         rotation(cove, outside, box, holder)
         tenants(cove)
+        command_line(cove, outside)
         nowhere(cove)
         cove.delete(box)
         c.same(cove.stop(), 0, "cove stops cleanly")

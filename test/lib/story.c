@@ -91,6 +91,28 @@ STORY(by_name, "a sandbox is got or created by name, found, listed and deleted")
 	return true;
 }
 
+STORY(secrets, "a secret is set, a sandbox refers to it, and it is removed")
+{
+	static const char *const hosts[] = {"api.example.com", NULL}, *const names[] = {"TOKEN",
+											NULL};
+	struct cove_secret_spec secret = {.value = "some-value", .hosts = hosts, .header = "X-Key"};
+	struct cove_box_spec spec = {.secrets = names};
+	struct cove_output out = {0};
+	struct cove_box *one = NULL;
+
+	SAY(fine(cove_secret_set(cove, "TOKEN", &secret, &error)));
+	secret.value = NULL;
+	SAY(fine(cove_secret_set(cove, "TOKEN", &secret, &error)));
+	SAY(fine(cove_box_create(cove, &spec, &one, &error)));
+	SAY(fine(cove_exec_line(one, "printf %s \"${TOKEN%%-*}\"", &out, &error)));
+	SAY(out.out && !strcmp(out.out, "cove"));
+	cove_output_free(&out);
+	SAY(fine(cove_box_delete(one, &error)));
+	cove_box_free(one);
+	SAY(fine(cove_secret_remove(cove, "TOKEN", &error)));
+	return cove_secret_remove(cove, "TOKEN", &error) == COVE_NOT_FOUND;
+}
+
 STORY(statuses, "statuses and endings are told as they are")
 {
 	static const struct {
