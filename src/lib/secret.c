@@ -1,4 +1,5 @@
-// Secrets of the tenant: set and removed. The body with the value is wiped after the request.
+// Secrets of the tenant: set and removed. The value is in the request alone: the body is wiped
+// afterwards, and no answer has it.
 #include "base/secret.h"
 
 #include "base/mem.h"
