@@ -123,9 +123,9 @@ fallible named_secrets_fill(const struct manager *manager, const char *tenant,
 		found = named_secrets_find(manager, tenant, str_of(entry->name));
 		policy_fill_named(entry, found ? &found->secret : NULL);
 		if (!found && !err)
-			err = err_hint(
-				err_new(INVALID, "no_secret", "there is no secret '%s'", entry->name),
-				"'cove secret set NAME --for HOST' makes it");
+			err = err_hint(err_new(INVALID, "no_secret", "there is no secret '%s'",
+					       entry->name),
+				       "'cove secret set NAME --for HOST' makes it");
 	}
 	return err;
 }
