@@ -30,6 +30,13 @@
 
 #define NAMES_MAX 65536 // names in a box's folder: more than processes, cells and sessions can have
 
+static const struct unit_kind *const unit_kinds[UNIT_TYPES] = {
+	&proc_kind,
+	&term_kind,
+	&session_kind,
+	&context_kind,
+};
+
 struct listing {
 	int dir;
 	const char *name;
@@ -184,10 +191,8 @@ static fallible box_adopt_take_all(struct adoption *adoption)
 {
 	TRY(ask_unanswered(find_cgroups(adoption)), "find the exec cgroups");
 	TRY(list_folder(adoption));
-	TRY(units_adopt(adoption, &proc_kind), "adopt the processes");
-	TRY(units_adopt(adoption, &term_kind), "adopt the terminals");
-	TRY(sessions_adopt(adoption), "adopt the sessions");
-	TRY(contexts_adopt(adoption), "adopt the contexts");
+	for (size_t i = 0; i < UNIT_TYPES; i++)
+		TRY(units_adopt(adoption, unit_kinds[i]), "adopt each %s", unit_kinds[i]->name);
 	return take_rest(adoption);
 }
 
@@ -242,7 +247,8 @@ void box_abandon(struct box *box)
 		list_each (at, &box->units[i].all) {
 			struct unit *unit = link_of(at, struct unit, link);
 
-			unit->kind->abandon(unit);
+			if (unit->kind->abandon)
+				unit->kind->abandon(unit);
 		}
 	await_tapes(box);
 	exec_end_all(box);
@@ -293,13 +299,11 @@ fallible box_recover(struct box *box)
 	struct err *err;
 
 	err = list_folder(adoption);
-	if (!err) {
-		remove_files(adoption, &term_kind);
-		remove_files(adoption, &session_kind);
-		err = units_adopt(adoption, &proc_kind);
-	}
-	if (!err)
-		err = contexts_adopt(adoption);
+	for (size_t i = 0; i < UNIT_TYPES && !err; i++)
+		if (unit_kinds[i]->is_recorded)
+			err = units_adopt(adoption, unit_kinds[i]);
+		else
+			remove_files(adoption, unit_kinds[i]);
 	box->adoption = NULL;
 	adoption_free(adoption);
 	return err;

@@ -36,7 +36,3 @@ fallible adoptee_take(struct adoptee *adoptee, struct box *box, struct tape *tap
 bool adoption_number(const char *name, char letter, uint32_t *out);
 // The numbers of such names, the highest first, ended by 0; the caller's.
 uint32_t *adoption_numbers(const struct adoption *adoption, char letter);
-
-// Each adopts its own kind. They wait.
-fallible sessions_adopt(struct adoption *adoption);
-fallible contexts_adopt(struct adoption *adoption);

@@ -16,7 +16,6 @@
 #include "box/freeze.h"
 #include "box/private.h"
 #include "box/procs.h"
-#include "box/session_private.h"
 #include "box/unit.h"
 #include "os/fd.h"
 
@@ -188,22 +187,6 @@ bool box_is_busy(const struct box *box)
 {
 	uint32_t calm = context_warm_count(box) + prewarmed_count(box), idle;
 
-	if (box->sessions)
-		list_each (at, &box->sessions->all) {
-			const struct session *session = link_of(at, struct session, link);
-
-			if (session->run || session->waiting || session->starting)
-				return true;
-			calm += session->shell != NULL;
-		}
-	if (box->contexts)
-		list_each (at, &box->contexts->all) {
-			const struct context *context = link_of(at, struct context, link);
-
-			if (context->run || context->waiting || context->starting)
-				return true;
-			calm += context->shell != NULL;
-		}
 	return units_are_busy(box, &idle) || box->exec_count > calm + idle;
 }
 

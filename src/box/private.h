@@ -15,7 +15,6 @@ struct adoption;
 struct contexts;
 struct exec;
 struct procs;
-struct sessions;
 struct prewarmed_shells;
 struct tape_budget;
 
@@ -86,6 +85,7 @@ struct box {
 	uint32_t features; // of its pid 1: enum talk_feature
 	bool stopping;	   // a stop or destroy was requested
 	bool abandoned;	   // adoption failed: its files and processes stay untouched
+	bool left;	   // its owner has dropped it: its files go with the folder
 	bool has_folder;   // of tapes and state files: removed with it
 	struct channel channel;
 	struct condition greeted;
@@ -105,8 +105,8 @@ struct box {
 	struct tape_budget *tape_budget; // NULL until the first exec
 	struct units units[UNIT_TYPES];
 	struct procs *procs;			   // NULL until the first process
-	struct sessions *sessions;		   // NULL until the first session
-	struct contexts *contexts;		   // NULL until the first context
+	struct contexts *contexts;		   // NULL until the first context, or spare
+	size_t session_texts;			   // bytes of cached states of shells
 	struct prewarmed_shells *prewarmed_shells; // NULL until one is requested
 	struct link exec_cgroups, clean, doubt;
 	uint32_t cgroup_count;

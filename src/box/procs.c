@@ -645,8 +645,8 @@ bool procs_cgroup_is_left(const struct box *box, uint32_t exec_cgroup)
 	return false;
 }
 
-// -----------------------------------------------------------------------------------------
-// adoption By the tape in the box's folder and by what pid 1 holds:
+// ---------------------------------------------------------------------------------------- adoption
+// By the tape in the box's folder and by what pid 1 holds:
 //
 //	sealed			ended: the tape has everything
 //	not sealed, held	running, or its end will come: the tape is appended to
@@ -879,7 +879,8 @@ const struct unit_kind proc_kind = {
 	.name = "process",
 	.type = UNIT_PROCESS,
 	.label = EXEC_LABEL_PROCESS,
-	.outlives_run = true,
+	.is_recorded = true,
+	.outlives_box = true,
 	.free = proc_free,
 	.adopt = proc_adopt,
 	.abandon = proc_abandon,

@@ -669,8 +669,8 @@ bool term_ended(const struct term *term, struct exec_result *out, bool *out_box_
 	return true;
 }
 
-// -----------------------------------------------------------------------------------------
-// adoption pid 1 holds the master and the pty spool; the tape is on disk. The spool is drained to
+// ---------------------------------------------------------------------------------------- adoption
+// pid 1 holds the master and the pty spool; the tape is on disk. The spool is drained to
 // the tape, then the end of the tape is replayed to the ring. A terminal whose output exceeded its
 // tape shows the end of the tape and what came since. Tapes of terminals that pid 1 does not hold
 // are removed: a shell's id is free with its end.

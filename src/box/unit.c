@@ -19,14 +19,14 @@ void unit_init(struct unit *unit, const struct unit_kind *kind, struct box *box,
 	unit->refs = 1;
 	unit->id = mem_dup(id.at, id.len);
 	condition_init(&unit->changed);
-	if (!kind->outlives_run)
+	if (!kind->outlives_box)
 		box_ref(box);
 }
 
 void unit_done(struct unit *unit)
 {
 	tape_unref(unit->tape);
-	if (!unit->kind->outlives_run)
+	if (!unit->kind->outlives_box)
 		box_unref(unit->box);
 	free(unit->id);
 	free(unit);
@@ -67,7 +67,7 @@ bool unit_unlist(struct unit *unit)
 	unit->listed = false;
 	map_take(unit->box->units[unit->kind->type].by_id, str_of(unit->id));
 	link_drop(&unit->link);
-	if (unit->kind->outlives_run)
+	if (unit->kind->outlives_box)
 		unit->box = NULL;
 	condition_signal(&unit->changed);
 	unit_unref(unit);

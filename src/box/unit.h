@@ -6,6 +6,7 @@
 
 #include "box/adoption.h"
 
+struct repl_kind; // box/repl.h
 struct unit;
 
 enum unit_use {
@@ -17,26 +18,28 @@ enum unit_use {
 struct unit_kind {
 	const char *name; // for errors
 	enum unit_type type;
-	enum exec_label_kind label; // of its process
-	char letter;		    // of its file in the box's folder: a tape or a state file
-	char tape_letter;	    // of its tape, if the other is a state file; 0: none
-	uint32_t max;		    // listed at once; 0: no bound
-	bool outlives_run;	    // the record outlives the run of the box
-	bool needs_file;	    // a process without a file is not adopted
+	enum exec_label_kind label;   // of its process
+	char letter;		      // of its file in the box's folder: a tape or a state file
+	char tape_letter;	      // of its tape, if the other is a state file; 0: none
+	uint32_t max;		      // listed at once; 0: no bound
+	bool is_recorded;	      // its record outlives the run of the box
+	bool outlives_box;	      // a holder may read it after the box is freed
+	bool needs_file;	      // a process without a file is not adopted
+	const struct repl_kind *repl; // NULL: it has no queue
 	enum unit_use (*use)(const struct unit *unit); // NULL: UNIT_BUSY while its exec runs
 	bool (*evict)(struct unit *unit);	       // for a new one; unlists it. False: in use
 	void (*free)(struct unit *unit); // no references are left; ends with unit_done()
 	// Adopts a unit by its file, and by what pid 1 holds (NULL: nothing). Waits.
 	fallible (*adopt)(struct adoption *adoption, uint32_t file, struct adoptee *held);
 	fallible (*adopt_rest)(struct adoption *adoption); // after all files; NULL: nothing to do
-	void (*abandon)(struct unit *unit); // adoption failed: its files and processes stay
+	void (*abandon)(struct unit *unit); // adoption failed: its files stay. NULL: nothing to do
 };
 extern const struct unit_kind proc_kind, term_kind, session_kind, context_kind;
 
 // The first member of each unit.
 struct unit {
 	const struct unit_kind *kind;
-	struct box *box; // held; of a kind that outlives the run: not held, NULL once unlisted
+	struct box *box; // held; of a kind that outlives the box: not held, NULL once unlisted
 	struct loop *loop;
 	struct link link; // box->units[].all, in order of creation
 	int refs;	  // the table, callers, runs, tasks
@@ -61,7 +64,7 @@ struct unit *unit_find(struct box *box, const struct unit_kind *kind, struct str
 // Evicts units for a new one if need be. False: the table is full.
 bool units_have_room(struct box *box, const struct unit_kind *kind);
 #define units_each(var, box, kind) list_each (var, &(box)->units[(kind)->type].all)
-#define unit_of(at, type) link_of(at, type, unit.link)
+#define unit_of(at, type) ((type *)link_of(at, struct unit, link))
 
 // A tape by number, counted in the box's budget; 0: without a name, it ends with the daemon.
 struct tape *unit_new_tape(struct box *box, char letter, uint32_t number,

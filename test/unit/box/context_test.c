@@ -2,8 +2,8 @@
 #include "box/context.h"
 
 #include "base/mem.h"
-#include "box/context_private.h"
 #include "box/freeze.h"
+#include "protocol/cell.h"
 #include "unit/box/fake_warden.h"
 
 static struct box *box;
@@ -191,7 +191,7 @@ BOX_TEST(side_by_side, "contexts run in parallel")
 	CHECK(!context_interrupt(py));
 	CHECK(gives("x", "<{\"type\":\"result\",\"text\":\"1\""));
 	context_delete(other);
-	CHECK(context_find(box, str_of(other->id)) == NULL);
+	CHECK(context_find(box, str_of(context_view(other).id)) == NULL);
 }
 
 BOX_TEST(late, "a late cell is interrupted; one that ignores that is killed")

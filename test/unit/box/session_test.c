@@ -2,7 +2,6 @@
 #include "box/session.h"
 
 #include "base/mem.h"
-#include "box/session_private.h"
 #include "protocol/shell.h"
 #include "unit/box/fake_warden.h"
 
