@@ -101,11 +101,6 @@ int caps_landlock_version(void)
 	return version < 0 ? 0 : (int)version;
 }
 
-static uint64_t rights_known(int version)
-{
-	return FS_ALL_1 | (version >= 2 ? FS_REFER : 0) | (version >= 3 ? FS_TRUNCATE : 0);
-}
-
 static fallible permit(int rules, const struct caps_path *entry, uint64_t known)
 {
 	struct landlock_path_beneath_attr rule = {
@@ -130,7 +125,9 @@ static fallible permit(int rules, const struct caps_path *entry, uint64_t known)
 fallible caps_landlock(const struct caps_path *paths, size_t count)
 {
 	int version = caps_landlock_version();
-	struct landlock_ruleset_attr attr = {.handled_access_fs = rights_known(version)};
+	struct landlock_ruleset_attr attr = {.handled_access_fs = FS_ALL_1 |
+								  (version >= 2 ? FS_REFER : 0) |
+								  (version >= 3 ? FS_TRUNCATE : 0)};
 
 	if (version == 0)
 		return OK;

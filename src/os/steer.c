@@ -208,15 +208,9 @@ static void edge(struct netlink *batch, uint16_t type)
 	netlink_begin(batch, type, 0, &body, sizeof(body));
 }
 
-static void add_table(struct netlink *batch)
+static void table_message(struct netlink *batch, int message, uint16_t flags)
 {
-	nft_begin(batch, NFT_MSG_NEWTABLE, NLM_F_CREATE | NLM_F_EXCL);
-	netlink_put_text(batch, NFTA_TABLE_NAME, TABLE);
-}
-
-static void drop_table(struct netlink *batch)
-{
-	nft_begin(batch, NFT_MSG_DELTABLE, 0);
+	nft_begin(batch, message, flags);
 	netlink_put_text(batch, NFTA_TABLE_NAME, TABLE);
 }
 
@@ -362,8 +356,8 @@ static int steer(uint16_t port, bool anew)
 
 	edge(&batch, NFNL_MSG_BATCH_BEGIN);
 	if (anew)
-		drop_table(&batch);
-	add_table(&batch);
+		table_message(&batch, NFT_MSG_DELTABLE, 0);
+	table_message(&batch, NFT_MSG_NEWTABLE, NLM_F_CREATE | NLM_F_EXCL);
 	add_chain(&batch);
 	spare_loopback(&batch, NFPROTO_IPV4);
 	spare_loopback(&batch, NFPROTO_IPV6);

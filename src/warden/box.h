@@ -11,7 +11,6 @@
 #include "protocol/order.h"
 #include "protocol/talk.h"
 #include "warden/box_state.h"
-#include "warden/deferred_unmount.h"
 #include "warden/disk.h"
 #include "warden/group.h"
 #include "warden/ids.h"
@@ -121,6 +120,7 @@ struct box_network {
 };
 
 struct blocked_calls;
+struct deferred_unmount;
 struct templates;
 
 struct warden {

@@ -34,19 +34,29 @@ fallible box_state_open_dir(int run, int *out_dir)
 	return path_dir(run, "cells", 0700, out_dir);
 }
 
+// The numbers of a state file, in the order of their lines.
+#define BOX_STATE_NUMBERS(F)                                                                       \
+	F("slot", slot)                                                                            \
+	F("ephemeral", ephemeral)                                                                  \
+	F("again", again)                                                                          \
+	F("disk", disk)                                                                            \
+	F("inodes", inodes)                                                                        \
+	F("born", born_us)                                                                         \
+	F("pid", pid)                                                                              \
+	F("started", started)                                                                      \
+	F("netns", netns)
+
 static void print(const struct box_state *state_file, char text[BOX_STATE_SIZE + 1])
 {
-	int len = snprintf(
-		text, BOX_STATE_SIZE + 1,
-		BOX_STATE_WORD " %d\nboot %s\nslot %u\nephemeral %d\nagain %d\ndisk %llu\n"
-			       "inodes %llu\nborn %lld\npid %d\nstarted %llu\nnetns %llu\n"
-			       "killed",
-		BOX_STATE_VERSION, state_file->boot, state_file->slot, state_file->ephemeral,
-		state_file->again, (unsigned long long)state_file->disk,
-		(unsigned long long)state_file->inodes, (long long)state_file->born_us,
-		state_file->pid, (unsigned long long)state_file->started,
-		(unsigned long long)state_file->netns);
+	int len = snprintf(text, BOX_STATE_SIZE + 1, BOX_STATE_WORD " %d\nboot %s\n",
+			   BOX_STATE_VERSION, state_file->boot);
 
+#define F(key, field)                                                                              \
+	len += snprintf(text + len, (size_t)(BOX_STATE_SIZE + 1 - len), key " %llu\n",             \
+			(unsigned long long)state_file->field);
+	BOX_STATE_NUMBERS(F)
+#undef F
+	len += snprintf(text + len, (size_t)(BOX_STATE_SIZE + 1 - len), "killed");
 	for (int i = 0; i < KILLED_WORDS; i++)
 		len += snprintf(text + len, (size_t)(BOX_STATE_SIZE + 1 - len), " %llu",
 				(unsigned long long)state_file->killed[i]);
@@ -101,24 +111,11 @@ static bool box_state_take_line(struct str line, struct box_state *state_file)
 		return box_state_take_words(line, state_file->killed, KILLED_WORDS);
 	if (!str_to_u64(line, 0, INT64_MAX, &number))
 		return false;
-	if (str_is(key, "slot"))
-		state_file->slot = (uint32_t)number;
-	else if (str_is(key, "ephemeral"))
-		state_file->ephemeral = number;
-	else if (str_is(key, "again"))
-		state_file->again = number;
-	else if (str_is(key, "disk"))
-		state_file->disk = number;
-	else if (str_is(key, "inodes"))
-		state_file->inodes = number;
-	else if (str_is(key, "born"))
-		state_file->born_us = (int64_t)number;
-	else if (str_is(key, "pid"))
-		state_file->pid = (int)number;
-	else if (str_is(key, "started"))
-		state_file->started = number;
-	else if (str_is(key, "netns"))
-		state_file->netns = number;
+#define F(name, field)                                                                             \
+	if (str_is(key, name))                                                                     \
+		state_file->field = (__typeof__(state_file->field))number;
+	BOX_STATE_NUMBERS(F)
+#undef F
 	return true;
 }
 

@@ -388,13 +388,6 @@ static fallible build_watch(struct warden *warden, struct warden_box *box)
 	return err;
 }
 
-// The pid is in the state file before anybody is told of the box.
-static fallible build_store_pid(struct warden *warden, struct warden_box *box)
-{
-	box->state_file.pid = box->pid;
-	return box_state_write(warden->state_dir, box->id, &box->state_file);
-}
-
 // The box has a process, and the daemon may be told.
 static void build_announce(struct warden *warden, struct warden_box *box)
 {
@@ -457,8 +450,9 @@ static void build_complete(struct warden *warden, struct warden_box *box)
 {
 	struct err *err = take_ptr(box->build_err);
 
-	if (!err)
-		err = build_store_pid(warden, box);
+	box->state_file.pid = box->pid;
+	if (!err) // the pid is in the state file before anybody is told of the box
+		err = box_state_write(warden->state_dir, box->id, &box->state_file);
 	if (!err && box->state == WARDEN_BOX_DOOMED && box->waiter_count)
 		err = err_new(CANCELLED, "destroyed", "the box was deleted while it was built");
 	if (err) {

@@ -177,14 +177,6 @@ static int open_dir(const struct group_tree *tree, const char *group)
 	return openat(tree->dir, group, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
-// For the zygote and the builder alone. The directory itself on v2, `tasks` on v1.
-static fallible open_door(const struct group_tree *tree, const char *group, int *out_door)
-{
-	*out_door = tree->version == 2 ? open_dir(tree, group)
-				       : group_open_in(tree, group, "tasks", O_WRONLY);
-	return *out_door < 0 ? err_sys(errno, "open the cgroup %s", group) : OK;
-}
-
 // `exec_cgroup` is BOX/NAME. `mount`: see group_exec().
 static int open_cgroup_dir(const struct group_tree *tree, const char *exec_cgroup, int *mount)
 {
@@ -218,14 +210,6 @@ static int open_cgroup_tasks(const struct group_tree *tree, const char *exec_cgr
 		kill(getpid(), death_signal);
 	errno = kept;
 	return fd;
-}
-
-static fallible open_cgroup_door(const struct group_tree *tree, const char *exec_cgroup,
-				 uint32_t root, int *mount, int *out_door)
-{
-	*out_door = tree->version == 2 ? open_cgroup_dir(tree, exec_cgroup, mount)
-				       : open_cgroup_tasks(tree, exec_cgroup, root);
-	return *out_door < 0 ? err_sys(errno, "open the cgroup %s", exec_cgroup) : OK;
 }
 
 static fallible warden_group_make(const struct group_tree *tree, const char *group, uint32_t root)
@@ -265,7 +249,11 @@ static fallible make_in_all(struct groups *groups, const char *box, uint32_t roo
 				return err_sys(errno, "open the shared devices group");
 		} else {
 			TRY(warden_group_make(tree, box, root));
-			TRY(open_door(tree, box, &fd));
+			// For the zygote and the builder alone.
+			fd = tree->version == 2 ? open_dir(tree, box)
+						: group_open_in(tree, box, "tasks", O_WRONLY);
+			if (fd < 0)
+				return err_sys(errno, "open the cgroup %s", box);
 		}
 		if (tree->version == 2)
 			door->into = fd;
@@ -357,12 +345,16 @@ static fallible group_make_exec(struct groups *groups, const char *name, uint32_
 {
 	each_tree (tree, groups) {
 
+		int door;
+
 		if (!tree->leafy)
 			continue;
 		TRY(warden_group_make(tree, name, root));
-		TRY(open_cgroup_door(tree, name, root, mount,
-				     &exec_cgroup->joins[exec_cgroup->join_count]));
-		exec_cgroup->join_count++;
+		door = tree->version == 2 ? open_cgroup_dir(tree, name, mount)
+					  : open_cgroup_tasks(tree, name, root);
+		if (door < 0)
+			return err_sys(errno, "open the cgroup %s", name);
+		exec_cgroup->joins[exec_cgroup->join_count++] = door;
 		TRY(open_cgroup_meter(tree, name, &exec_cgroup->meter));
 	}
 	return OK;

@@ -318,9 +318,9 @@ static fallible apply_index(int stage, const struct json *index, int depth, stru
 	return apply_index(stage, document, depth + 1, unpack);
 }
 
-static fallible copy_text(struct str s, char out[EXTRACT_NAME_MAX])
+static fallible copy_text(struct str s, char out[UNPACK_NAME_MAX])
 {
-	if (s.len >= EXTRACT_NAME_MAX)
+	if (s.len >= UNPACK_NAME_MAX)
 		return image_bad("file name");
 	memcpy(out, s.at, s.len);
 	out[s.len] = 0;
@@ -368,7 +368,7 @@ static fallible apply_saved(int stage, const struct json *saved, char *path, str
 
 fallible oci_apply(int stage, struct unpack *unpack)
 {
-	auto_free char *path = mem_new(EXTRACT_NAME_MAX);
+	auto_free char *path = mem_new(UNPACK_NAME_MAX);
 	auto_json document = NULL;
 	auto_json layout = NULL;
 	struct str version = {0};

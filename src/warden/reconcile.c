@@ -157,17 +157,12 @@ static void reconcile_compare(struct warden *warden, struct map *names, enum pla
 	}
 }
 
-// On v1 a builder joins its cgroups by itself, shortly after the clone.
-static bool is_fresh(const struct warden_box *box)
-{
-	return clock_us() - box->state_file.born_us < FRESH_US;
-}
-
 static bool is_elsewhere(struct warden *warden, const struct warden_box *box)
 {
 	int first = group_first(warden->groups, box->id);
 
-	return first >= 0 && first != box->pid;
+	// On v1 a builder joins its cgroups by itself, shortly after the clone.
+	return first >= 0 && first != box->pid && clock_us() - box->state_file.born_us >= FRESH_US;
 }
 
 static void count_boxes(struct warden *warden)
@@ -186,7 +181,7 @@ static void count_boxes(struct warden *warden)
 			continue;
 		}
 		++*by_state[state_of(warden, box)];
-		if (box->state == WARDEN_BOX_ALIVE && !teardown_has_ended(box) && !is_fresh(box) &&
+		if (box->state == WARDEN_BOX_ALIVE && !teardown_has_ended(box) &&
 		    is_elsewhere(warden, box))
 			warden_reconcile_odd(&warden->answer, "box_without_process", box->id);
 	}

@@ -113,13 +113,6 @@ static fallible recover_take_up(struct recover *recover, const char *box_id,
 	return OK;
 }
 
-static fallible too_new(const char *box_id)
-{
-	return err_hint(err_new(INVALID, "state_too_new",
-				"the state file of %s was written by a newer cove", box_id),
-			"start that version again; it can read it");
-}
-
 static fallible recover_state(struct recover *recover, const char *box_id)
 {
 	struct warden *warden = recover->warden;
@@ -128,7 +121,9 @@ static fallible recover_state(struct recover *recover, const char *box_id)
 
 	switch (box_state_read(warden->state_dir, box_id, &state_file)) {
 	case BOX_STATE_TOO_NEW:
-		return too_new(box_id);
+		return err_hint(err_new(INVALID, "state_too_new",
+					"the state file of %s was written by a newer cove", box_id),
+				"start that version again; it can read it");
 	case BOX_STATE_GOOD:
 		break;
 	case BOX_STATE_UNREAD:
@@ -300,9 +295,9 @@ static fallible drop_stale_listener(struct recover *recover, const char *box_id)
 	return OK;
 }
 
-static fallible recover_settle(struct recover *recover)
+fallible recover_disks(struct warden *warden, struct recover *recover)
 {
-	struct warden *warden = recover->warden;
+	char adopted[24], kept[24];
 	struct str key;
 	size_t at = 0;
 	void *value;
@@ -316,15 +311,7 @@ static fallible recover_settle(struct recover *recover)
 	}
 	// State files last: until here they say what remains to be done.
 	TRY(each_name(warden->listeners, drop_stale_listener, recover));
-	return each_name(warden->state_dir, drop_stale_state, recover);
-}
-
-fallible recover_disks(struct warden *warden, struct recover *recover)
-{
-	char adopted[24], kept[24];
-
-	TRY(recover_settle(recover));
-
+	TRY(each_name(warden->state_dir, drop_stale_state, recover));
 	snprintf(adopted, sizeof(adopted), "%zu", recover->adopted);
 	snprintf(kept, sizeof(kept), "%zu", warden->kept);
 	if (recover->adopted || warden->kept)

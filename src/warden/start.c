@@ -37,6 +37,7 @@
 #include "warden/box_network.h"
 #include "warden/jail.h"
 #include "warden/recover.h"
+#include "warden/teardown.h"
 #include "warden/template.h"
 
 #define FDS_APART 1024 // for everything but boxes
@@ -217,13 +218,6 @@ static void open_ids(struct warden *warden)
 								 : SLOTS_MAX);
 }
 
-static fallible open_jail(struct warden *warden)
-{
-	uint32_t slot;
-
-	return ids_take(warden->ids, &slot, &warden->jail_userns);
-}
-
 static fallible open_door(struct warden *warden, const struct options *options)
 {
 	struct sockaddr_un name = {.sun_family = AF_UNIX};
@@ -300,6 +294,7 @@ static uint64_t host_files_max(void)
 static fallible warden_start_begin(struct warden *warden, const struct options *options)
 {
 	auto_recover recover = NULL;
+	uint32_t slot;
 
 	assert(options->data && options->run); // checked by read_options()
 	TRY(block_signals(warden));
@@ -337,7 +332,7 @@ static fallible warden_start_begin(struct warden *warden, const struct options *
 	if (is_told_to_leave(warden))
 		return OK;
 	make_host_template(warden);
-	TRY(open_jail(warden), "open the id range of the jail");
+	TRY(ids_take(warden->ids, &slot, &warden->jail_userns), "open the id range of the jail");
 	kill_point("warden.start", "disks_recovered");
 	TRY(open_door(warden, options));
 	kill_point("warden.start", "listening");

@@ -7,15 +7,21 @@
 // box of an earlier warden is not our child: its pidfd still reports its exit, and its parent reaps
 // it.
 //
-// syscalls: pidfd_send_signal waitid epoll_ctl close ppoll poll
+// syscalls: pidfd_send_signal waitid epoll_ctl close ppoll poll sendmsg wait4
 #include "warden/teardown.h"
 
 #include <errno.h>
+#include <linux/close_range.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -26,11 +32,118 @@
 #include "base/mem.h"
 #include "base/weak.h"
 #include "os/fd.h"
+#include "os/ns.h"
 #include "warden/reply_queue.h"
 
+#define UNMOUNT_SOCK 3 // descriptors of the unmount process
+#define UNMOUNT_FIRST 4
+#define UNMOUNT_BATCH 256
+#define UNMOUNT_GATHER_MS 200
 #define FIRST_RETRY_US 200
 #define LAST_RETRY_US 20000
 #define STUCK_US 5000000
+
+// The unmount process holds the last reference to mounts of deleted boxes. Mounts that arrive
+// within a short time are closed together: the first unmount writes back everything, and the others
+// find nothing left to write.
+struct deferred_unmount {
+	int sock, pid;
+};
+
+// Receives one more message, if it comes in time. False: the sender has closed the socket.
+static bool deferred_unmount_take_one(int wait_ms, int *held)
+{
+	struct pollfd one = {.fd = UNMOUNT_SOCK, .events = POLLIN};
+	int fd, count = 1, came;
+	char byte;
+
+	do
+		came = poll(&one, 1, wait_ms);
+	while (came < 0 && errno == EINTR);
+	if (came == 0)
+		return true;
+	if (fd_recv(UNMOUNT_SOCK, &byte, 1, &fd, &count, 0) <= 0)
+		return false;
+	*held += count;
+	return true;
+}
+
+static _Noreturn void deferred_unmount_live(int parent)
+{
+	const struct sched_param none = {0};
+	bool open = true;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+	prctl(PR_SET_NAME, "cove-unmount", 0, 0, 0);
+	setpriority(PRIO_PROCESS, 0, 10);
+	sched_setscheduler(0, SCHED_BATCH,
+			   &none); // a sender is not preempted by this process
+	if (getppid() != parent)
+		_exit(1);
+	while (open) {
+		int held = 0, before = -1;
+
+		open = deferred_unmount_take_one(-1, &held);
+		while (open && held != before && held < UNMOUNT_BATCH) {
+			before = held;
+			open = deferred_unmount_take_one(UNMOUNT_GATHER_MS, &held);
+		}
+		close_range(UNMOUNT_FIRST, ~0u, 0);
+	}
+	_exit(0);
+}
+
+fallible deferred_unmount_start(struct deferred_unmount **out)
+{
+	struct deferred_unmount *unmount;
+	int pair[2], parent = getpid(), pid;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
+		return err_sys(errno, "make the socket of the unmount process");
+	pid = fork();
+	if (pid == 0) {
+		if (dup2(pair[1], UNMOUNT_SOCK) < 0 || close_range(UNMOUNT_FIRST, ~0u, 0))
+			_exit(1);
+		deferred_unmount_live(parent);
+	}
+	close(pair[1]);
+	if (pid < 0) {
+		close(pair[0]);
+		return err_new(UNAVAILABLE, NS_HELPER_LOST, "fork the unmount process: %s",
+			       strerror(errno));
+	}
+	unmount = mem_new_of(struct deferred_unmount);
+	*unmount = (struct deferred_unmount){.sock = pair[0], .pid = pid};
+	*out = unmount;
+	return OK;
+}
+
+// Takes over a mount. Does not wait, unless the child is gone or its queue is full.
+static void deferred_unmount_take(struct deferred_unmount *unmount, int mount)
+{
+	(void)fd_send(unmount->sock, "", 1, &mount, 1,
+		      MSG_DONTWAIT); // on failure the mount ends here
+	close(mount);
+}
+
+bool deferred_unmount_reaped(struct deferred_unmount *unmount, int pid)
+{
+	if (!unmount || unmount->pid != pid)
+		return false;
+	unmount->pid = 0;
+	return true;
+}
+
+void deferred_unmount_stop(struct deferred_unmount *unmount)
+{
+	if (!unmount)
+		return;
+	fd_drop(&unmount->sock);
+	if (unmount->pid)
+		while (waitpid(unmount->pid, NULL, 0) < 0 && errno == EINTR)
+			;
+	free(unmount);
+}
 
 // `kept`: the disk is still there. A STOP is not answered as success if the disk is gone.
 static void answer_all(struct warden *warden, struct warden_box *box, bool kept)

@@ -18,3 +18,12 @@ int64_t teardown_turn(struct warden *warden);
 void teardown_end_all(struct warden *warden);
 // The daemon is gone: no answers are owed. Teardowns go on.
 void teardown_forget_orders(struct warden *warden);
+
+// Deferred unmount of the overlays of deleted boxes. The unmount of an overlay without `volatile`
+// syncs the whole upper file system, with the data of other boxes. A deleted box does not need that
+// sync, so a child process unmounts in its own time. Start it before the warden confines itself.
+fallible deferred_unmount_start(struct deferred_unmount **out);
+// A child ended: true if it was this one.
+bool deferred_unmount_reaped(struct deferred_unmount *unmount, int pid);
+// Returns when all that it took is let go. NULL: nothing.
+void deferred_unmount_stop(struct deferred_unmount *unmount);

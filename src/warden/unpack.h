@@ -1,15 +1,24 @@
-// Reads an archive and unpacks it into a directory, within limits. Runs in the
-// jail.
+// Reads an archive and unpacks it into a directory, within limits. Runs in the jail.
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/buf.h"
 #include "base/err.h"
-#include "warden/extract.h"
+#include "base/map.h"
 
 #define UNPACK_ENTRIES_MAX 1000000
 #define UNPACK_BYTES_MAX (10ull << 30)
+#define UNPACK_NAME_MAX 4096
+
+// Where the entries are made.
+struct extract {
+	int root;
+	struct map *fresh; // paths that this layer made, NULL: not recorded
+	struct buf parent; // path of the parent that was used last
+	int parent_fd;	   // that directory; -1: none
+};
 
 struct unpack {
 	struct extract extract;
