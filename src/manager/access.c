@@ -16,7 +16,7 @@ static const struct {
 	[ACCESS_MAKE] = {WHO_MAY_MAKE, "make or delete sandboxes"},
 	[ACCESS_USE] = {WHO_MAY_USE, "run commands"},
 	[ACCESS_TEMPLATES] = {WHO_MAY_TEMPLATES, "change templates"},
-	[ACCESS_SECRETS] = {WHO_MAY_MAKE, "set or remove secrets"},
+	[ACCESS_SECRETS] = {WHO_MAY_ADMIN, "set or remove secrets"},
 	[ACCESS_SECRET_NAMES] = {WHO_MAY_READ, "see secrets"},
 	[ACCESS_KEYS] = {WHO_MAY_ADMIN, "manage keys"},
 	[ACCESS_OPERATOR] = {WHO_MAY_ADMIN, "act as the operator"},

@@ -24,7 +24,7 @@ enum who_role {
 	X(MAKE,      "make",      "make, change, pause and delete sandboxes") \
 	X(USE,       "use",       "run commands and use files in sandboxes") \
 	X(TEMPLATES, "templates", "add and remove templates") \
-	X(ADMIN,     "admin",     "manage keys")
+	X(ADMIN,     "admin",     "manage keys and secrets")
 // clang-format on
 enum who_scope_bit {
 #define X(name, word, what) WHO_BIT_##name,

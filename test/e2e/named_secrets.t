@@ -105,7 +105,8 @@ def rotation(cove, outside, box, holder):
 
 def tenants(cove):
     cove.request("PUT", "/v1/tenants/acme", {"network": "all"})
-    key = cove.post("/v1/keys", {"tenant": "acme", "scopes": ["read", "make", "use"], "host": True}).json["key"]
+    key = cove.post("/v1/keys", {"tenant": "acme", "scopes": ["read", "make", "use", "admin"], "host": True}).json["key"]
+    makes = cove.post("/v1/keys", {"tenant": "acme", "scopes": ["make", "use"], "host": True}).json["key"]
     reads = cove.post("/v1/keys", {"tenant": "acme", "scopes": ["read"]}).json["key"]
     c.same(cove.request("GET", "/v1/secrets", key=key).json["items"], [], "a tenant sees none of the operator's")
     c.same(cove.request("GET", "/v1/secrets/QUERY_KEY", key=key).status, 404, "nor by name")
@@ -114,6 +115,10 @@ def tenants(cove):
     c.same(cove.get("/v1/secrets/OWN").status, 404, "which are not among the operator's")
     c.same(cove.request("GET", "/v1/secrets/OWN", key=reads).status, 200, "a key that reads sees it")
     c.same(cove.request("PUT", "/v1/secrets/OWN", {"value": "x" * 9, "hosts": ["api.test"]}, key=reads).status, 403, "and may not set it")
+    c.same(cove.request("PUT", "/v1/secrets/OWN", {"value": "x" * 9, "hosts": ["api.test"]}, key=makes).status, 403, "nor may one that makes")
+    made = cove.request("POST", "/v1/sandboxes", {"secrets": ["OWN"]}, key=makes)
+    c.same(made.status, 201, "which may refer to it")
+    cove.delete(made.json)
     c.same(cove.request("DELETE", "/v1/tenants/acme").status, 204, "the tenant goes")
     cove.request("PUT", "/v1/tenants/acme", {"network": "all"})
     key = cove.post("/v1/keys", {"tenant": "acme", "scopes": ["read"]}).json["key"]
