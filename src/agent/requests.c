@@ -9,7 +9,7 @@
 #include "agent/runs.h"
 #include "base/mem.h"
 #include "manager/access.h"
-#include "manager/alert.h"
+#include "manager/publish.h"
 #include "types/timers.h"
 
 // ------------------------------------------------------------------------------- shown

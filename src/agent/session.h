@@ -6,7 +6,7 @@
 #include "agent/backend.h"
 #include "manager/access.h"
 #include "manager/manager.h"
-#include "manager/sweep_round.h"
+#include "manager/sweep.h"
 #include "store/store.h"
 #include "types/env_map.h"
 #include "types/lease.h"

@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "gateway/gateway.h"
 #include "manager/access.h"
-#include "manager/usage.h"
+#include "manager/manager.h"
 
 #define PAGE_DEFAULT 100
 #define PAGE_MAX 1000

@@ -321,7 +321,7 @@ fallible gateway_entry(struct http *x, enum access what, struct entry **out)
 	TRY(access_ask(gateway_who(x), what));
 	entry = access_find(gateway_of(x)->manager, gateway_who(x), x->params[0]);
 	if (!entry || entry->record.state == STATE_DELETING)
-		return life_absent(x->params[0]);
+		return access_absent(x->params[0]);
 	entry_ref(entry);
 	*out = entry;
 	return OK;

@@ -80,3 +80,22 @@ struct entry *access_find(const struct manager *manager, const struct who *who, 
 
 	return entry && access_sees(who, entry->record.tenant, entry->record.id) ? entry : NULL;
 }
+
+fallible access_absent(struct str key)
+{
+	return err_hint(err_absent("no_sandbox", "sandbox", key),
+			"GET /v1/sandboxes lists those there are");
+}
+
+fallible access_entry(const struct manager *manager, const struct who *who, enum access what,
+		      struct str key, struct entry **out)
+{
+	struct entry *entry;
+
+	TRY(access_ask(who, what));
+	entry = access_find(manager, who, key);
+	if (!entry)
+		return access_absent(key);
+	*out = entry;
+	return OK;
+}

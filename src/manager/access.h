@@ -32,6 +32,10 @@ fallible access_create(const struct who *who, struct create_grant *out);
 
 // True if `who` may know of an object of `tenant` and of the sandbox `box` ("": of no sandbox).
 bool access_sees(const struct who *who, const char *tenant, const char *box);
+fallible access_absent(struct str key); // NOT_FOUND no_sandbox
 // The sandbox of that id, short id or name, if `who` may see it; NULL: absent. Names are looked up
 // in the caller's tenant.
 struct entry *access_find(const struct manager *manager, const struct who *who, struct str key);
+// Asks, and finds the sandbox: FORBIDDEN not_allowed; NOT_FOUND no_sandbox.
+fallible access_entry(const struct manager *manager, const struct who *who, enum access what,
+		      struct str key, struct entry **out);

@@ -20,7 +20,6 @@
 #include "manager/life.h"
 #include "manager/named_secrets.h"
 #include "manager/network_attach.h"
-#include "manager/persist.h"
 #include "manager/templates.h"
 #include "store/boxes.h"
 
@@ -109,7 +108,7 @@ static fallible manager_adopt_load(struct manager *manager)
 	store_boxes_done(&boxes);
 	manager->unknown = false;
 	// Adoption continues without the ports.
-	auto_err err = persist_load_ports(manager->store, enter_ports, manager);
+	auto_err err = exposed_ports_load(manager->store, enter_ports, manager);
 	if (err)
 		log_event(LOG_WARN, "manager.no_ports", "trail", err_trail(err), NULL);
 	return OK;

@@ -1,5 +1,4 @@
-// A box reference keeps a box in memory, and in use, during a request; exec_env is the environment
-// of a command started in it.
+// A box reference keeps a box in memory, and in use, during a request.
 #pragma once
 
 #include "box/exec.h"
@@ -30,31 +29,6 @@ void box_ref_end(struct box_ref *ref); // harmless twice
 #define auto_box_ref on_exit_call(box_ref_end) struct box_ref
 // Admission of one more command. EXHAUSTED quota, daemon_files. Does not wait.
 fallible box_ref_admit(const struct box_ref *ref);
-
-// A command as the request gives it.
-struct manager_exec_spec {
-	const char *command;	   // for bash -c; NULL: argv
-	const char *const *argv;   // NULL-ended
-	const struct env_map *env; // on top of the box's environment; may be NULL
-	const char *cwd;	   // NULL: the box's directory; a relative path starts there
-	const char *user;	   // NULL: the box's user
-	struct str stdin_bytes;	   // at == NULL: nothing to read
-	uint64_t cpu_ms, wall_ms;  // 0: the box's limit alone
-};
-
-// The command with the box's settings added: cove's variables, then the box's, then the request's;
-// the tighter of the request's limits and the box's.
-struct exec_env {
-	struct exec_spec spec; // borrows from the manager_exec_spec and from below
-	struct env_map env_map;
-	char **env;
-	char *cwd;
-	const char *argv[2];
-};
-void exec_env_make(const struct box_ref *ref, const struct manager_exec_spec *run,
-		   struct exec_env *out);
-void exec_env_done(struct exec_env *exec_env);
-#define auto_exec_env on_exit_call(exec_env_done) struct exec_env
 
 // Translates errors of a box that ended during the request for the client.
 fallible box_ref_explain(struct err *err);

@@ -5,16 +5,10 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "manager/access.h"
+#include "manager/exec.h"
 #include "manager/life.h"
 #include "manager/network_attach.h"
-#include "manager/shells.h"
 #include "store/store.h"
-
-static void copy(struct env_map *to, const struct env_map *from)
-{
-	for (size_t i = 0; i < from->count; i++)
-		env_map_set(to, str_of(from->at[i].name), str_of(from->at[i].value));
-}
 
 static void change_swap(struct env_map *a, struct env_map *b)
 {
@@ -29,10 +23,7 @@ fallible change_retention(struct manager *manager, const struct who *who, struct
 {
 	struct entry *entry = NULL;
 
-	TRY(access_ask(who, ACCESS_MAKE));
-	entry = access_find(manager, who, key);
-	if (!entry)
-		return life_absent(key);
+	TRY(access_entry(manager, who, ACCESS_MAKE, key, &entry));
 	TRY(retention_read(object, &entry->record.retention));
 	return entry_keep_now(entry);
 }
@@ -55,7 +46,7 @@ static fallible change_settle(struct entry *entry)
 	if (!err && entry->listed)
 		attach_mend(entry);
 	if (!err && !entry->listed)
-		err = life_absent(str_of(entry->record.id));
+		err = access_absent(str_of(entry->record.id));
 	entry_unref(entry);
 	return err;
 }
@@ -72,17 +63,14 @@ fallible change_box(struct manager *manager, const struct who *who, struct str k
 	uint64_t ttl_ms = 0;
 	bool rotate = false;
 
-	TRY(access_ask(who, ACCESS_MAKE));
-	entry = access_find(manager, who, key);
-	if (!entry)
-		return life_absent(key);
+	TRY(access_entry(manager, who, ACCESS_MAKE, key, &entry));
 	if (object) {
 		if (manager->store)
 			TRY(store_ready(manager->store));
 		TRY(json_want(object, "body", JSON_OBJECT));
 		TRY(json_only(object, known));
-		copy(&labels, &entry->record.labels);
-		copy(&env, &entry->record.env);
+		env_map_add(&labels, &entry->record.labels);
+		env_map_add(&env, &entry->record.env);
 		TRY(env_map_change_labels(json_get(object, "labels"), &labels));
 		TRY(env_map_change_env(json_get(object, "env"), &env));
 		TRY(retention_read_span(json_get(object, "ttl"), "ttl", &ttl_ms));

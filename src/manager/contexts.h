@@ -2,7 +2,8 @@
 #pragma once
 
 #include "box/context.h"
-#include "manager/box_ref.h"
+#include "box/context_warm.h"
+#include "manager/exec.h"
 
 struct contexts_spec {
 	enum context_language language;
@@ -23,3 +24,14 @@ fallible contexts_run(const struct box_ref *ref, struct context *context, struct
 		      uint64_t timeout_ms, struct context_run **out);
 // Logs a limit that ended the cell.
 void contexts_report(const struct box_ref *ref, const struct context_result *result);
+
+// Which boxes have prewarmed interpreters (box/context_warm.h): those that had a context of the
+// language, those with the label cove.warm=python,javascript, and all boxes if the operator says
+// so. None where memory is short, in the box or on the host.
+#define WARM_LABEL "cove.warm"
+
+// Names of languages with commas, as bits; INVALID bad_config.
+fallible warm_read(const char *languages, uint32_t *out);
+// Sets the languages prewarmed in every box created from now on, besides those of its label (a
+// label that cannot be read counts as none), and the maximum on the whole host.
+void warm_set(struct manager *manager, uint32_t languages, uint32_t max);

@@ -9,13 +9,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "manager/access.h"
-#include "manager/images.h"
 #include "manager/life.h"
 #include "manager/named_secrets.h"
 #include "manager/network_attach.h"
-#include "manager/persist.h"
 #include "manager/queue.h"
 #include "manager/templates.h"
+#include "store/boxes.h"
 
 #define START_MS 10000
 
@@ -70,7 +69,7 @@ fallible create_find_made(struct manager *manager, const struct who *who, struct
 			return err_kind(err) == ERR_TIMEOUT ? still_starting() : take_ptr(err);
 	}
 	if (!entry || !entry->listed)
-		return life_absent(id);
+		return access_absent(id);
 	*out = &entry->record;
 	return OK;
 }
@@ -193,7 +192,7 @@ static void undo(struct entry *entry, const struct err *err, bool foretold)
 	if (foretold) // the warden may never have got the order
 		box_forget(manager->loop, manager->ask, entry->record.id);
 	entry_publish(entry, EVENT_BOX_FAILED, err_reason(err), NULL);
-	persist_drop(manager->store, entry->record.id);
+	store_boxes_drop(manager->store, entry->record.id);
 	table_remove(entry);
 }
 
@@ -206,7 +205,7 @@ static fallible write_and_build(struct entry *entry)
 	uint32_t links = ask_links(manager->ask);
 	// A queued create must not take resources yet.
 	bool foretold = !queue_look(manager).waiting && box_foretell(manager->ask, &order);
-	struct err *err = persist_intent(manager->store, &entry->record);
+	struct err *err = store_boxes_put(manager->store, &entry->record);
 
 	if (err) {
 		if (foretold)

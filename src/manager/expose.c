@@ -9,7 +9,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "codec/text.h"
-#include "manager/persist.h"
 #include "types/event.h"
 
 static fallible expose_check(const struct entry *entry, const struct expose_ask *ask)
@@ -68,7 +67,7 @@ fallible expose_port(struct entry *entry, const struct expose_ask *ask, bool *ou
 	expose_change(at, ask);
 	*out = *at;
 	out->name = NULL;
-	err = persist_ports(entry->manager->store, entry->record.id, &entry->ports);
+	err = exposed_ports_save(entry->manager->store, entry->record.id, &entry->ports);
 	if (err) {
 		// A failed write undoes the change: after a restart it would be unknown.
 		at = exposed_ports_get(&entry->ports, ask->port);
@@ -93,7 +92,7 @@ fallible expose_end(struct entry *entry, uint16_t port, bool *out_was)
 	if (was) {
 		expose_tell(entry, EVENT_PORT_HIDDEN, port);
 		condition_signal(&entry->changed); // open preview connections end
-		TRY(persist_ports(entry->manager->store, entry->record.id, &entry->ports));
+		TRY(exposed_ports_save(entry->manager->store, entry->record.id, &entry->ports));
 	}
 	*out_was = was;
 	return OK;

@@ -6,8 +6,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/err.h"
 #include "base/str.h"
 #include "types/preview_token.h"
+
+struct store;
 
 #define EXPOSED_PORTS_MAX 256
 #define EXPOSED_PORTS_NAME_MAX 255
@@ -36,3 +39,10 @@ struct exposed_ports_entry *exposed_ports_get(struct exposed_ports *book,
 bool exposed_ports_has_token(const struct exposed_ports *book, struct str token, uint16_t but_port);
 bool exposed_ports_drop(struct exposed_ports *book, uint16_t port); // false: it was not there
 void exposed_ports_done(struct exposed_ports *book);
+
+// The register of a box to the store, durable on return; and back, for each box that has any. NULL:
+// nothing is kept.
+fallible exposed_ports_save(struct store *store, const char *id, const struct exposed_ports *book);
+fallible exposed_ports_load(struct store *store,
+			    void (*each)(void *arg, struct str id, struct exposed_ports *book),
+			    void *arg);

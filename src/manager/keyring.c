@@ -311,7 +311,7 @@ static fallible find_box(const struct keyring *ring, const struct json *value, s
 	memcpy(owner.tenant, key->tenant, sizeof(owner.tenant));
 	entry = access_find(ring->manager, &owner, name);
 	if (!entry)
-		return life_absent(name);
+		return access_absent(name);
 	memcpy(key->box, entry->record.id, sizeof(key->box));
 	return OK;
 }

@@ -14,16 +14,10 @@
 #include "box/freeze.h"
 #include "manager/access.h"
 #include "manager/adopt_queue.h"
-#include "manager/persist.h"
+#include "store/boxes.h"
 
 #define RETRY_MIN_MS 100
 #define RETRY_MAX_MS 5000
-
-fallible life_absent(struct str key)
-{
-	return err_hint(err_absent("no_sandbox", "sandbox", key),
-			"GET /v1/sandboxes lists those there are");
-}
 
 // Files outlive the processes, unless the box is ephemeral or being deleted.
 static bool life_keeps_files(const struct entry *entry)
@@ -102,7 +96,7 @@ static void manager_life_destroy(void *arg)
 	entry->record.disk_kept = files;
 	log_event(LOG_DEBUG, "box.destroyed", "sandbox", entry->record.id, NULL);
 	if (entry->record.state == STATE_DELETING) {
-		persist_drop(manager->store, entry->record.id);
+		store_boxes_drop(manager->store, entry->record.id);
 		table_remove(entry);
 	} else if (entry->record.state == STATE_FAILED) {
 		entry_keep(entry);
@@ -152,7 +146,7 @@ static void begin_end(struct entry *entry)
 		life_start_destroy(entry);
 		return;
 	}
-	persist_drop(entry->manager->store, entry->record.id);
+	store_boxes_drop(entry->manager->store, entry->record.id);
 	table_remove(entry);
 }
 
@@ -196,7 +190,7 @@ static fallible intend_end(struct entry *entry)
 	if (entry->record.state == STATE_DELETING || entry->ending)
 		return OK;
 	entry->ending = true;
-	err = persist_end(entry->manager->store, &entry->record);
+	err = store_boxes_end(entry->manager->store, &entry->record);
 	if (err) {
 		entry->ending = false;
 		entry_keep(entry);
@@ -209,14 +203,11 @@ fallible life_delete(struct manager *manager, const struct who *who, struct str 
 	int64_t deadline = loop_now(manager->loop) + LIFE_DELETE_MS;
 	auto_entry entry = NULL;
 
-	TRY(access_ask(who, ACCESS_MAKE));
-	entry = access_find(manager, who, key);
-	if (!entry)
-		return life_absent(key);
+	TRY(access_entry(manager, who, ACCESS_MAKE, key, &entry));
 	entry_ref(entry);
 	TRY(life_await_stop(entry, deadline));
 	if (!entry->listed)
-		return life_absent(key);
+		return access_absent(key);
 	TRY(intend_end(entry));
 	TRY(life_await_stop(entry, deadline));
 	adopt_cancel(entry);

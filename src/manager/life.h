@@ -29,5 +29,3 @@ void life_stop(struct entry *entry);
 fallible life_drain(struct manager *manager, int64_t deadline);
 
 // NOT_FOUND no_sandbox. The message repeats the request's key if it can name a sandbox, and is the
-// same for a sandbox of another tenant as for none.
-fallible life_absent(struct str key);

@@ -4,11 +4,12 @@
 
 #include "base/mem.h"
 #include "manager/access.h"
-#include "manager/images.h"
 #include "manager/named_secrets.h"
 #include "manager/publish.h"
 #include "manager/queue.h"
 #include "store/store.h"
+
+#define USAGE_WAIT_MS 1000
 
 struct manager *manager_new(const struct manager_options *options)
 {
@@ -70,10 +71,7 @@ fallible manager_get(struct manager *manager, const struct who *who, struct str 
 {
 	struct entry *entry;
 
-	TRY(access_ask(who, ACCESS_READ));
-	entry = access_find(manager, who, key);
-	if (!entry)
-		return life_absent(key);
+	TRY(access_entry(manager, who, ACCESS_READ, key, &entry));
 	queue_show(entry);
 	*out = &entry->record;
 	return OK;
@@ -169,4 +167,40 @@ struct manager_view manager_look_own(struct manager *manager, const struct who *
 			view.execs += box_execs(entry->box);
 	}
 	return view;
+}
+
+void usage_ask(struct manager *manager, const char *id, struct order_usage *out)
+{
+	auto_free struct answer *answer = mem_new_of(struct answer);
+	struct order order = {.kind = ORDER_USAGE};
+	int none[ORDER_FDS_MAX];
+	auto_err err = NULL;
+
+	*out = (struct order_usage){ORDER_USAGE_UNKNOWN, ORDER_USAGE_UNKNOWN, ORDER_USAGE_UNKNOWN,
+				    ORDER_USAGE_UNKNOWN};
+	memcpy(order.box, id, strnlen(id, ID_BOX_LEN));
+	err = ask_order(manager->ask, &order, answer, none,
+			loop_now(manager->loop) + USAGE_WAIT_MS);
+	if (!err)
+		*out = answer->usage;
+}
+
+static void usage_put_number(struct json_out *out, const char *key, uint64_t value, uint64_t unit)
+{
+	json_key(out, key);
+	if (value == ORDER_USAGE_UNKNOWN)
+		json_add_null(out);
+	else
+		json_add_int(out, (int64_t)(value / unit));
+}
+
+void usage_put(struct json_out *out, const struct order_usage *usage)
+{
+	json_key(out, "usage");
+	json_begin(out, '{');
+	usage_put_number(out, "memoryBytes", usage->memory, 1);
+	usage_put_number(out, "cpuMs", usage->cpu_us, 1000);
+	usage_put_number(out, "pids", usage->pids, 1);
+	usage_put_number(out, "diskBytes", usage->disk, 1);
+	json_end(out, '}');
 }

@@ -320,10 +320,7 @@ fallible attach_look(struct manager *manager, const struct who *who, struct str 
 {
 	struct entry *entry;
 
-	TRY(access_ask(who, ACCESS_READ));
-	entry = access_find(manager, who, key);
-	if (!entry)
-		return life_absent(key);
+	TRY(access_entry(manager, who, ACCESS_READ, key, &entry));
 	if (entry->attach_due) { // counts of earlier daemons are known once it is attached
 		entry_ref(entry);
 		attach_mend(entry);
@@ -331,7 +328,7 @@ fallible attach_look(struct manager *manager, const struct who *who, struct str 
 		entry = access_find(manager, who, key);
 	}
 	if (!entry)
-		return life_absent(key);
+		return access_absent(key);
 	*out = (struct attach_view){.is_open = entry->attach_link != 0};
 	memcpy(out->id, entry->record.id, sizeof(out->id));
 	if (entry->egress)

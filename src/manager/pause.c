@@ -48,7 +48,7 @@ static bool can_start(const struct entry *entry)
 static fallible gone(const struct entry *entry)
 {
 	if (!entry->listed)
-		return life_absent(str_of(entry->record.id));
+		return access_absent(str_of(entry->record.id));
 	if (has_lost_files(entry))
 		return err_hint(err_new(GONE, RECORD_FILES_LOST,
 					"the files of the sandbox are lost: they were not on the "
@@ -286,10 +286,7 @@ static fallible by_request(struct manager *manager, const struct who *who, struc
 	struct entry *entry;
 	struct err *err;
 
-	TRY(access_ask(who, ACCESS_MAKE));
-	entry = access_find(manager, who, key);
-	if (!entry)
-		return life_absent(key);
+	TRY(access_entry(manager, who, ACCESS_MAKE, key, &entry));
 	TRY(step_begin(entry));
 	err = step(entry);
 	// The answer must hold after a crash; a failed write stays queued in the store.

@@ -111,9 +111,8 @@ static fallible spawn_from_session(struct start_state *start_state,
 		return OK;
 	}
 	spawn_add_env(&start_state->env, session_env(session));
-	for (size_t i = 0; run->env && i < run->env->count; i++)
-		env_map_set(&start_state->env, str_of(run->env->at[i].name),
-			    str_of(run->env->at[i].value));
+	if (run->env)
+		env_map_add(&start_state->env, run->env);
 	start_state->use.env = &start_state->env;
 	start_state->prelude = BUF_INIT(2 * SESSION_PRELUDE_MAX);
 	TRY(session_prelude(session, &start_state->prelude), "ask for the state of a session");

@@ -1,7 +1,7 @@
 // Starts background processes of a box, each with a record and a tape (box/procs.h).
 #pragma once
 
-#include "manager/box_ref.h"
+#include "manager/exec.h"
 
 struct spawn {
 	struct str id;	    // len 0: a new one

@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "box/freeze.h"
 #include "egress/egress.h"
-#include "manager/persist.h"
+#include "store/boxes.h"
 
 // Output that every box may keep without counting in the tenant's quota.
 #define OUTPUT_FLOOR (1ull << 20)
@@ -172,7 +172,7 @@ void entry_keep(struct entry *entry)
 	// A delete is recorded before it begins; an unreadable row is not overwritten.
 	if (entry->listed && !entry->unreadable && !entry->ending &&
 	    entry->record.state != STATE_DELETING)
-		persist_tell(entry->manager->store, &entry->record);
+		store_boxes_tell(entry->manager->store, &entry->record);
 }
 
 fallible entry_keep_now(struct entry *entry)

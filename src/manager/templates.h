@@ -49,3 +49,11 @@ static inline void auto_templates_import_(struct templates_import **import)
 	templates_import_free(*import);
 }
 #define auto_templates_import on_exit_call(auto_templates_import_) struct templates_import *
+
+// The configuration of a template's image (types/image.h), copied into the records of boxes that
+// start from it.
+// Fills the record of a new box with the image's settings that its create did not give, creates the
+// working directory, and checks the user. The first box of a template reads the file, others use
+// the cache. Waits. INVALID no_user.
+fallible images_apply(struct entry *entry);
+void images_done(struct manager *manager);

@@ -36,7 +36,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/weak.h"
-#include "manager/warm.h"
+#include "manager/contexts.h"
 #include "os/fd.h"
 #include "os/probe.h"
 #include "serve/agents.h"

@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "codec/json.h"
-#include "manager/alert.h"
+#include "manager/publish.h"
 #include "store/kv.h"
 
 #define NAME "clock/steady"

@@ -2,7 +2,7 @@
 // daemon of the same boot continues it, whatever the host's clock was set to.
 #pragma once
 
-#include "manager/sweep_round.h"
+#include "manager/sweep.h"
 #include "store/store.h"
 
 struct steady_clock;

@@ -8,7 +8,6 @@
 
 #include "base/buf.h"
 #include "codec/text.h"
-#include "store/counters.h"
 #include "store/kv.h"
 
 #define ROW_MAX (4 << 20)

@@ -6,11 +6,21 @@
 #include <stdio.h>
 
 #include "codec/json.h"
-#include "store/counters.h"
+#include "store/egress.h"
+#include "store/kv.h"
 
 #define BODY_MAX (4 << 20)
 #define SEQ "box_seq" // the counter of records
 #define NUMBER_MAX (1ull << 53)
+
+struct box_row {
+	char id[ID_BOX_LEN + 1];
+	char tenant[RECORD_TENANT_MAX];
+	char name[ID_NAME_MAX + 1];
+	const char *state; // its word
+	uint64_t seq;
+	char *body; // JSON: all other fields
+};
 
 // clang-format off
 #define ROW(KEY, FIRST, NEXT) \
@@ -22,7 +32,7 @@
 	NEXT(6,  body,   "body",   TEXT)
 // clang-format on
 static const struct db_column box_columns[] = {
-#define F(place, field, column, type) DB_COLUMN(struct store_box, field, type)
+#define F(place, field, column, type) DB_COLUMN(struct box_row, field, type)
 	ROW(F, F, F){0}
 #undef F
 };
@@ -145,22 +155,88 @@ static void body_put(struct json_out *out, const struct body_field *fields, cons
 	json_end(out, '}');
 }
 
-void store_box_of(const struct record *record, struct store_box *out)
+static struct box_row *box_row_new(const struct record *record)
 {
 	auto_buf body = BUF_INIT(BODY_MAX);
 	struct json_out json = json_to(&body);
+	struct box_row *row = mem_new_of(struct box_row);
 
 	body_put(&json, record_fields, record);
-	*out = (struct store_box){.state = state_word(record->state), .seq = record->seq};
-	memcpy(out->id, record->id, sizeof(out->id));
-	memcpy(out->tenant, record->tenant, sizeof(out->tenant));
-	memcpy(out->name, record->name, sizeof(out->name));
-	out->body = buf_take(&body);
+	row->state = state_word(record->state);
+	row->seq = record->seq;
+	memcpy(row->id, record->id, sizeof(row->id));
+	memcpy(row->tenant, record->tenant, sizeof(row->tenant));
+	memcpy(row->name, record->name, sizeof(row->name));
+	row->body = buf_take(&body);
+	return row;
 }
 
-void store_box_done(struct store_box *box)
+static void box_row_free(void *arg)
 {
-	free(take_ptr(box->body));
+	struct box_row *row = arg;
+
+	free(row->body);
+	free(row);
+}
+
+static void auto_box_row_(struct box_row **row)
+{
+	if (*row)
+		box_row_free(*row);
+}
+#define auto_box_row on_exit_call(auto_box_row_) struct box_row *
+
+static struct err *boxes_query_put(struct db *db, void *arg)
+{
+	const struct box_row *row = arg;
+
+	TRY(db_put(db, DB_UPSERT("boxes", "id", ROW), box_columns, row, NULL));
+	if (strcmp(row->state, state_word(STATE_CREATING)) != 0)
+		return OK;
+	return counter_raise(db, SEQ, row->seq);
+}
+
+fallible store_boxes_put(struct store *store, const struct record *record)
+{
+	auto_box_row row = NULL;
+
+	if (!store)
+		return OK;
+	row = box_row_new(record);
+	return err_while(store_do(store, boxes_query_put, row), "record %s", record->id);
+}
+
+fallible store_boxes_end(struct store *store, const struct record *record)
+{
+	auto_box_row row = NULL;
+
+	if (!store)
+		return OK;
+	row = box_row_new(record);
+	row->state = state_word(STATE_DELETING);
+	return err_while(store_do_last(store, boxes_query_put, row), "record the end of %s",
+			 record->id);
+}
+
+void store_boxes_tell(struct store *store, const struct record *record)
+{
+	if (store)
+		store_tell(store, boxes_query_put, box_row_new(record), box_row_free);
+}
+
+static struct err *boxes_query_drop(struct db *db, void *arg)
+{
+	auto_free char *ports = mem_fmt(STORE_BOX_PORTS "%s", (const char *)arg);
+
+	TRY(db_run(db, "DELETE FROM boxes WHERE id = $1", DB_WITH(db_text(arg)), NULL));
+	TRY(store_egress_forget_in(db, arg));
+	return store_kv_drop_in(db, ports);
+}
+
+void store_boxes_drop(struct store *store, const char *id)
+{
+	if (store)
+		store_tell(store, boxes_query_drop, mem_str(id), free);
 }
 
 static fallible body_read(const struct json *from, const struct body_field *fields, void *out);
@@ -259,7 +335,7 @@ static bool store_boxes_read_state(const char *word, enum state *out)
 // False: unreadable. Fields that could be read are set.
 static bool store_boxes_read_row(struct query *query, struct arena *arena, struct record *out)
 {
-	struct store_box row = {0};
+	struct box_row row = {0};
 	auto_json body = NULL;
 	struct err *err;
 	bool good;
@@ -279,19 +355,6 @@ static bool store_boxes_read_row(struct query *query, struct arena *arena, struc
 	snprintf(out->short_id, sizeof(out->short_id), "%.*s", ID_SHORT_LEN,
 		 strlen(out->id) > 4 ? out->id + 4 : "");
 	return good;
-}
-
-fallible store_boxes_put_in(struct db *db, const struct store_box *box)
-{
-	TRY(db_put(db, DB_UPSERT("boxes", "id", ROW), box_columns, box, NULL));
-	if (strcmp(box->state, state_word(STATE_CREATING)) != 0)
-		return OK;
-	return counter_raise(db, SEQ, box->seq);
-}
-
-fallible store_boxes_drop_in(struct db *db, const char *id)
-{
-	return db_run(db, "DELETE FROM boxes WHERE id = $1", DB_WITH(db_text(id)), NULL);
 }
 
 static struct err *boxes_query_load(struct db *db, void *arg)

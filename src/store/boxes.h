@@ -4,21 +4,17 @@
 #include "store/store.h"
 #include "types/record.h"
 
-// Converts a record to its stored form and back. Both sides own their texts.
-struct store_box {
-	char id[ID_BOX_LEN + 1];
-	char tenant[RECORD_TENANT_MAX];
-	char name[ID_NAME_MAX + 1];
-	const char *state; // its word
-	uint64_t seq;
-	char *body; // JSON: all other fields
-};
-void store_box_of(const struct record *record, struct store_box *out);
-void store_box_done(struct store_box *box);
+// Without a store (NULL) nothing is kept.
 
-// Inserts or replaces the whole row.
-fallible store_boxes_put_in(struct db *db, const struct store_box *box);
-fallible store_boxes_drop_in(struct db *db, const char *id); // OK when it is absent
+// Inserts or replaces the record; durable on return. UNAVAILABLE state_unwritable, state_corrupt.
+fallible store_boxes_put(struct store *store, const struct record *record);
+// The same for the end of a box, with state deleting. Uses the store's reserve on a full disk.
+fallible store_boxes_end(struct store *store, const struct record *record);
+// These do not wait.
+void store_boxes_tell(struct store *store, const struct record *record);
+// Removes the record with everything else of the box: its egress ledger and exposed ports.
+void store_boxes_drop(struct store *store, const char *id);
+#define STORE_BOX_PORTS "ports/" // exposed ports in store/kv.h, by id
 
 // Every record, by seq. Unreadable ones have `unreadable` set, and id, tenant and name as far as
 // they are texts. The caller owns *out.

@@ -3,8 +3,6 @@
 // that a late reader learns what it missed.
 #include "store/events.h"
 
-#include "store/counters.h"
-
 #define OWN "event" // counter of a tenant
 #define GONE "gone" // the last pruned id of a tenant
 // clang-format off

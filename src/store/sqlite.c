@@ -2,22 +2,115 @@
 // commit. Readers run beside it: in WAL mode neither waits for the other. A reader is opened for
 // each query and soon closed, so that the WAL can be restarted.
 //
-// A file that cannot be written is opened read-only. A read-only WAL needs a connection without
-// locks, which is safe because a running cove holds the lock of its data directory.
+// SQLite opens files by path, but the confined daemon may not be able to reach the directory: it
+// holds a descriptor instead. A file that cannot be written is opened read-only. A read-only WAL
+// needs a connection without locks, which is safe because a running cove holds the lock of its data
+// directory.
 //
 // syscalls: pread64 pwrite64 fsync fdatasync ftruncate fcntl lseek fallocate fchmod close geteuid
-// syscalls: getpid clock_gettime clock_nanosleep fstatfs
+// syscalls: getpid clock_gettime clock_nanosleep fstatfs openat newfstatat faccessat faccessat2
+// syscalls: unlinkat fstat
 #include "store/sqlite.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
-#include "store/sqlite_files.h"
+#include "base/str.h"
+
+// Splits a path of ours into directory and name; any other path is AT_FDCWD and itself. The
+// directory alone is named ".".
+static int sqlite_files_split(const char *path, const char **out_name)
+{
+	struct str rest = str_of(path), fd;
+	uint64_t number;
+
+	*out_name = path;
+	if (!str_starts(rest, "/@"))
+		return AT_FDCWD;
+	rest = str_skip(rest, 2);
+	str_cut(&rest, '/', &fd);
+	if (!str_to_u64(fd, 0, INT32_MAX, &number))
+		return AT_FDCWD;
+	*out_name = rest.at && rest.len ? rest.at : ".";
+	return (int)number;
+}
+
+static int lead_open(const char *path, int flags, int mode)
+{
+	const char *name;
+	int dir = sqlite_files_split(path, &name);
+
+	// Readable by the owner alone, whatever the directory allows.
+	return openat(dir, name, flags | O_CLOEXEC | O_NOFOLLOW, mode & 0600);
+}
+
+static int lead_access(const char *path, int mode)
+{
+	const char *name;
+	int dir = sqlite_files_split(path, &name);
+
+	return faccessat(dir, name, mode, 0);
+}
+
+static int lead_stat(const char *path, struct stat *out)
+{
+	const char *name;
+	int dir = sqlite_files_split(path, &name);
+
+	return fstatat(dir, name, out, 0);
+}
+
+static int lead_lstat(const char *path, struct stat *out)
+{
+	const char *name;
+	int dir = sqlite_files_split(path, &name);
+
+	// SQLite calls it for each part of a path to resolve symlinks. Ours have none.
+	if (dir != AT_FDCWD && !strcmp(name, ".")) {
+		errno = ENOENT;
+		return -1;
+	}
+	return fstatat(dir, name, out, AT_SYMLINK_NOFOLLOW);
+}
+
+static int lead_unlink(const char *path)
+{
+	const char *name;
+	int dir = sqlite_files_split(path, &name);
+
+	return unlinkat(dir, name, 0);
+}
+
+static void sqlite_files_lead(void)
+{
+	static const struct {
+		const char *vfs;
+	} all[] = {{"unix"}, {"unix-none"}};
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
+		sqlite3_vfs *vfs = sqlite3_vfs_find(all[i].vfs);
+
+		if (!vfs || vfs->iVersion < 3)
+			continue;
+		vfs->xSetSystemCall(vfs, "open", (sqlite3_syscall_ptr)lead_open);
+		vfs->xSetSystemCall(vfs, "access", (sqlite3_syscall_ptr)lead_access);
+		vfs->xSetSystemCall(vfs, "stat", (sqlite3_syscall_ptr)lead_stat);
+		vfs->xSetSystemCall(vfs, "lstat", (sqlite3_syscall_ptr)lead_lstat);
+		vfs->xSetSystemCall(vfs, "unlink", (sqlite3_syscall_ptr)lead_unlink);
+	}
+}
+
+static void sqlite_files_path(int dir, const char *name, char *room, size_t size)
+{
+	snprintf(room, size, "/@%d/%s", dir, name);
+}
 
 #define BUSY_MS 5000
 #define CHECK_BYTES (16u << 20) // a larger database is not checked as a whole at start

@@ -3,11 +3,12 @@
 // copied from the tape as the client reads, so that no output is ever held whole in memory. A
 // client that disconnects does not affect a running command; a command of a session that has not
 // begun is cancelled.
+#include "manager/exec.h"
+
 #include <stdio.h>
 
 #include "base/clock.h"
 #include "gateway/cancel_on_delete.h"
-#include "manager/shells.h"
 #include "toolbox/exec_request.h"
 #include "toolbox/handlers.h"
 #include "toolbox/process.h"

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "codec/text.h"
-#include "manager/shells.h"
+#include "manager/exec.h"
 
 #define USER_MAX 64
 #define CONTEXT_MAX (64 * 1024)

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/secret.h"
 #include "gateway/cancel_on_delete.h"
-#include "manager/shells.h"
+#include "manager/exec.h"
 #include "toolbox/follow.h"
 #include "toolbox/handlers.h"
 

@@ -180,6 +180,12 @@ static void env_map_drop(struct env_map *env_map, struct str name)
 	*pair = env_map->at[--env_map->count];
 }
 
+void env_map_add(struct env_map *env_map, const struct env_map *from)
+{
+	for (size_t i = 0; i < from->count; i++)
+		env_map_set(env_map, str_of(from->at[i].name), str_of(from->at[i].value));
+}
+
 static void env_map_lay_over(struct env_map *env_map, const struct json *object,
 			     const struct env_map *given)
 {
@@ -190,8 +196,7 @@ static void env_map_lay_over(struct env_map *env_map, const struct json *object,
 	while (json_next(object, &at, &name, &value))
 		if (is_null(value))
 			env_map_drop(env_map, name);
-	for (size_t i = 0; i < given->count; i++)
-		env_map_set(env_map, str_of(given->at[i].name), str_of(given->at[i].value));
+	env_map_add(env_map, given);
 }
 
 // The change is made on a copy, which replaces the original if valid.
@@ -203,8 +208,7 @@ static fallible env_map_change(struct env_map *env_map, const struct json *objec
 	struct env_map old = *env_map;
 	size_t bytes = 0;
 
-	for (size_t i = 0; i < old.count; i++)
-		env_map_set(&next, str_of(old.at[i].name), str_of(old.at[i].value));
+	env_map_add(&next, &old);
 	env_map_lay_over(&next, object, given);
 	for (size_t i = 0; i < next.count; i++)
 		bytes += strlen(next.at[i].name) + strlen(next.at[i].value) + 2;

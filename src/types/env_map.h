@@ -16,6 +16,8 @@ struct env_map {
 	size_t count;
 };
 
+// Sets every pair of `from`.
+void env_map_add(struct env_map *env_map, const struct env_map *from);
 void env_map_set(struct env_map *env_map, struct str name,
 		 struct str value); // replaces one of that name
 const char *env_map_get(const struct env_map *env_map, struct str name); // NULL: absent

@@ -6,10 +6,23 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "types/who.h"
 
 #define MIB (1ull << 20)
 #define COUNT_MAX 1000000
 #define MEGABYTES_MAX (1ull << 30)
+
+// A tenant's name is part of file and template names, so it has no dot, slash or capital.
+bool who_is_tenant(struct str name)
+{
+	for (size_t i = 0; i < name.len; i++) {
+		char c = name.at[i];
+
+		if (!(c >= 'a' && c <= 'z') && !(c >= '0' && c <= '9') && (c != '-' || i == 0))
+			return false;
+	}
+	return name.len && name.len <= WHO_TENANT_MAX;
+}
 
 void tenant_done(struct tenant *tenant)
 {

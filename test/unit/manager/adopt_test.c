@@ -1,9 +1,8 @@
 // Records to the store and back, without a warden.
-#include "manager/persist.h"
+#include "manager/adopt.h"
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "manager/adopt.h"
 #include "manager/manager.h"
 #include "store/boxes.h"
 #include "store/events.h"
@@ -75,12 +74,12 @@ TEST(known_again, "stored boxes are in the table after a start, and cannot be us
 	struct entry *entry;
 
 	open_house(&app);
-	CHECK_OK(persist_intent(app.store, &a));
-	persist_tell(app.store, &b);
+	CHECK_OK(store_boxes_put(app.store, &a));
+	store_boxes_tell(app.store, &b);
 	exposed_ports_add(&ports, 8080, STR("web"));
 	memcpy(ports.at[0].token, "mine", 5);
 	ports.at[0].ends_ms = 77;
-	CHECK_OK(persist_ports(app.store, a.id, &ports));
+	CHECK_OK(exposed_ports_save(app.store, a.id, &ports));
 	exposed_ports_done(&ports);
 	adopt_load(app.manager);
 	CHECK(!app.manager->unknown && !app.manager->settled);
@@ -102,12 +101,12 @@ TEST(forgotten, "a recorded delete stays until the record is removed with all it
 	struct store_boxes boxes = {0};
 
 	open_house(&app);
-	CHECK_OK(persist_intent(app.store, &a));
-	CHECK_OK(persist_end(app.store, &a));
+	CHECK_OK(store_boxes_put(app.store, &a));
+	CHECK_OK(store_boxes_end(app.store, &a));
 	CHECK_OK(store_boxes_load(app.store, &boxes));
 	CHECK(boxes.count == 1 && boxes.at[0].state == STATE_DELETING);
 	store_boxes_done(&boxes);
-	persist_drop(app.store, a.id);
+	store_boxes_drop(app.store, a.id);
 	CHECK_OK(store_boxes_load(app.store, &boxes));
 	CHECK(boxes.count == 0);
 	store_boxes_done(&boxes);
@@ -128,8 +127,8 @@ TEST(unreadable,
 	struct entry *entry;
 
 	open_house(&app);
-	CHECK_OK(persist_intent(app.store, &a));
-	CHECK_OK(persist_intent(app.store, &b));
+	CHECK_OK(store_boxes_put(app.store, &a));
+	CHECK_OK(store_boxes_put(app.store, &b));
 	CHECK_OK(store_do(app.store, garble, NULL));
 	adopt_load(app.manager);
 	CHECK(app.manager->doubtful && map_count(app.manager->by_id) == 1);
