@@ -67,12 +67,12 @@ struct manager {
 	struct spec_bounds bounds;
 	struct map *by_id, *by_short, *by_name;
 	struct accounts accounts;
-	struct map *images;		   // of manager/images: image configurations by template
+	struct map *images;		   // of manager/templates: image configurations by template
 	struct map *secrets, *secret_uses; // of manager/named_secrets
 	struct queue *queue;
 	int64_t queue_wait_ms;
 	uint32_t loops_max;		   // loop devices that boxes may use
-	struct context_warmth warmth;	   // prewarmed interpreters (manager/warm.h)
+	struct context_warmth warmth;	   // prewarmed interpreters (manager/contexts.h)
 	uint32_t warm_all;		   // bits: languages that are prewarmed in every box
 	void (*made)(struct entry *entry); // called when a box was created; NULL: none
 	uint32_t running, inoded;	   // boxes that may run; those of them with an inode limit
