@@ -28,6 +28,11 @@
 
 #define WARNINGS_MAX 12
 #define KERNEL_OLD_DAYS 365
+#define LISTS "/var/lib/dpkg/info"
+#define LIST_MAX (32u << 20)
+#define FOUND_MAX 256
+#define NAMED_MAX 5
+#define WALK_FDS 16
 
 struct warning {
 	const char *what, *fix;
@@ -90,12 +95,6 @@ static bool is_old(void)
 
 	return built && time(NULL) - built > (time_t)KERNEL_OLD_DAYS * 86400;
 }
-
-#define LISTS "/var/lib/dpkg/info"
-#define LIST_MAX (32u << 20)
-#define FOUND_MAX 256
-#define NAMED_MAX 5
-#define WALK_FDS 16
 
 // Private files of /usr: not world-readable, or beneath a closed directory. Files of packages
 // (dpkg's lists) do not count: anybody can download them.

@@ -10,6 +10,8 @@
 #include "lib/http_call.h"
 
 #define PIECE (256 * 1024)
+#define BODY_MAX ((size_t)1 << 20)
+#define SESSIONLESS "__DISABLE_SESSION__"
 
 struct cove_file {
 	struct cove_request request;
@@ -188,9 +190,6 @@ enum cove_kind cove_write_file(struct cove_box *box, const char *path, const voi
 	}
 	return kind;
 }
-
-#define BODY_MAX ((size_t)1 << 20)
-#define SESSIONLESS "__DISABLE_SESSION__"
 
 // {"path": …, the caller's fields, "sessionId"}: relative paths do not depend on a session.
 static struct json_out lib_tree_begin(struct buf *body, const char *key, const char *path)

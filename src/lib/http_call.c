@@ -11,6 +11,7 @@
 #include "lib/fields.h"
 
 #define REFUSAL_MAX (1 << 20)
+#define EVENT_MAX ((size_t)16 << 20) // the daemon's events are far smaller
 
 fallible http_call_take(struct cove *cove, struct http_client **out)
 {
@@ -349,8 +350,6 @@ void cove_request_free(struct cove_request *request)
 	free(request->own_type);
 	free(request);
 }
-
-#define EVENT_MAX ((size_t)16 << 20) // the daemon's events are far smaller
 
 fallible event_reader_open(struct event_reader *sse, struct cove *cove, const char *method,
 			   const char *path, struct str body, const char *last_id)

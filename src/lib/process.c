@@ -17,6 +17,10 @@
 #define BODY_MAX ((size_t)4 << 20)
 #define INTERRUPT_MS 2000 // from INT to TERM
 #define PATIENCE_MS (7ull * 24 * 3600 * 1000)
+#define LINE_ROOM ((size_t)1 << 20)
+#define RETRIES 20
+#define PIECE (64 * 1024)
+#define RETRY_MS 250
 
 struct cove_process *process_new(struct cove_box *box)
 {
@@ -256,11 +260,6 @@ enum cove_kind cove_process_close_stdin(struct cove_process *process, struct cov
 {
 	return private_call(process->cove, give_input(process, STR(""), true), error);
 }
-
-#define LINE_ROOM ((size_t)1 << 20)
-#define RETRIES 20
-#define PIECE (64 * 1024)
-#define RETRY_MS 250
 
 static int64_t left_of(int64_t deadline)
 {
