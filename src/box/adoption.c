@@ -111,7 +111,8 @@ fallible adoptee_take(struct adoptee *adoptee, struct box *box, struct tape *tap
 	return err;
 }
 
-bool adoption_number(const char *name, char letter, uint32_t *out)
+// Parses a name of `letter` (0: none) and a number; false: another kind of name.
+static bool adoption_number(const char *name, char letter, uint32_t *out)
 {
 	uint64_t number;
 

@@ -32,7 +32,5 @@ struct adoptee *adoption_find(struct adoption *adoption, enum exec_label_kind ki
 // Makes an exec of an entry: its output goes to `tape` (NULL: dropped). The caller holds *out.
 fallible adoptee_take(struct adoptee *adoptee, struct box *box, struct tape *tape,
 		      struct exec **out);
-// Parses a name of `letter` (0: none) and a number; false: another kind of name.
-bool adoption_number(const char *name, char letter, uint32_t *out);
-// The numbers of such names, the highest first, ended by 0; the caller's.
+// The numbers of files with that letter (0: none), the highest first, ended by 0; the caller's.
 uint32_t *adoption_numbers(const struct adoption *adoption, char letter);

@@ -34,14 +34,11 @@ enum spare_phase {
 
 struct spare {
 	struct contexts *contexts;
-	enum context_language language;
 	enum spare_phase phase;
 	bool stays;
-	char **env;
-	char *cwd;
-	uint32_t cpu_milli;
+	struct context_launch launch; // env, cwd and aside are its own
+	char key[CELL_KEY + 1];	      // unused: the context that takes the spare sends its own
 	struct bash *shell;
-	struct tape *aside;
 	struct timer timer; // starts or ends it
 };
 
@@ -184,11 +181,11 @@ fallible context_spawn(const struct context_launch *launch, struct bash **out)
 static void spare_forget(struct spare *spare)
 {
 	loop_drop_timer(spare->contexts->box->loop, &spare->timer);
-	mem_free_list(take_ptr(spare->env));
-	free(take_ptr(spare->cwd));
-	if (spare->aside) {
-		tape_end(spare->aside);
-		tape_unref(take_ptr(spare->aside));
+	mem_free_list((char **)take_ptr(spare->launch.env));
+	free((char *)take_ptr(spare->launch.cwd));
+	if (spare->launch.aside) {
+		tape_end(spare->launch.aside);
+		tape_unref(take_ptr(spare->launch.aside));
 	}
 	if (spare->phase != SPARE_NONE)
 		spare->contexts->host->count--;
@@ -223,27 +220,6 @@ static void spare_on_lost(struct bash *shell)
 	spare_end(shell->owner);
 }
 
-static fallible spare_make(struct spare *spare, struct bash **out)
-{
-	struct box *box = spare->contexts->box;
-	char key[CELL_KEY + 1] = "";
-	struct context_launch launch = {
-		.box = box,
-		.language = spare->language,
-		.env = (const char *const *)spare->env,
-		.cwd = spare->cwd,
-		.cpu_milli = spare->cpu_milli,
-		.key = key,
-		.id = "spare",
-	};
-
-	secret_hex(key, CELL_KEY / 2); // unused: the context that takes the spare sends its own
-	spare->aside = tape_new(box->loop, box->tapes_dir, SPARE_OUTPUT);
-	tape_bound(spare->aside, box_tape_budget(box));
-	launch.aside = spare->aside;
-	return context_spawn(&launch, out);
-}
-
 static void spare_make_task(void *arg)
 {
 	struct spare *spare = arg;
@@ -252,7 +228,10 @@ static void spare_make_task(void *arg)
 	bool leaves;
 
 	task_shield(true);
-	err_free(spare_make(spare, &shell)); // on failure there is no spare
+	secret_hex(spare->key, CELL_KEY / 2);
+	spare->launch.aside = tape_new(box->loop, box->tapes_dir, SPARE_OUTPUT);
+	tape_bound(spare->launch.aside, box_tape_budget(box));
+	err_free(context_spawn(&spare->launch, &shell)); // on failure there is no spare
 	leaves = !shell || spare->phase == SPARE_LEAVING || spare->contexts->over;
 	spare->phase = SPARE_STARTED;
 	if (shell) {
@@ -293,7 +272,6 @@ static struct contexts *contexts_of(struct box *box)
 	tape_files_init(&contexts->tapes, box, CONTEXT_TAPE);
 	for (int i = 0; i < CONTEXT_LANGUAGES; i++) {
 		contexts->spares[i].contexts = contexts;
-		contexts->spares[i].language = (enum context_language)i;
 		contexts->spares[i].timer.due = spare_on_timer;
 	}
 	return contexts;
@@ -323,8 +301,7 @@ void context_warm_want(struct box *box, const struct context_spec *spec, bool st
 		return;
 	// The environment has changed since its start.
 	if (spare->phase != SPARE_NONE && spare->phase != SPARE_MAKING &&
-	    spare->phase != SPARE_LEAVING &&
-	    !context_env_is_same((const char *const *)spare->env, spec->env))
+	    spare->phase != SPARE_LEAVING && !context_env_is_same(spare->launch.env, spec->env))
 		spare_end(spare);
 	if (spare->phase != SPARE_NONE || warmth->count >= warmth->max)
 		return;
@@ -332,9 +309,15 @@ void context_warm_want(struct box *box, const struct context_spec *spec, bool st
 	warmth->count++;
 	spare->phase = SPARE_WANTED;
 	spare->stays = stays;
-	spare->env = repl_copy_env(spec->env);
-	spare->cwd = mem_str(spec->cwd);
-	spare->cpu_milli = spec->cpu_milli;
+	spare->launch = (struct context_launch){
+		.box = box,
+		.language = spec->language,
+		.env = (const char *const *)repl_copy_env(spec->env),
+		.cwd = mem_str(spec->cwd),
+		.cpu_milli = spec->cpu_milli,
+		.key = spare->key,
+		.id = "spare",
+	};
 	loop_set_timer(box->loop, &spare->timer, loop_now(box->loop) + SOON_MS);
 }
 
@@ -396,13 +379,14 @@ static bool context_env_agrees(const char *const *env, const char *const *other)
 
 static bool spare_suits(const struct spare *spare, const struct context_launch *launch)
 {
+	const struct context_launch *has = &spare->launch;
 	const struct bash *shell = spare->shell;
-	const char *const *env = (const char *const *)spare->env;
 
 	return spare->phase == SPARE_READY && !shell->done && shell->open &&
-	       shell->phase == BASH_AT_REST && spare->cpu_milli == launch->cpu_milli &&
-	       (spare->language == CONTEXT_PYTHON || strcmp(spare->cwd, launch->cwd) == 0) &&
-	       context_env_agrees(env, launch->env) && context_env_agrees(launch->env, env);
+	       shell->phase == BASH_AT_REST && has->cpu_milli == launch->cpu_milli &&
+	       (launch->language == CONTEXT_PYTHON || strcmp(has->cwd, launch->cwd) == 0) &&
+	       context_env_agrees(has->env, launch->env) &&
+	       context_env_agrees(launch->env, has->env);
 }
 
 // KEY NUL CWD NUL; then, if the environment differs, each variable with a NUL.
@@ -413,7 +397,7 @@ static void spare_put_words(const struct spare *spare, const struct context_laun
 
 	buf_add(&text, launch->key, CELL_KEY + 1);
 	buf_add(&text, launch->cwd, strlen(launch->cwd) + 1);
-	if (!context_env_is_same((const char *const *)spare->env, launch->env))
+	if (!context_env_is_same(spare->launch.env, launch->env))
 		for (const char *const *at = launch->env; *at; at++)
 			buf_add(&text, *at, strlen(*at) + 1);
 	buf_fmt(words, "take %llu %zu\n", (unsigned long long)mark, text.len);

@@ -175,20 +175,25 @@ struct session *session_find(struct box *box, struct str id)
 	return (struct session *)unit_find(box, &session_kind, id);
 }
 
+static fallible session_make_room(struct box *box)
+{
+	if (units_have_room(box, &session_kind))
+		return OK;
+	return err_hint(err_new(EXHAUSTED, "too_many_sessions", "a sandbox has at most %d sessions",
+				SESSION_MAX),
+			"delete one with /api/session/delete");
+}
+
 fallible session_take(struct box *box, struct str id, const struct session_spec *spec,
 		      struct session **out)
 {
 	struct session *session;
 
 	TRY(session_check_id(id));
-	if (!box_is_alive(box))
-		return exec_message_box_lost();
+	TRY(box_is_alive(box) ? OK : exec_message_box_lost());
 	session = session_find(box, id);
-	if (!session && !units_have_room(box, &session_kind))
-		return err_hint(err_new(EXHAUSTED, "too_many_sessions",
-					"a sandbox has at most %d sessions", SESSION_MAX),
-				"delete one with /api/session/delete");
 	if (!session) {
+		TRY(session_make_room(box));
 		session = session_new(box, id, spec, unit_next_file(box, &session_kind));
 		session_make_tape(session);
 	}

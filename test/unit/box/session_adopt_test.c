@@ -59,14 +59,22 @@ static void first_session(int said)
 	err_free(task_sleep_until(in(30)));
 }
 
+static void add_id(struct session *session, void *arg)
+{
+	buf_fmt(arg, "%s ", session_id(session));
+}
+
 ADOPT_TEST(sessions, first_session, 0,
 	   "sessions go on with their shells: state, directory, $?, and what is under way ends")
 {
 	auto_session idle = NULL;
 	auto_session busy = NULL;
 	auto_session fresh = NULL;
+	auto_buf ids = BUF_INIT(64);
 
 	CHECK_OK(adopt());
+	session_each(box, add_id, &ids);
+	CHECK_STR(ids.at, "idle busy fresh "); // oldest first, as before
 	idle = session_find(box, STR("idle"));
 	busy = session_find(box, STR("busy"));
 	fresh = session_find(box, STR("fresh"));
