@@ -25,6 +25,7 @@
 #include "box/exec_cgroup.h"
 #include "box/exec_message.h"
 #include "box/exec_private.h"
+#include "box/pipe.h"
 #include "loop/closer.h"
 #include "os/fd.h"
 #include "types/event.h"
@@ -125,15 +126,14 @@ static void exec_list(struct exec *exec)
 
 // --------------------------------------------------------------------------------- stdio of pid 1
 
-// The type of each fd that pid 1 sends is checked; a wrong one is BAD_PEER.
-static bool exec_fd_is(int fd, mode_t type)
+static bool exec_fd_is_master(int fd)
 {
 	struct stat st;
 
-	return fstat(fd, &st) == 0 && (st.st_mode & S_IFMT) == type &&
-	       (type != S_IFCHR || st.st_rdev == makedev(5, 2)); // the master of a pty
+	return fstat(fd, &st) == 0 && S_ISCHR(st.st_mode) && st.st_rdev == makedev(5, 2);
 }
 
+// The type of each fd that pid 1 sends is checked; a wrong one is BAD_PEER.
 static fallible exec_take_stdio(struct exec *exec, const int *fds, int count)
 {
 	bool sound;
@@ -141,12 +141,11 @@ static fallible exec_take_stdio(struct exec *exec, const int *fds, int count)
 	for (int i = 0; i < count; i++)
 		exec->stdio[i] = fds[i];
 	if (exec->flags & TALK_EXEC_PTY)
-		sound = exec_fd_is(fds[0], S_IFCHR) &&
-			(count == 1 ||
-			 (exec_fd_is(fds[1], S_IFIFO) && exec_fd_is(fds[2], S_IFIFO)));
+		sound = exec_fd_is_master(fds[0]) && (count == 1 || (pipe_fd_is(fds[1], S_IFIFO) &&
+								     pipe_fd_is(fds[2], S_IFIFO)));
 	else
-		sound = exec_fd_is(fds[0], S_IFIFO) && exec_fd_is(fds[1], S_IFIFO) &&
-			exec_fd_is(fds[2], S_IFSOCK);
+		sound = pipe_fd_is(fds[0], S_IFIFO) && pipe_fd_is(fds[1], S_IFIFO) &&
+			pipe_fd_is(fds[2], S_IFSOCK);
 	if (sound)
 		return OK;
 	exec_close_stdio(exec);
@@ -163,7 +162,7 @@ static fallible exec_open_stdio(struct exec *exec, const int *fds)
 	if (exec->flags & TALK_EXEC_PTY)
 		return exec_take_stdio(exec, fds, exec->flags & TALK_EXEC_SPOOL ? 3 : 1);
 	if (exec->flags & TALK_EXEC_DIALOGUE) {
-		if (!exec->taped || !exec_fd_is(fds[2], S_IFSOCK))
+		if (!exec->taped || !pipe_fd_is(fds[2], S_IFSOCK))
 			return exec_take_stdio(exec, fds, 3); // no socket: closes all three
 		exec->stdio[2] = fds[2];
 	}

@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "box/box.h"
 #include "box/exec_message.h"
 #include "os/fd.h"
 
@@ -270,25 +271,20 @@ fallible box_exec_cgroup_again(struct box *box, uint32_t number, struct box_cgro
 
 // Numbers of killed cgroups are reused, and a kill without an answer may have been done: repeated,
 // it would kill the new owner of the number. So no cgroup is ordered until such kills are settled.
-static fallible exec_cgroup_await_kills(struct box *box, int64_t deadline)
-{
-	while (box->kills_unsure && box->phase == BOX_ALIVE)
-		TRY(condition_wait(&box->cgroup_settled, deadline),
-		    "wait for the kill of a cgroup");
-	return OK;
-}
-
 static fallible order_cgroup(struct box *box, const char *mark, struct box_cgroup **out)
 {
 	auto_free struct answer *answer = mem_new_of(struct answer);
 	struct order order = {.kind = ORDER_CGROUP};
 	int fds[ORDER_FDS_MAX];
-	struct err *err;
+	int64_t deadline = loop_now(box->loop) + ORDER_MS;
+	struct err *err = OK;
 
 	snprintf(order.name, sizeof(order.name), "%s", mark);
 	memcpy(order.box, box->id, sizeof(order.box));
 	box->cgroup_count++; // reserves a place while we wait
-	err = exec_cgroup_await_kills(box, loop_now(box->loop) + ORDER_MS);
+	while (!err && box->kills_unsure && box->phase == BOX_ALIVE)
+		err = err_while(condition_wait(&box->cgroup_settled, deadline),
+				"wait for the kill of a cgroup");
 	if (!err) {
 		box->cgroup_orders++;
 		err = ask_order(box->ask, &order, answer, fds, loop_now(box->loop) + ORDER_MS);
@@ -299,38 +295,28 @@ static fallible order_cgroup(struct box *box, const char *mark, struct box_cgrou
 	TRY(err, "order a cgroup");
 	*out = exec_cgroup_of_answer(box, answer, fds);
 	(*out)->marked = *mark;
-	return OK;
-}
-
-static fallible take_new(struct box *box, const char *mark, struct box_cgroup **out)
-{
-	TRY(order_cgroup(box, mark, out));
 	(*out)->taken = true;
 	return OK;
 }
 
 fallible box_exec_cgroup_take(struct box *box, int *tries, struct box_cgroup **out)
 {
-	struct link *from = &box->clean;
-	struct box_cgroup *exec_cgroup;
 	bool full = box->cgroup_count >= BOX_CGROUPS_MAX;
+	bool may_doubt = *tries < (full ? BOX_CGROUPS_MAX : DOUBTS_TRIED);
+	struct box_cgroup *exec_cgroup = NULL;
 
-	if (link_empty(from)) {
-		from = &box->doubt;
-		if (link_empty(from) || *tries >= (full ? BOX_CGROUPS_MAX : DOUBTS_TRIED)) {
-			if (full)
-				return exec_message_too_many();
-			exec_cgroup = NULL;
-			TRY(take_left(box, &exec_cgroup));
-			if (!exec_cgroup)
-				return take_new(box, "", out);
-			exec_cgroup->taken = true;
-			*out = exec_cgroup;
-			return OK;
-		}
+	if (!link_empty(&box->clean)) {
+		exec_cgroup = link_of(box->clean.next, struct box_cgroup, idle);
+	} else if (!link_empty(&box->doubt) && may_doubt) {
+		exec_cgroup = link_of(box->doubt.next, struct box_cgroup, idle);
 		++*tries;
+	} else {
+		if (full)
+			return exec_message_too_many();
+		TRY(take_left(box, &exec_cgroup));
+		if (!exec_cgroup)
+			return order_cgroup(box, "", out);
 	}
-	exec_cgroup = link_of(from->next, struct box_cgroup, idle);
 	link_drop(&exec_cgroup->idle);
 	exec_cgroup->taken = true;
 	*out = exec_cgroup;
@@ -349,7 +335,7 @@ fallible box_exec_cgroup_mark(struct box *box, const char *mark, struct box_cgro
 		while (box->cgroup_count >= BOX_CGROUPS_MAX && box->phase == BOX_ALIVE)
 			TRY(task_sleep_until(loop_now(box->loop) + 1));
 	}
-	return take_new(box, mark, out);
+	return order_cgroup(box, mark, out);
 }
 
 static void drop_limit(struct box_cgroup *exec_cgroup)
@@ -446,11 +432,6 @@ void box_exec_cgroup_limit(struct box_cgroup *exec_cgroup, uint64_t cpu_us)
 	box_exec_cgroup_arm(exec_cgroup);
 }
 
-static bool exec_cgroup_box_lives(const struct box *box)
-{
-	return box->phase == BOX_ALIVE && !box->stopping;
-}
-
 static fallible order_kill_once(const struct box_cgroup *exec_cgroup)
 {
 	struct box *box = exec_cgroup->box;
@@ -486,7 +467,7 @@ static bool exec_cgroup_is_replaced(const struct box_cgroup *exec_cgroup)
 static void exec_cgroup_await_orders(struct box *box)
 {
 	err_free(ask_wait_linked(box->ask, loop_now(box->loop) + ORDER_MS));
-	while (box->cgroup_orders && exec_cgroup_box_lives(box))
+	while (box->cgroup_orders && box_is_alive(box))
 		err_free(condition_wait(&box->cgroup_settled, loop_now(box->loop) + ORDER_MS));
 }
 
@@ -498,10 +479,10 @@ static void order_kill_until_done(struct box_cgroup *exec_cgroup)
 	int64_t pause = KILL_AGAIN_MIN_MS;
 	bool unsure = false;
 
-	while (exec_cgroup_box_lives(box) && !exec_cgroup->killed) {
+	while (box_is_alive(box) && !exec_cgroup->killed) {
 		auto_err err = order_kill_once(exec_cgroup);
 
-		if (!err || !exec_cgroup_box_lives(box))
+		if (!err || !box_is_alive(box))
 			break;
 		box->kills_unsure += !unsure;
 		unsure = true;
@@ -520,8 +501,10 @@ static void order_kill_until_done(struct box_cgroup *exec_cgroup)
 	condition_signal(&box->cgroup_settled);
 }
 
-static void order_kill(struct box_cgroup *exec_cgroup)
+// A task for a struct box_cgroup.
+static void order_kill(void *arg)
 {
+	struct box_cgroup *exec_cgroup = arg;
 	struct box *box = exec_cgroup->box;
 
 	order_kill_until_done(exec_cgroup);
@@ -531,11 +514,6 @@ static void order_kill(struct box_cgroup *exec_cgroup)
 	if (exec_cgroup->kills == 0 && !exec_cgroup->taken)
 		close_cgroup(exec_cgroup);
 	box_unref(box);
-}
-
-static void kill_task(void *arg)
-{
-	order_kill(arg);
 }
 
 static void exec_cgroup_spend(struct box_cgroup *exec_cgroup)
@@ -549,7 +527,7 @@ static void exec_cgroup_spend(struct box_cgroup *exec_cgroup)
 void box_exec_cgroup_kill(struct box_cgroup *exec_cgroup)
 {
 	exec_cgroup_spend(exec_cgroup);
-	task_start(exec_cgroup->box->loop, "exec_cgroup.kill", kill_task, exec_cgroup);
+	task_start(exec_cgroup->box->loop, "exec_cgroup.kill", order_kill, exec_cgroup);
 }
 
 void box_exec_cgroup_kill_wait(struct box_cgroup *exec_cgroup)

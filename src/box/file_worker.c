@@ -4,7 +4,7 @@
 // readable, it has died. One that sends while its holder is not waiting is not watched, so that it
 // cannot spin the loop.
 //
-// syscalls: sendmsg recvmsg recvfrom close fstat newfstatat
+// syscalls: sendmsg recvmsg recvfrom close
 #include "box/file_worker.h"
 
 #include <errno.h>
@@ -16,6 +16,7 @@
 
 #include "base/mem.h"
 #include "box/exec_message.h"
+#include "box/pipe.h"
 #include "box/private.h"
 #include "loop/closer.h"
 #include "os/fd.h"
@@ -125,13 +126,6 @@ static struct box_file_worker *new_worker(struct box *box, const char *user,
 	return worker;
 }
 
-static bool is_socket(int fd)
-{
-	struct stat st;
-
-	return fstat(fd, &st) == 0 && S_ISSOCK(st.st_mode);
-}
-
 static struct box_file_worker *find_asked(struct box *box, uint32_t conn)
 {
 	list_each (at, &box->workers) {
@@ -150,7 +144,7 @@ bool box_file_worker_heard(struct box *box, const struct talk *talk, int *fds, i
 
 	if (!worker || (!is && talk->kind != TALK_FAILED))
 		return false;
-	if (is && count != FD_LOST && (count != 1 || !is_socket(fds[0]))) {
+	if (is && count != FD_LOST && (count != 1 || !pipe_fd_is(fds[0], S_IFSOCK))) {
 		closer_drop_all(fds, count);
 		box_break(box, "pid 1 sent no file worker");
 		return true;

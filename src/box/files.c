@@ -15,6 +15,7 @@
 
 #include "base/mem.h"
 #include "box/file_worker.h"
+#include "box/pipe.h"
 #include "box/private.h"
 #include "loop/closer.h"
 #include "os/fd.h"
@@ -671,11 +672,10 @@ static fallible files_begin_pipe(const struct files *files, struct fileop_reques
 	auto_worker worker = NULL;
 	auto_closer_fd fd = -1;
 	struct fileop_reply say;
-	struct stat st;
 
 	TRY(files_walk_put_globs(ask, include, exclude, &globs));
 	TRY(files_get(files, ask, FILE_WORKER_LONG, &worker, &say, &fd));
-	if (say.kind != FILEOP_OPENED || fstat(fd, &st) < 0 || !S_ISFIFO(st.st_mode))
+	if (say.kind != FILEOP_OPENED || !pipe_fd_is(fd, S_IFIFO))
 		return files_nonsense();
 	*out = files_walk_new(files, ask->path.at, FILEOP_DONE, take_ptr(worker));
 	*out_fd = take_fd(&fd);
@@ -735,10 +735,9 @@ static fallible files_take_socket(const struct files *files, const struct fileop
 	struct fileop_reply say;
 	auto_worker worker = NULL;
 	auto_closer_fd fd = -1;
-	struct stat st;
 
 	TRY(files_get(files, ask, FILE_WORKER_SHORT, &worker, &say, &fd));
-	if (say.kind != FILEOP_OPENED || fstat(fd, &st) < 0 || !S_ISSOCK(st.st_mode))
+	if (say.kind != FILEOP_OPENED || !pipe_fd_is(fd, S_IFSOCK))
 		return files_nonsense();
 	TRY(files_await_done(&worker, files->deadline, "a socket", &say));
 	if (rests)

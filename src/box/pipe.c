@@ -3,12 +3,13 @@
 // pipes (6.4), else splice(SPLICE_F_NONBLOCK) through a pipe of our own. No flag helps against a
 // pipe lock that a process of the box holds: box/stall watches these calls.
 //
-// syscalls: preadv2 pwritev2 splice tee read write pipe2 ioctl close
+// syscalls: preadv2 pwritev2 splice tee read write pipe2 ioctl fstat newfstatat close
 #include "box/pipe.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -42,6 +43,13 @@ static ssize_t take_own(void *room, size_t len)
 	fd_drop(&spool[1]);
 	errno = EIO;
 	return -1;
+}
+
+bool pipe_fd_is(int fd, mode_t type)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && (st.st_mode & S_IFMT) == type;
 }
 
 static ssize_t box_pipe_take(int fd, void *room, size_t size)

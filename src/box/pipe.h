@@ -6,6 +6,7 @@
 
 #include "box/stall.h"
 
+bool pipe_fd_is(int fd, mode_t type); // S_IFIFO, S_IFSOCK: of an fd that a box sent
 // Reads without waiting for bytes, whatever the pipe's flags are: -1 with errno EAGAIN. `at`: the
 // owner of the pipe (box/stall.h).
 ssize_t pipe_take(const struct stall_at *at, int fd, void *room, size_t size);

@@ -7,7 +7,7 @@
 // only after PATIENCE_MS. After the end, bytes that are in the pipes still belong to the command;
 // later ones, of background jobs, are dropped. The pipes of a shell go on to the next tape.
 //
-// syscalls: poll ppoll fstat newfstatat close
+// syscalls: poll ppoll close
 #include "box/pipes.h"
 
 #include <errno.h>
@@ -88,19 +88,14 @@ static void watch_end(struct pipes *pipes, struct pipe_end *end, uint32_t events
 			  end); // no more watches on this host: better closed than a lost wake-up
 }
 
-static size_t unread_of(const struct pipe_end *end)
-{
-	return pipe_held(end->pipes->at, end->watch.fd);
-}
-
 static void count_late(struct pipe_end *end)
 {
 	if (end->uncounted)
-		end->due = end->open ? unread_of(end) : 0;
+		end->due = end->open ? pipe_held(end->pipes->at, end->watch.fd) : 0;
 	end->uncounted = false;
 }
 
-static void box_state_read(struct pipes *pipes, size_t len)
+static void pipes_count_read(struct pipes *pipes, size_t len)
 {
 	struct pipes_pace *pace = pipes->pace;
 	int64_t now = loop_now(pipes->loop);
@@ -121,12 +116,13 @@ static bool must_rest(const struct pipes *pipes)
 	       loop_now(pipes->loop) - pace->since_ms < SMALL_WITHIN;
 }
 
-static void box_pipes_freeze(struct pipes *pipes)
+// The output is not watched until then.
+static void pipes_rest(struct pipes *pipes, int64_t until)
 {
 	for (int i = 0; i < TAPE_STREAMS; i++)
 		if (pipes->out[i].open && pipes->out[i].watch.events)
 			loop_unwatch(pipes->loop, &pipes->out[i].watch);
-	loop_set_timer(pipes->loop, &pipes->patience, pipes->pace->since_ms + SMALL_WITHIN);
+	loop_set_timer(pipes->loop, &pipes->patience, until);
 }
 
 struct spill {
@@ -169,33 +165,39 @@ static bool draw_some(struct spill *spill, struct pipe_end *end)
 	err_free(tape_pipe(pipes->tape, stream_of(end), pipes->at, end->watch.fd, spill->room,
 			   pipes->settling && end->due < CHUNK ? end->due : CHUNK, &len));
 	count_due(end, len);
-	box_state_read(pipes, len);
+	pipes_count_read(pipes, len);
 	return true;
+}
+
+// Reads one chunk of one end. 0: nothing is there, or the end of file, which closes it.
+static size_t pipes_take_some(struct pipe_end *end, char *room, size_t bite)
+{
+	ssize_t n = pipe_take(end->pipes->at, end->watch.fd, room, bite);
+
+	if (n > 0) {
+		pipes_count_read(end->pipes, (size_t)n);
+		return (size_t)n;
+	}
+	if (n == 0 || errno != EAGAIN)
+		close_end(end->pipes, end);
+	end->due = 0;
+	return 0;
 }
 
 // Moves one chunk of one end. False: nothing there.
 static bool spill_some(struct spill *spill, struct pipe_end *end)
 {
-	size_t bite = end->open ? bite_of(end) : 0;
-	ssize_t n;
+	size_t bite = end->open ? bite_of(end) : 0, n;
 
 	if (end->open && is_drawn(end))
 		return draw_some(spill, end);
-	n = bite ? pipe_take(spill->pipes->at, end->watch.fd, spill->room, bite) : -1;
-	if (!bite) {
+	if (!bite)
 		end->due = 0;
+	n = bite ? pipes_take_some(end, spill->room, bite) : 0;
+	if (!n)
 		return false;
-	}
-	if (n <= 0) {
-		if (n == 0 || errno != EAGAIN)
-			close_end(spill->pipes, end);
-		end->due = 0;
-		return false;
-	}
-	box_state_read(spill->pipes, (size_t)n);
 	// The disk may be full: the tape then records the truncation.
-	err_free(tape_add(spill->pipes->tape, stream_of(end), spill->room,
-			  count_due(end, (size_t)n)));
+	err_free(tape_add(spill->pipes->tape, stream_of(end), spill->room, count_due(end, n)));
 	return true;
 }
 
@@ -213,19 +215,6 @@ static void see_end(struct pipes *pipes, struct pipe_end *end)
 
 // One buffer is kept for reuse by short commands.
 static struct spill *spare;
-
-static struct spill *take_room(void)
-{
-	struct spill *spill = take_ptr(spare);
-
-	return spill ? spill : mem_grow(NULL, 1, sizeof(*spill)); // not zeroed: 64 KiB
-}
-
-static void give_room(struct spill *spill)
-{
-	free(spare);
-	spare = spill;
-}
 
 static void pipes_spill_task(void *arg)
 {
@@ -252,16 +241,19 @@ static void pipes_spill_task(void *arg)
 			watch_end(pipes, &pipes->out[i], EPOLLIN);
 	}
 	if (must_rest(pipes))
-		box_pipes_freeze(pipes);
-	give_room(spill);
+		pipes_rest(pipes, pipes->pace->since_ms + SMALL_WITHIN);
+	free(spare);
+	spare = spill;
 	pipes->moved(pipes);
 	pipes->unref(pipes);
 }
 
 static void begin_spill(struct pipes *pipes, struct pipe_end *end, const char *bytes, size_t len)
 {
-	struct spill *spill = take_room();
+	struct spill *spill = take_ptr(spare);
 
+	if (!spill)
+		spill = mem_grow(NULL, 1, sizeof(*spill)); // not zeroed: 64 KiB
 	spill->pipes = pipes;
 	spill->first = end;
 	spill->first_len = len;
@@ -278,8 +270,7 @@ static void begin_spill(struct pipes *pipes, struct pipe_end *end, const char *b
 static bool pipes_move_some(struct pipe_end *end)
 {
 	struct pipes *pipes = end->pipes;
-	size_t keep, bite = bite_of(end);
-	ssize_t n;
+	size_t keep, n, bite = bite_of(end);
 
 	if (!bite)
 		return false;
@@ -288,15 +279,10 @@ static bool pipes_move_some(struct pipe_end *end)
 			begin_spill(pipes, end, NULL, 0);
 		return false;
 	}
-	n = pipe_take(pipes->at, end->watch.fd, scratch, bite);
-	if (n <= 0) {
-		if (n == 0 || errno != EAGAIN)
-			close_end(pipes, end);
-		end->due = 0;
+	n = pipes_take_some(end, scratch, bite);
+	if (!n)
 		return false;
-	}
-	box_state_read(pipes, (size_t)n);
-	keep = count_due(end, (size_t)n);
+	keep = count_due(end, n);
 	if (keep == 0)
 		return true;
 	if (!tape_fits(pipes->tape, keep)) {
@@ -315,7 +301,7 @@ static void on_output(struct watch *watch, uint32_t events)
 	(void)events;
 	pipes_move_some(end);
 	if (!pipes->spilling && must_rest(pipes))
-		box_pipes_freeze(pipes);
+		pipes_rest(pipes, pipes->pace->since_ms + SMALL_WITHIN);
 	if (!end->open || pipes->settling)
 		pipes->moved(pipes); // may free `pipes`
 }
@@ -364,13 +350,6 @@ static void on_patience(struct timer *timer)
 		watch_end(pipes, &pipes->out[i], EPOLLIN);
 }
 
-static bool is_pipe(int fd)
-{
-	struct stat st;
-
-	return fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode);
-}
-
 // Records a stdin of which only this daemon has the end: the close at its exit may block
 // (box/stall.h).
 static void own_in(struct pipes *pipes)
@@ -393,7 +372,7 @@ fallible pipes_open(struct pipes *pipes, struct loop *loop, struct tape *tape, c
 						.ready = i < 2 ? on_output : on_input};
 		ends[i]->pipes = pipes;
 		ends[i]->open = true;
-		sound &= is_pipe(fds[i]);
+		sound &= pipe_fd_is(fds[i], S_IFIFO);
 	}
 	if (!sound) {
 		for (int i = 0; i < (input.at ? 3 : 2); i++) {
@@ -443,7 +422,7 @@ static void settle_end(struct pipes *pipes, struct pipe_end *end)
 		if (!pipes_move_some(end) && !pipes->spilling)
 			return;
 	}
-	end->due = unread_of(end);
+	end->due = pipe_held(pipes->at, end->watch.fd);
 	// One read more than is due: mostly it finds the end of file and saves a loop turn.
 	while (end->open && !pipes->spilling && pipes_move_some(end) && end->due > 0)
 		continue;
@@ -468,10 +447,7 @@ void pipes_turn(struct pipes *pipes, struct tape *tape)
 
 void pipes_freeze(struct pipes *pipes)
 {
-	for (int i = 0; i < TAPE_STREAMS; i++)
-		if (pipes->out[i].open && pipes->out[i].watch.events)
-			loop_unwatch(pipes->loop, &pipes->out[i].watch);
-	loop_set_timer(pipes->loop, &pipes->patience, loop_now(pipes->loop) + PATIENCE_MS);
+	pipes_rest(pipes, loop_now(pipes->loop) + PATIENCE_MS);
 }
 
 bool pipes_ended(const struct pipes *pipes)

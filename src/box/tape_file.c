@@ -172,16 +172,16 @@ int spill_open(int dir, const char *name, bool made)
 		    : tape_file_make(dir, name);
 }
 
-bool spill_write(int file, struct iovec *parts, int count, uint64_t at, size_t *written)
+bool spill_write(int file, struct iovec *parts, int count, uint64_t at)
 {
 	while (count > 0) {
-		ssize_t n = pwritev(file, parts, count, (off_t)(at + *written));
+		ssize_t n = pwritev(file, parts, count, (off_t)at);
 
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
 			return false;
-		*written += (size_t)n;
+		at += (size_t)n;
 		while (count > 0 && (size_t)n >= parts->iov_len) {
 			n -= (ssize_t)parts->iov_len;
 			parts++;
@@ -191,6 +191,24 @@ bool spill_write(int file, struct iovec *parts, int count, uint64_t at, size_t *
 			parts->iov_base = (char *)parts->iov_base + n;
 			parts->iov_len -= (size_t)n;
 		}
+	}
+	return true;
+}
+
+bool spill_read(int file, char *room, size_t len, uint64_t at)
+{
+	while (len > 0) {
+		ssize_t n = pread(file, room, len, (off_t)at);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n == 0)
+			errno = ENODATA;
+		if (n <= 0)
+			return false;
+		room += n;
+		at += (size_t)n;
+		len -= (size_t)n;
 	}
 	return true;
 }
@@ -248,7 +266,7 @@ void spill_run(void *arg)
 		parts[count++] = (struct iovec){(void *)spill->bytes, spill->len};
 	}
 	errno = 0;
-	if (!spill_write(spill->file, parts, count, spill->at, &spill->written)) {
+	if (!spill_write(spill->file, parts, count, spill->at)) {
 		spill->errnum = errno ? errno : EIO;
 		// Remove a partial record; if this fails too, the next open cuts it.
 		if (ftruncate(spill->file, (off_t)spill->at))
@@ -272,24 +290,6 @@ struct window {
 	char bytes[BLOCK];
 };
 
-static bool look_far(struct window *window, uint64_t at, char *room, size_t len)
-{
-	while (len > 0) {
-		ssize_t n = pread(window->file, room, len, (off_t)at);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0) {
-			window->errnum = n < 0 ? errno : ENODATA;
-			return false;
-		}
-		room += n;
-		at += (size_t)n;
-		len -= (size_t)n;
-	}
-	return true;
-}
-
 static bool tape_file_look(struct window *window, uint64_t at, void *room, size_t len)
 {
 	ssize_t n;
@@ -298,8 +298,12 @@ static bool tape_file_look(struct window *window, uint64_t at, void *room, size_
 		memcpy(room, window->bytes + (at - window->at), len);
 		return true;
 	}
-	if (len > BLOCK / 2)
-		return look_far(window, at, room, len);
+	if (len > BLOCK / 2) {
+		if (spill_read(window->file, room, len, at))
+			return true;
+		window->errnum = errno;
+		return false;
+	}
 	do {
 		n = pread(window->file, window->bytes, BLOCK, (off_t)at);
 	} while (n < 0 && errno == EINTR);

@@ -292,7 +292,6 @@ static bool gap_write(const struct gap *gap)
 	uint8_t record[TAPE_FRAME_HEAD + 2 * GAP_PAYLOAD] = {0};
 	struct iovec part = {record, TAPE_FRAME_HEAD + gap->len};
 	uint64_t at = gap->at;
-	size_t written = 0;
 	struct pack pack;
 
 	frame_put(record, FRAME_GAP, gap->len, gap->offset);
@@ -307,7 +306,7 @@ static bool gap_write(const struct gap *gap)
 		at += skip;
 	}
 	errno = 0;
-	return spill_write(gap->file, &part, 1, at, &written);
+	return spill_write(gap->file, &part, 1, at);
 }
 
 static void gap_run(void *arg)

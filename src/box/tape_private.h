@@ -211,12 +211,13 @@ struct spill {
 	size_t len; // at most TAPE_FRAME_MAX; 0: no frame
 	uint64_t offset;
 	bool shut; // close it afterwards
-	size_t written;
 	int errnum;
 };
 void spill_run(void *arg);			      // a struct spill
 int spill_open(int dir, const char *name, bool made); // on a worker thread; -1: errno
-bool spill_write(int file, struct iovec *parts, int count, uint64_t at, size_t *written);
+// All of it, or false with errno.
+bool spill_write(int file, struct iovec *parts, int count, uint64_t at);
+bool spill_read(int file, char *room, size_t len, uint64_t at); // ENODATA: the file is shorter
 
 // Reads a run of bytes of one stream, from memory or, on a worker thread, from a file.
 struct fetch {

@@ -135,6 +135,18 @@ static fallible tape_put(struct tape *tape, enum frame_kind kind, const char *by
 	return err || kind != FRAME_END ? err : err_sys(spill.errnum, "write a tape");
 }
 
+// A frame is in the file: readers see it. Those that follow a named tape are served from memory.
+static void tape_log_written(struct tape *tape, enum tape_stream stream, const char *bytes,
+			     size_t len)
+{
+	if (tape->name && tape_fits_memory(tape, len))
+		tape_remember(tape, stream, bytes, len);
+	else
+		tape->memory_full = true;
+	tape_log(tape, stream, len);
+	condition_signal(&tape->more);
+}
+
 static fallible tape_add_file(struct tape *tape, enum tape_stream stream, const char *bytes,
 			      size_t len)
 {
@@ -144,12 +156,7 @@ static fallible tape_add_file(struct tape *tape, enum tape_stream stream, const 
 		TRY(tape_put(tape, (enum frame_kind)stream, bytes, part));
 		if (tape->keeping == TAPE_STALLED)
 			return OK;
-		if (tape->name && tape_fits_memory(tape, part))
-			tape_remember(tape, stream, bytes, part);
-		else
-			tape->memory_full = true;
-		tape_log(tape, stream, part);
-		condition_signal(&tape->more);
+		tape_log_written(tape, stream, bytes, part);
 		bytes += part;
 		len -= part;
 	}
@@ -332,7 +339,9 @@ struct draw {
 	uint64_t at;	  // position of the label or else the header
 	enum frame_kind kind;
 	uint64_t offset;
-	size_t len; // expected; then: moved
+	size_t len;    // expected; then: moved
+	size_t whole;  // without a partial character at the cap
+	uint64_t head; // position of the header
 	char *room;
 	int errnum;
 };
@@ -341,14 +350,13 @@ static bool tape_pipe_put_head(struct draw *draw, uint64_t at, size_t len, struc
 {
 	uint8_t head[TAPE_FRAME_HEAD];
 	struct iovec parts[2];
-	size_t written = 0;
 	int count = 0;
 
 	frame_put(head, draw->kind, len, draw->offset);
 	if (label.len)
 		parts[count++] = (struct iovec){(void *)label.at, label.len};
 	parts[count++] = (struct iovec){head, sizeof(head)};
-	return spill_write(draw->file, parts, count, at, &written);
+	return spill_write(draw->file, parts, count, at);
 }
 
 static size_t tape_pipe_move(struct draw *draw, uint64_t at)
@@ -371,27 +379,10 @@ static size_t tape_pipe_move(struct draw *draw, uint64_t at)
 	return done;
 }
 
-// The bytes are still in the page cache. UTF-8 is checked on them, and readers that follow are
-// served from memory.
-static bool read_back(struct draw *draw, uint64_t at)
-{
-	for (size_t done = 0; done < draw->len;) {
-		ssize_t n = pread(draw->file, draw->room + done, draw->len - done,
-				  (off_t)(at + done));
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return false;
-		done += (size_t)n;
-	}
-	return true;
-}
-
 static void draw_run(void *arg)
 {
 	struct draw *draw = arg;
-	uint64_t head = draw->at + draw->label.len;
+	uint64_t head = draw->head = draw->at + draw->label.len;
 	size_t meant = draw->len;
 
 	draw->len = 0;
@@ -419,7 +410,9 @@ static void draw_run(void *arg)
 		    : draw->len < meant && !tape_pipe_put_head(draw, head, draw->len, STR("")))
 		draw->errnum = errno;
 	tape_sync_touch();
-	if (draw->len && !read_back(draw, head + TAPE_FRAME_HEAD))
+	// The bytes are still in the page cache. UTF-8 is checked on them, and readers that follow
+	// are served from memory.
+	if (draw->len && !spill_read(draw->file, draw->room, draw->len, head + TAPE_FRAME_HEAD))
 		draw->errnum = EIO;
 }
 
@@ -480,57 +473,24 @@ void tape_mark_cut(struct tape *tape)
 	tape_disk_give(tape);
 }
 
-// The cut must not split a UTF-8 character: returns the length without a partial one.
-static size_t tape_pipe_trim(struct tape *tape, struct draw *draw)
-{
-	struct str drawn = {draw->room, draw->len};
-	size_t whole = draw->len;
-
-	if (tape->kept + draw->len == tape->cap && !tape->utf8[draw->kind].broken)
-		whole = text_utf8_whole(drawn);
-	return whole;
-}
-
-struct trimming {
-	struct draw *draw;
-	uint64_t head;
-	size_t len;
-};
-
+// Shortens the frame to its complete characters.
 static void trim_run(void *arg)
 {
-	struct trimming *trimming = arg;
-	struct draw *draw = trimming->draw;
-	uint64_t end = trimming->head + (trimming->len ? TAPE_FRAME_HEAD + trimming->len : 0);
+	struct draw *draw = arg;
+	uint64_t end = draw->head + (draw->whole ? TAPE_FRAME_HEAD + draw->whole : 0);
 
-	if ((trimming->len && !tape_pipe_put_head(draw, trimming->head, trimming->len, STR(""))) ||
+	if ((draw->whole && !tape_pipe_put_head(draw, draw->head, draw->whole, STR(""))) ||
 	    ftruncate(draw->file, (off_t)end))
 		draw->errnum = errno;
-	draw->len = trimming->len;
-}
-
-static void log_drawn(struct tape *tape, enum tape_stream stream, const struct draw *draw)
-{
-	if (!draw->len)
-		return;
-	tape_check_utf8(&tape->utf8[stream], draw->room, draw->len);
-	tape->kept += draw->len;
-	tape_pay(tape, draw->len);
-	if (tape_fits_memory(tape, draw->len))
-		tape_remember(tape, stream, draw->room, draw->len);
-	else
-		tape->memory_full = true;
-	tape_log(tape, stream, draw->len);
-	condition_signal(&tape->more);
+	draw->len = draw->whole;
 }
 
 // Readers that follow get the whole frame; the kept part ends inside it.
-static void log_cut(struct tape *tape, enum tape_stream stream, const struct draw *draw,
-		    size_t whole)
+static void log_cut(struct tape *tape, enum tape_stream stream, const struct draw *draw)
 {
-	tape_check_utf8(&tape->utf8[stream], draw->room, whole);
+	tape_check_utf8(&tape->utf8[stream], draw->room, draw->whole);
 	tape->truncated[stream] = true;
-	tape->kept += whole;
+	tape->kept += draw->whole;
 	tape->cap = tape->kept;
 	tape_pay(tape, draw->len);
 	tape->memory_full = true;
@@ -541,31 +501,35 @@ static void log_cut(struct tape *tape, enum tape_stream stream, const struct dra
 
 static fallible draw_frame(struct tape *tape, enum tape_stream stream, struct draw *draw)
 {
-	uint64_t head = tape->end.place + tape->label_len;
-	size_t came, whole;
+	size_t came;
 
-	draw->at = tape->storage == TAPE_LABELLED ? head : 0;
+	draw->at = tape->storage == TAPE_LABELLED ? tape->end.place + tape->label_len : 0;
 	offload_run(draw_run, draw);
 	tape->file = draw->file;
 	if (draw->file >= 0)
 		tape_store(tape, !draw->errnum || draw->len ? TAPE_LABELLED : TAPE_MADE);
-	came = draw->len;
-	whole = tape_pipe_trim(tape, draw);
-	if (whole < came && tape_is_followed(tape)) {
-		log_cut(tape, stream, draw, whole);
+	came = draw->whole = draw->len;
+	// The cut must not split a UTF-8 character.
+	if (tape->kept + came == tape->cap && !tape->utf8[stream].broken)
+		draw->whole = text_utf8_whole((struct str){draw->room, came});
+	if (draw->whole < came && tape_is_followed(tape)) {
+		log_cut(tape, stream, draw);
 		return OK;
 	}
-	if (whole < came) {
-		struct trimming trimming = {draw, head, whole};
-
-		offload_run(trim_run, &trimming);
-		tape->cap = tape->kept + whole;
-		tape->dropped[stream] += came - whole;
+	if (draw->whole < came) {
+		offload_run(trim_run, draw);
+		tape->cap = tape->kept + draw->whole;
+		tape->dropped[stream] += came - draw->whole;
 	}
 	tape->seen[stream] += came;
 	if (came && !draw->errnum)
 		tape_set_keeping(tape, TAPE_KEEPS);
-	log_drawn(tape, stream, draw);
+	if (draw->len) {
+		tape_check_utf8(&tape->utf8[stream], draw->room, draw->len);
+		tape->kept += draw->len;
+		tape_pay(tape, draw->len);
+		tape_log_written(tape, stream, draw->room, draw->len);
+	}
 	return draw->errnum ? tape_break(tape, draw->errnum) : OK;
 }
 
