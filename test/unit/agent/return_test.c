@@ -385,7 +385,8 @@ static void rival_create(void *arg)
 		.argv = argv,
 	};
 
-	rival->err = agents_create(agents, &me, &spec, &rival->agent, &rival->made);
+	rival->err = agents_create(agents, &(struct create_grant){&me}, &spec, &rival->agent,
+				   &rival->made);
 	rival->is_over = true;
 }
 
