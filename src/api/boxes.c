@@ -265,25 +265,16 @@ fallible api_boxes_delete(struct http *x)
 	return http_reply_empty(x, waits ? 204 : 202);
 }
 
-typedef struct err *step_fn(struct manager *manager, const struct who *who, struct str key,
-			    const struct record **out);
-
-static fallible take_step(struct http *x, step_fn *step)
+// The last word of the route is the verb.
+fallible api_boxes_step(struct http *x)
 {
+	const char *verb = strrchr(x->route->pattern, '/') + 1;
 	const struct record *record;
 
 	TRY(check_key(x));
-	TRY(step(gateway_of(x)->manager, gateway_who(x), x->params[0], &record));
+	TRY(pause_request(gateway_of(x)->manager, gateway_who(x), x->params[0], verb, &record));
 	return answer_record(x, 200, record);
 }
-
-// clang-format off
-#define STEP(name, step) fallible api_boxes_##name(struct http *x) { return take_step(x, step); }
-STEP(pause, pause_box)
-STEP(resume, pause_resume)
-STEP(stop, pause_stop)
-STEP(start, pause_start)
-// clang-format on
 
 // Reads every `label=name=value` of the query. *out_none: two values for one name, so no box
 // matches.

@@ -224,7 +224,7 @@ bool box_freeze_files(struct box *box, bool hard)
 	return box_exec_cgroup_freeze(box);
 }
 
-static fallible box_order(const struct box *box, enum order_kind kind, int64_t deadline)
+fallible box_order(const struct box *box, enum order_kind kind, int64_t deadline)
 {
 	return ask_plain(box->ask, &(struct order){.kind = kind}, box->id, deadline);
 }
@@ -234,11 +234,6 @@ fallible box_pause(struct box *box, int64_t deadline)
 	context_warm_end(box);
 	prewarmed_freeze(box);
 	return err_while(box_order(box, ORDER_PAUSE, deadline), "pause %s", box->id);
-}
-
-fallible box_thaw(struct box *box, int64_t deadline)
-{
-	return err_while(box_order(box, ORDER_THAW, deadline), "thaw %s", box->id);
 }
 
 static bool has_taken_cgroups(const struct box *box)

@@ -21,7 +21,8 @@ bool box_freeze_files(struct box *box, bool hard);
 
 // Freezes all processes. Already frozen: OK.
 fallible box_pause(struct box *box, int64_t deadline);
-fallible box_thaw(struct box *box, int64_t deadline);
+// A plain order to the warden about the box, such as ORDER_THAW.
+fallible box_order(const struct box *box, enum order_kind kind, int64_t deadline);
 
 // Ends all processes, verified by the warden; files stay. Commands end as killed_by_api. After a
 // failure the box may or may not be stopped: retry. NOT_FOUND: no such box. Idempotent.

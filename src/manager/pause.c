@@ -7,6 +7,7 @@
 // many start at once; its record says stopped until it runs.
 #include "manager/pause.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -119,7 +120,7 @@ static fallible pause_freeze(struct entry *entry, enum state as)
 	if (err) {
 		// The box may be partly frozen: thaw it.
 		task_shield(true);
-		err_free(box_thaw(entry->box, deadline_of(entry)));
+		err_free(box_order(entry->box, ORDER_THAW, deadline_of(entry)));
 		task_shield(false);
 		return err;
 	}
@@ -128,7 +129,7 @@ static fallible pause_freeze(struct entry *entry, enum state as)
 
 static fallible thaw(struct entry *entry)
 {
-	TRY(box_thaw(entry->box, deadline_of(entry)));
+	TRY(box_order(entry->box, ORDER_THAW, deadline_of(entry)));
 	TRY(step_commit(entry, STATE_RUNNING, ""));
 	attach_mend(entry); // another warden may have connected
 	return OK;
@@ -280,15 +281,31 @@ static fallible do_stop(struct entry *entry)
 		       : manager_pause_stop(entry, "");
 }
 
-static fallible by_request(struct manager *manager, const struct who *who, struct str key,
-			   struct err *(*step)(struct entry *entry), const struct record **out)
+// The verbs of requests: POST /v1/sandboxes/{id}/VERB.
+static const struct {
+	const char *verb;
+	struct err *(*step)(struct entry *entry);
+} pause_verbs[] = {
+	{"pause", do_pause},
+	{"resume", step_until_running},
+	{"stop", do_stop},
+	{"start", step_until_running},
+};
+
+fallible pause_request(struct manager *manager, const struct who *who, struct str key,
+		       const char *verb, const struct record **out)
 {
 	struct entry *entry;
 	struct err *err;
+	size_t i = 0;
 
+	while (strcmp(pause_verbs[i].verb, verb) != 0) {
+		i++;
+		assert(i < sizeof(pause_verbs) / sizeof(*pause_verbs));
+	}
 	TRY(access_entry(manager, who, ACCESS_MAKE, key, &entry));
 	TRY(step_begin(entry));
-	err = step(entry);
+	err = pause_verbs[i].step(entry);
 	// The answer must hold after a crash; a failed write stays queued in the store.
 	if (!err && manager->store)
 		err_free(store_flush(manager->store));
@@ -296,28 +313,4 @@ static fallible by_request(struct manager *manager, const struct who *who, struc
 	TRY(err);
 	*out = &entry->record;
 	return OK;
-}
-
-fallible pause_box(struct manager *manager, const struct who *who, struct str key,
-		   const struct record **out)
-{
-	return by_request(manager, who, key, do_pause, out);
-}
-
-fallible pause_resume(struct manager *manager, const struct who *who, struct str key,
-		      const struct record **out)
-{
-	return by_request(manager, who, key, step_until_running, out);
-}
-
-fallible pause_stop(struct manager *manager, const struct who *who, struct str key,
-		    const struct record **out)
-{
-	return by_request(manager, who, key, do_stop, out);
-}
-
-fallible pause_start(struct manager *manager, const struct who *who, struct str key,
-		     const struct record **out)
-{
-	return by_request(manager, who, key, step_until_running, out);
 }

@@ -5,17 +5,13 @@
 #include "manager/table.h"
 #include "types/who.h"
 
-// By request. OK when the box is already in that state; the record is borrowed until the caller's
-// next wait. NOT_FOUND no_sandbox; GONE box_lost, box_deleted; CONFLICT not_running (pause of a
-// stopped box), ephemeral (stop of a box that keeps no files); EXHAUSTED quota, host_…
-fallible pause_box(struct manager *manager, const struct who *who, struct str key,
-		   const struct record **out); // until it is resumed: requests are CONFLICT paused
-fallible pause_resume(struct manager *manager, const struct who *who, struct str key,
-		      const struct record **out);
-fallible pause_stop(struct manager *manager, const struct who *who, struct str key,
-		    const struct record **out);
-fallible pause_start(struct manager *manager, const struct who *who, struct str key,
-		     const struct record **out);
+// By request: `verb` is pause, resume, stop or start; a verb that is not in the table of pause.c is
+// a mistake of ours. OK when the box is already in that state; the record is borrowed until the
+// caller's next wait. A paused box stays so until it is resumed: requests are CONFLICT paused.
+// NOT_FOUND no_sandbox; GONE box_lost, box_deleted; CONFLICT not_running (pause of a stopped box),
+// ephemeral (stop of a box that keeps no files); EXHAUSTED quota, host_…
+fallible pause_request(struct manager *manager, const struct who *who, struct str key,
+		       const char *verb, const struct record **out);
 
 // Makes a frozen or stopped box run, for a request that holds the entry. CONFLICT paused;
 // UNAVAILABLE box_starting; GONE box_lost, box_deleted.
