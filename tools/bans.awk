@@ -9,6 +9,11 @@ BEGIN {
 	unescaped["printf"] = unescaped["puts"] = unescaped["fputs"] = 1
 }
 
+# Routes get a sandbox, and the rights of their client to it, from gateway/ alone. A preview has no
+# client: its credential is the token of a port.
+BEGIN { looked_up["box_ref_begin"] = looked_up["box_ref_look"] = looked_up["access_find"] = 1 }
+FNR == 1 { is_route = FILENAME ~ /^src\/(api|toolbox|cloudflare)\// }
+
 # Names that the command line prints may steer a terminal: cli/print.h escapes them.
 FNR == 1 { is_cli = FILENAME ~ /^src\/cli\// && FILENAME !~ /\/(print|help|complete|man_tail|edit|picture|screen|repl|tty)\.c$/ }
 
@@ -35,6 +40,10 @@ FNR == 1 { is_cli = FILENAME ~ /^src\/cli\// && FILENAME !~ /\/(print|help|compl
 		sub(/[ \t]*\($/, "", name)
 		if (is_cli && name in unescaped) {
 			print FILENAME ":" FNR ": " name "() does not escape: print_line()"
+			bad = 1
+		}
+		if (is_route && name in looked_up) {
+			print FILENAME ":" FNR ": " name "() is for gateway/: gateway_box(), gateway_entry()"
 			bad = 1
 		}
 		if (name in banned && before !~ /[.>]/) {

@@ -98,14 +98,14 @@ static void write_event(struct json_out *out, const struct store_event *event)
 // Resolves a name or a short id to the id, if such a sandbox exists now.
 static void settle_sandbox(struct http *x, struct filter *filter)
 {
-	const struct entry *entry;
+	const struct record *record;
+	auto_err absent = NULL;
 
 	if (!filter->sandbox.at)
 		return;
-	entry = access_find(gateway_of(x)->manager, gateway_who(x), filter->sandbox);
-	if (entry)
-		filter->sandbox = str_of(
-			arena_dup(x->arena, entry->record.id, strlen(entry->record.id)));
+	absent = manager_get(gateway_of(x)->manager, gateway_who(x), filter->sandbox, &record);
+	if (!absent)
+		filter->sandbox = str_of(arena_fmt(x->arena, "%s", record->id));
 }
 
 static fallible events_reply_page(struct http *x, struct filter *filter)

@@ -127,6 +127,17 @@ def openings():
     c.same(check(a="")[0], 1, "and an empty file")
 
 
+def one_way_to_a_box():
+    call = "int f(void)\n{\n\treturn box_ref_begin(0);\n}\n"
+    c.same(run_on("bans.awk", {"src/api/a.c": call}),
+           (1, "src/api/a.c:3: box_ref_begin() is for gateway/: gateway_box(), gateway_entry()\n"),
+           "a route that looks a sandbox up itself is refused")
+    for name in ("box_ref_look", "access_find"):
+        c.same(run_on("bans.awk", {"src/toolbox/a.c": call.replace("box_ref_begin", name)})[0], 1, "by %s(), too" % name)
+    c.same(run_on("bans.awk", {"src/gateway/a.c": call, "src/cloudflare/b.c": call.replace("box_ref_begin", "gateway_box")}),
+           (0, ""), "gateway/ may, and its functions are for all")
+
+
 def width():
     def check(text):
         return run_on("width.awk", {"a.md": text})
@@ -149,6 +160,7 @@ def main():
     circles_by_calls()
     words()
     openings()
+    one_way_to_a_box()
     width()
     status, said = statics(LONG % "begin", LONG % "begin")
     c.same(status, 1, "two files with a static function of one name are refused")
