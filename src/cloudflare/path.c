@@ -56,12 +56,6 @@ bool path_is_session(struct str text)
 	return text.len && text.len <= SESSION_MAX;
 }
 
-static void step_back(struct buf *out)
-{
-	while (out->len && out->at[--out->len] != '/')
-		;
-}
-
 static void path_walk(struct str path, struct buf *out)
 {
 	struct str part;
@@ -70,7 +64,8 @@ static void path_walk(struct str path, struct buf *out)
 		if (!part.len || str_is(part, "."))
 			continue;
 		if (str_is(part, "..")) {
-			step_back(out);
+			while (out->len && out->at[--out->len] != '/')
+				;
 			continue;
 		}
 		buf_char(out, '/');

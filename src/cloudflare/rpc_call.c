@@ -24,18 +24,6 @@ struct callback {
 
 #define EVENT_MAX (20u << 20)
 
-static void callback_init(struct callback *callback, struct rpc_conn_flow *flow,
-			  const int64_t *functions)
-{
-	*callback = (struct callback){
-		.reader = SSE_READER(EVENT_MAX), .flow = flow, .functions = functions};
-}
-
-static void callback_done(struct callback *callback)
-{
-	sse_done(&callback->reader);
-}
-
 static void put_text(struct json_out *out, const struct json *event)
 {
 	json_key(out, "text");
@@ -495,7 +483,7 @@ static void rpc_call_forget(struct call *call)
 	struct rpc_conn *conn = call->export.conn;
 
 	// The client may keep the number as long as it likes; the memory behind it is freed now.
-	callback_done(&call->callback);
+	sse_done(&call->callback.reader);
 	rpc_table_done(&call->request);
 	buf_done(&call->gathered);
 	buf_done(&call->out);
@@ -626,7 +614,9 @@ fallible rpc_conn_call_start(struct rpc_conn *conn, struct str object, struct st
 	call->gathered = BUF_INIT(GATHER_MAX);
 	call->out = BUF_INIT(4 << 20);
 	rpc_conn_flow_init(&call->flow, conn);
-	callback_init(&call->callback, &call->flow, call->request.functions);
+	call->callback = (struct callback){.reader = SSE_READER(EVENT_MAX),
+					   .flow = &call->flow,
+					   .functions = call->request.functions};
 	call->running = true;
 	link_add(&conn->calls, &call->link);
 	conn->call_count++;

@@ -114,13 +114,6 @@ void rpc_conn_flow_init(struct rpc_conn_flow *flow, struct rpc_conn *conn)
 	condition_init(&flow->moved);
 }
 
-static void give_number(struct rpc_conn_flow *flow, int64_t id)
-{
-	for (size_t i = 0; i < flow->in_flight_count; i++)
-		if (!flow->in_flight[i].id)
-			flow->in_flight[i].id = id;
-}
-
 // Sends a message that uses up a number. The number is assigned when the socket is ours to write,
 // so that both sides count alike, and stored before the wait in which the answer may arrive.
 static fallible send_numbered(struct rpc_conn_flow *flow, const struct buf *text, int64_t *out_id)
@@ -132,7 +125,9 @@ static fallible send_numbered(struct rpc_conn_flow *flow, const struct buf *text
 		return err_new(INTERNAL, "internal", "a message did not fit");
 	TRY(wsock_begin(ws, WSOCK_TEXT));
 	*out_id = ++flow->conn->last_import;
-	give_number(flow, *out_id);
+	for (size_t i = 0; i < flow->in_flight_count; i++)
+		if (!flow->in_flight[i].id)
+			flow->in_flight[i].id = *out_id;
 	err = wsock_piece(ws, buf_view(text));
 	if (err) {
 		wsock_abort(ws);

@@ -80,26 +80,6 @@ static fallible text_arg(const struct json *args, size_t index, struct str *out)
 	return json_str(arg, "argument", out);
 }
 
-static fallible put_members(const struct json *object, struct json_out *out)
-{
-	struct json *member;
-	struct str key;
-	size_t at = 0;
-
-	if (!object || json_type(object) != JSON_OBJECT)
-		return OK;
-	while (json_next(object, &at, &key, &member)) {
-		struct rpc_value value = {0};
-
-		TRY(rpc_value(member, &value));
-		if (value.type == RPC_UNDEFINED)
-			continue;
-		json_key(out, key.at);
-		TRY(rpc_plain(member, out));
-	}
-	return OK;
-}
-
 static fallible rpc_table_put_body(const char *names, const struct json *args, struct buf *body)
 {
 	struct json_out out = json_to(body);
@@ -118,7 +98,8 @@ static fallible rpc_table_put_body(const char *names, const struct json *args, s
 		if (value.type == RPC_UNDEFINED)
 			continue;
 		if (str_is(name, "*")) {
-			TRY(put_members(value.type == RPC_PLAIN ? arg : NULL, &out));
+			if (value.type == RPC_PLAIN && arg && json_type(arg) == JSON_OBJECT)
+				TRY(rpc_plain_members(arg, &out));
 			continue;
 		}
 		buf_text(body, out.comma ? ",\"" : "\"");

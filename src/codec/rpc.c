@@ -211,13 +211,12 @@ static void codec_rpc_put_number(const struct json *json, struct json_out *out)
 		json_add_double(out, number);
 }
 
-static fallible put_object(const struct json *object, struct json_out *out)
+fallible rpc_plain_members(const struct json *object, struct json_out *out)
 {
 	struct json *member;
 	struct str key;
 	size_t at = 0;
 
-	json_begin(out, '{');
 	while (json_next(object, &at, &key, &member)) {
 		struct rpc_value value = {0};
 
@@ -227,7 +226,6 @@ static fallible put_object(const struct json *object, struct json_out *out)
 		json_key(out, key.at);
 		TRY(rpc_plain(member, out));
 	}
-	json_end(out, '}');
 	return OK;
 }
 
@@ -247,7 +245,10 @@ static fallible put_scalar(const struct json *json, struct json_out *out)
 		json_add_str(out, json_chars(json));
 		break;
 	case JSON_OBJECT:
-		return put_object(json, out);
+		json_begin(out, '{');
+		TRY(rpc_plain_members(json, out));
+		json_end(out, '}');
+		break;
 	default:
 		json_add_null(out);
 	}

@@ -61,6 +61,8 @@ fallible rpc_value(const struct json *json, struct rpc_value *out);
 // Writes the value as plain JSON: arrays single, dates as text, bytes as base64, undefined members
 // omitted. INVALID bad_rpc for values without such a form.
 fallible rpc_plain(const struct json *json, struct json_out *out);
+// The same for the members of an object, without its braces.
+fallible rpc_plain_members(const struct json *object, struct json_out *out);
 // The content of ["bytes", …]; false: malformed, or too large for `out`.
 bool rpc_bytes(struct str base64, struct buf *out);
 

@@ -181,18 +181,6 @@ static bool is_harmless(const struct http *x)
 	       str_is(x->head.method, "OPTIONS");
 }
 
-static bool is_wanted(const struct http *x)
-{
-	return x->route && (!is_harmless(x) || x->route->flags & ROUTE_AUDITED);
-}
-
-// A ROUTE_AUDITED request waits for its row. Work in a sandbox does not: that would cost every
-// command a disk sync.
-static bool is_awaited(const struct http *x)
-{
-	return x->route->flags & ROUTE_AUDITED && !is_harmless(x);
-}
-
 static void name_action(const struct http *x, char *out, size_t size)
 {
 	snprintf(out, size, STR_FMT " %s", STR_ARG(x->head.method), x->route->pattern);
@@ -256,7 +244,8 @@ void audit_log_look(struct audit_log *audit, struct http *x, const struct manage
 	const struct entry *entry = NULL;
 
 	*out = (struct audit_log_mark){.audit = audit, .who = who};
-	out->wanted = audit && who && is_wanted(x);
+	out->wanted = audit && who && x->route &&
+		      (!is_harmless(x) || x->route->flags & ROUTE_AUDITED);
 	if (!out->wanted)
 		return;
 	if (strstr(x->route->pattern, "/sandbox") && x->params[0].at)
@@ -333,7 +322,9 @@ void audit_log_note(struct audit_log_mark *mark, const struct http *x, const str
 		last = add_last(mark, x, action, outcome);
 	else if (!mark->row)
 		sum_of(mark, x, action, outcome)->count++;
-	if ((mark->row || last) && is_awaited(x))
+	// A ROUTE_AUDITED request waits for its row. Work in a sandbox does not: that would cost
+	// every command a disk sync.
+	if ((mark->row || last) && x->route->flags & ROUTE_AUDITED && !is_harmless(x))
 		audit_log_await(mark->audit, mark->row ? mark->row : last);
 	row_drop(take_ptr(mark->row));
 	row_drop(last);

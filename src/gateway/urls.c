@@ -10,11 +10,6 @@
 #include "base/mem.h"
 #include "types/hostname.h"
 
-static bool is_proto(struct str text)
-{
-	return str_is(text, "http") || str_is(text, "https");
-}
-
 // The address at which a local client reaches a listener on the wildcard address.
 static char *urls_reachable(struct str bound)
 {
@@ -49,7 +44,7 @@ fallible urls_make(struct str domain, struct str bound, bool tls, struct urls *o
 		proto = (struct str){domain.at, (size_t)(mark - domain.at)};
 		domain = str_skip(domain, proto.len + 3);
 	}
-	if (!is_proto(proto) ||
+	if ((!str_is(proto, "http") && !str_is(proto, "https")) ||
 	    (domain.len && hostname_read_host(domain, name, &port) != HOSTNAME_NAME))
 		return err_hint(err_new(INVALID, "bad_config", "preview-domain is malformed"),
 				"write preview.example.org, or https://preview.example.org:8443");

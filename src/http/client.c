@@ -41,15 +41,6 @@ static void hang_up(struct http_client *client)
 	client->connected = client->used = false;
 }
 
-// TCP keep-alive after two minutes of silence: a reply may take hours, but a dead peer must be
-// detected.
-static void keep_watch(int fd)
-{
-	int on = 1;
-
-	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
-}
-
 static fallible client_connect_now(struct http_client *client)
 {
 	uint16_t port = client->base.port ? client->base.port : 80;
@@ -59,7 +50,8 @@ static fallible client_connect_now(struct http_client *client)
 		TRY(dial_unix(client->loop, client->path, deadline, &client->stream));
 	else
 		TRY(dial_tcp(client->loop, client->base.host, port, deadline, &client->stream));
-	keep_watch(client->stream.fd);
+	// A reply may take hours, but a dead peer must be detected.
+	setsockopt(client->stream.fd, SOL_SOCKET, SO_KEEPALIVE, &(int){1}, sizeof(int));
 	client->connected = true;
 	client->body_reader.stream = &client->stream;
 	return OK;

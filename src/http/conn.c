@@ -266,13 +266,6 @@ static bool drain_body(struct http_conn *conn)
 	return true;
 }
 
-static void answer_for_handler(struct http *x)
-{
-	x->conn->close_after = true;
-	err_free(
-		http_reply(x, 500, NULL, STR("{\"code\":\"internal\",\"message\":\"no answer\"}")));
-}
-
 // Serves one request; true: the connection stays open.
 static bool conn_exchange(struct http_conn *conn, const struct conn_calls *calls)
 {
@@ -286,8 +279,11 @@ static bool conn_exchange(struct http_conn *conn, const struct conn_calls *calls
 	calls->phase(conn, CONN_SERVING);
 	calls->serve(x);
 	conn->served_one = true;
-	if (!x->reply_begun)
-		answer_for_handler(x);
+	if (!x->reply_begun) {
+		conn->close_after = true;
+		err_free(http_reply(x, 500, NULL,
+				    STR("{\"code\":\"internal\",\"message\":\"no answer\"}")));
+	}
 	if (!x->reply_ended)
 		return false;
 	if (!conn->buffers->body_reader.ended)

@@ -65,6 +65,8 @@ struct http_server {
 	struct http_terms terms;
 	struct http_limits limits;
 	struct conn_calls calls;
+	http_divert_fn *divert; // NULL: none
+	void *divert_arg;
 	struct listener listeners[LISTENERS_MAX];
 	int listener_count;
 	struct link clients, idle, heads; // idle, heads: longest first
@@ -225,14 +227,6 @@ static bool has_news(const struct client *client)
 	return recv(client->conn.stream.fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
 }
 
-// Closes a connection with an incomplete head: its task is waiting for more of it.
-static void client_evict_head(struct client *client)
-{
-	link_drop(&client->idle);
-	client_end_head(client);
-	task_cancel(client->task);
-}
-
 static void client_run(void *arg)
 {
 	struct client *client = arg;
@@ -291,7 +285,9 @@ static bool evict_head(struct link *heads, size_t member)
 			return false;
 		if (has_news(client))
 			continue;
-		client_evict_head(client);
+		link_drop(&client->idle);
+		client_end_head(client);
+		task_cancel(client->task); // it waits for more of the head
 		return true;
 	}
 	return false;
@@ -374,7 +370,8 @@ static void server_on_listener(struct watch *watch, uint32_t events)
 				 SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 		if (fd >= 0) {
-			server_admit(server, fd, &from);
+			if (!server->divert || !server->divert(server->divert_arg, fd, &from))
+				server_admit(server, fd, &from);
 			continue;
 		}
 		if (errno == EAGAIN)
@@ -425,6 +422,12 @@ fallible http_server_open(struct loop *loop, const struct http_limits *limits, h
 		server->reserve[i] = -1;
 	*out = server;
 	return OK;
+}
+
+void http_server_divert(struct http_server *server, http_divert_fn *divert, void *arg)
+{
+	server->divert = divert;
+	server->divert_arg = arg;
 }
 
 fallible http_server_listen(struct http_server *server, int fd)

@@ -32,9 +32,12 @@ fallible http_server_open(struct loop *loop, const struct http_limits *limits, h
 // Accepts on a listening socket, and owns it unless it fails. Keeps spare fds and pauses accepting
 // when fds run out.
 fallible http_server_listen(struct http_server *server, int fd);
+// Called for each accepted connection from then on; true: `divert` has taken it. Does not wait.
+struct sockaddr_storage;
+typedef bool http_divert_fn(void *arg, int fd, const struct sockaddr_storage *from);
+void http_server_divert(struct http_server *server, http_divert_fn *divert, void *arg);
 // Takes ownership of a connection that was accepted elsewhere, `from` that address; serves or
 // refuses it.
-struct sockaddr_storage;
 void http_server_take(struct http_server *server, int fd, const struct sockaddr_storage *from);
 // Stops accepting; idle connections are closed, busy ones finish their reply with "Connection:
 // close". WebSockets are closed with 1001.

@@ -163,12 +163,6 @@ static bool still_holds(const void *arg, int64_t *out_until)
 	return !end || now < end;
 }
 
-static struct str original_url(struct http *x, const char *proto)
-{
-	return str_of(arena_fmt(x->arena, "%s://" STR_FMT STR_FMT, proto,
-				STR_ARG(http_field(x, "Host")), STR_ARG(x->head.target)));
-}
-
 static fallible target_relay(struct caller *caller, bool is_reused)
 {
 	struct http *x = caller->x;
@@ -178,8 +172,10 @@ static fallible target_relay(struct caller *caller, bool is_reused)
 	const char *proto = host_form ? arena_fmt(x->arena, "%s", caller->options->urls->proto)
 			    : target_of(x)->tls ? "https"
 						: "http";
+	const char *original = arena_fmt(x->arena, "%s://" STR_FMT STR_FMT, proto,
+					 STR_ARG(http_field(x, "Host")), STR_ARG(x->head.target));
 	const struct http1_field more[] = {
-		{STR("X-Original-URL"), original_url(x, proto)},
+		{STR("X-Original-URL"), str_of(original)},
 		{STR("X-Sandbox-Name"), str_of(record_host(&entry->record))},
 	};
 	struct relay_options way = {

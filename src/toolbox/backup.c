@@ -605,12 +605,6 @@ static fallible send_once(struct parts *parts, struct part *part)
 	return part->etag.len ? OK : err_new(BAD_PEER, "bad_reply", "the server sent no ETag");
 }
 
-static bool is_final(const struct err *err)
-{
-	return (err_kind(err) != ERR_BAD_PEER && err_kind(err) != ERR_TIMEOUT) ||
-	       !strcmp(err_reason(err), "unknown_name");
-}
-
 static fallible parts_send(struct parts *parts, struct part *part)
 {
 	struct loop *loop = gateway_of(parts->path_arg->x)->loop;
@@ -618,7 +612,9 @@ static fallible parts_send(struct parts *parts, struct part *part)
 	for (int tries = 1;; tries++) {
 		struct err *err = send_once(parts, part);
 
-		if (!err || is_final(err) || tries == TRIES)
+		if (!err || tries == TRIES ||
+		    (err_kind(err) != ERR_BAD_PEER && err_kind(err) != ERR_TIMEOUT) ||
+		    !strcmp(err_reason(err), "unknown_name"))
 			return err;
 		err_free(err);
 		TRY(task_sleep_until(loop_now(loop) + (RETRY_MS << tries)));
@@ -647,13 +643,6 @@ static void parts_send_parts(void *arg)
 	condition_signal(&parts->ended);
 }
 
-static void parts_stop(struct parts *parts)
-{
-	for (size_t i = 0; i < AT_ONCE; i++)
-		if (parts->tasks[i])
-			task_cancel(parts->tasks[i]);
-}
-
 static fallible send_all(struct parts *parts)
 {
 	struct http *x = parts->path_arg->x;
@@ -669,7 +658,9 @@ static fallible send_all(struct parts *parts)
 	}
 	while (parts->running && !parts->err && !gone)
 		gone = condition_wait(&parts->ended, CLOCK_NEVER);
-	parts_stop(parts);
+	for (size_t i = 0; i < AT_ONCE; i++)
+		if (parts->tasks[i])
+			task_cancel(parts->tasks[i]);
 	task_shield(true);
 	while (parts->running)
 		err_free(condition_wait(&parts->ended, CLOCK_NEVER));
@@ -726,12 +717,11 @@ static fallible parts_face(const struct parts *parts, struct err *err)
 fallible toolbox_backup_upload(struct path_arg *path_arg)
 {
 	on_exit_call(parts_end) struct parts parts = {.path_arg = path_arg, .file = -1};
-	auto_json json = NULL;
-	struct err *err = path_arg_json(path_arg, &json);
+	struct err *err = path_arg_json(path_arg);
 
 	path_arg->field = path_arg->code = NULL;
 	if (!err)
-		err = parts_read_body(&parts, json);
+		err = parts_read_body(&parts, path_arg->json);
 	path_arg->field = path_arg->code = NULL;
 	if (!err)
 		err = open_archive(&parts);

@@ -215,7 +215,7 @@ static fallible shell_run(struct http *x, struct exec_request *request)
 {
 	auto_box_ref ref = {0};
 	auto_session_run at = NULL;
-	struct session_result result;
+	struct session_result result = {0};
 	struct err *err = shell_run_exec_request(x, &ref, request, &at, &result);
 
 	if (err && err_kind(err) == ERR_CANCELLED)

@@ -100,8 +100,6 @@ void entry_put_mode(struct json_out *out, uint32_t mode)
 	put_octal(out, mode);
 }
 
-#define BODY_MAX (64 * 1024)
-
 const char *entry_etag(struct http *x, const struct fileop_stat *stat)
 {
 	return arena_fmt(x->arena, "\"%llx-%llx-%llx\"", (unsigned long long)stat->mtime_us,
@@ -122,18 +120,15 @@ fallible files_too_large(struct path_arg *path_arg, uint64_t size)
 
 fallible toolbox_files_delete(struct path_arg *path_arg)
 {
-	auto_buf body = BUF_INIT(BODY_MAX);
-	struct json_out out = gateway_success(&body);
-	auto_json json = NULL;
 	bool recursive = false;
 
-	TRY(path_arg_read(path_arg, &json));
-	TRY(path_arg_flag(path_arg, json, "recursive", &recursive));
+	TRY(path_arg_read(path_arg));
+	TRY(path_arg_flag(path_arg, "recursive", &recursive));
 	if (recursive)
 		path_arg_within(path_arg, PATH_ARG_LONG_MS);
 	TRY(files_remove(&path_arg->files, path_arg->path, recursive));
-	path_arg_put_name(&out, "path", path_arg->shown);
-	return gateway_answer(path_arg->x, &out);
+	path_arg_success(path_arg);
+	return path_arg_answer(path_arg);
 }
 
 // A missing source has an error code of its own.
@@ -158,22 +153,20 @@ static fallible explain_move(struct path_arg *path_arg, const char *from, struct
 static fallible files_move_path(struct path_arg *path_arg, const char *from_name,
 				const char *to_name)
 {
-	auto_buf body = BUF_INIT(BODY_MAX);
-	struct json_out out = gateway_success(&body);
+	struct json_out *out;
 	const char *from = NULL, *to = NULL;
-	auto_json json = NULL;
 	struct str shown;
 
-	TRY(path_arg_json(path_arg, &json));
-	TRY(path_arg_path(path_arg, json, to_name, &to));
+	TRY(path_arg_json(path_arg));
+	TRY(path_arg_path(path_arg, to_name, &to));
 	shown = path_arg->shown;
-	TRY(path_arg_path(path_arg, json, from_name, &from));
+	TRY(path_arg_path(path_arg, from_name, &from));
 	TRY(path_arg_lock(path_arg));
 	path_arg_within(path_arg, PATH_ARG_LONG_MS);
 	TRY(explain_move(path_arg, from, files_move(&path_arg->files, from, to, false)));
-	path_arg_put_name(&out, "path", path_arg->shown);
-	path_arg_put_name(&out, "newPath", shown);
-	return gateway_answer(path_arg->x, &out);
+	out = path_arg_success(path_arg);
+	path_arg_put_name(out, "newPath", shown);
+	return path_arg_answer(path_arg);
 }
 
 fallible toolbox_files_rename(struct path_arg *path_arg)
@@ -204,59 +197,54 @@ static fallible explain_mkdir(struct path_arg *path_arg, struct err *err)
 
 fallible toolbox_files_mkdir(struct path_arg *path_arg)
 {
-	auto_buf body = BUF_INIT(BODY_MAX);
-	struct json_out out = gateway_success(&body);
-	auto_json json = NULL;
+	struct json_out *out;
 	bool recursive = false;
 
-	TRY(path_arg_read(path_arg, &json));
-	TRY(path_arg_flag(path_arg, json, "recursive", &recursive));
+	TRY(path_arg_read(path_arg));
+	TRY(path_arg_flag(path_arg, "recursive", &recursive));
 	TRY(explain_mkdir(path_arg, files_mkdir(&path_arg->files, path_arg->path, recursive,
 						FILEOP_KEEP_MODE)));
-	path_arg_put_name(&out, "path", path_arg->shown);
-	json_put_bool(&out, "recursive", recursive);
-	return gateway_answer(path_arg->x, &out);
+	out = path_arg_success(path_arg);
+	json_put_bool(out, "recursive", recursive);
+	return path_arg_answer(path_arg);
 }
 
 fallible toolbox_files_exists(struct path_arg *path_arg)
 {
-	auto_buf body = BUF_INIT(BODY_MAX);
-	struct json_out out = gateway_success(&body);
-	auto_json json = NULL;
+	struct json_out *out;
 	bool is_there = false;
 
-	TRY(path_arg_read(path_arg, &json));
+	TRY(path_arg_read(path_arg));
 	TRY(files_exists(&path_arg->files, path_arg->path, &is_there));
-	path_arg_put_name(&out, "path", path_arg->shown);
-	json_put_bool(&out, "exists", is_there);
-	return gateway_answer(path_arg->x, &out);
+	out = path_arg_success(path_arg);
+	json_put_bool(out, "exists", is_there);
+	return path_arg_answer(path_arg);
 }
 
 fallible toolbox_files_stat(struct path_arg *path_arg)
 {
-	auto_buf body = BUF_INIT(BODY_MAX), target = BUF_INIT(PATH_ARG_PATH_MAX);
-	struct json_out out = gateway_success(&body);
+	auto_buf target = BUF_INIT(PATH_ARG_PATH_MAX);
+	struct json_out *out;
 	struct fileop_stat stat = {0};
-	auto_json json = NULL;
 	bool follow = true;
 
-	TRY(path_arg_read(path_arg, &json));
-	TRY(path_arg_flag(path_arg, json, "followSymlinks", &follow));
+	TRY(path_arg_read(path_arg));
+	TRY(path_arg_flag(path_arg, "followSymlinks", &follow));
 	TRY(files_stat(&path_arg->files, path_arg->path, follow, &stat));
 	if (stat.type == FILEOP_SYMLINK)
 		TRY(files_readlink(&path_arg->files, path_arg->path, &target));
-	path_arg_put_name(&out, "path", path_arg->shown);
-	entry_put_stat(&out, &stat);
-	entry_put_owner(&out, &stat);
+	out = path_arg_success(path_arg);
+	entry_put_stat(out, &stat);
+	entry_put_owner(out, &stat);
 	if (stat.type == FILEOP_SYMLINK)
-		path_arg_put_name(&out, "target", buf_view(&target));
-	return gateway_answer(path_arg->x, &out);
+		path_arg_put_name(out, "target", buf_view(&target));
+	return path_arg_answer(path_arg);
 }
 
 // Accepts "0755", "755", "rwxr-xr-x" or a number.
-static fallible files_mode_of(struct path_arg *path_arg, const struct json *json, uint32_t *out)
+static fallible files_mode_of(struct path_arg *path_arg, uint32_t *out)
 {
-	const struct json *value = json_get(json, "mode");
+	const struct json *value = json_get(path_arg->json, "mode");
 	struct str text = {0};
 	uint64_t number = 0;
 
@@ -278,19 +266,17 @@ static fallible files_mode_of(struct path_arg *path_arg, const struct json *json
 
 fallible toolbox_files_chmod(struct path_arg *path_arg)
 {
-	auto_buf body = BUF_INIT(BODY_MAX);
-	struct json_out out = gateway_success(&body);
-	auto_json json = NULL;
+	struct json_out *out;
 	bool recursive = false;
 	uint32_t mode = 0;
 
-	TRY(path_arg_read(path_arg, &json));
-	TRY(path_arg_flag(path_arg, json, "recursive", &recursive));
-	TRY(files_mode_of(path_arg, json, &mode));
+	TRY(path_arg_read(path_arg));
+	TRY(path_arg_flag(path_arg, "recursive", &recursive));
+	TRY(files_mode_of(path_arg, &mode));
 	if (recursive)
 		path_arg_within(path_arg, PATH_ARG_LONG_MS);
 	TRY(files_chmod(&path_arg->files, path_arg->path, mode, recursive));
-	path_arg_put_name(&out, "path", path_arg->shown);
-	entry_put_mode(&out, mode);
-	return gateway_answer(path_arg->x, &out);
+	out = path_arg_success(path_arg);
+	entry_put_mode(out, mode);
+	return path_arg_answer(path_arg);
 }

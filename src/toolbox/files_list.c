@@ -164,16 +164,16 @@ fallible toolbox_files_list(struct path_arg *path_arg)
 {
 	bool recursive = false, hidden = false;
 	auto_walk_writer writer = {.path_arg = path_arg};
-	const struct json *options;
-	auto_json json = NULL;
 	uint32_t flags = 0;
 
-	TRY(path_arg_read(path_arg, &json));
-	options = json_get(json, "options");
+	TRY(path_arg_read(path_arg));
+	path_arg->fields = json_get(path_arg->json, "options");
 	path_arg->field = "options";
-	TRY(json_want(options, "options", JSON_OBJECT));
-	TRY(path_arg_flag(path_arg, options, "recursive", &recursive));
-	TRY(path_arg_flag(path_arg, options, "includeHidden", &hidden));
+	TRY(json_want(path_arg->fields, "options", JSON_OBJECT));
+	if (path_arg->fields) {
+		TRY(path_arg_flag(path_arg, "recursive", &recursive));
+		TRY(path_arg_flag(path_arg, "includeHidden", &hidden));
+	}
 	flags |= recursive ? FILEOP_RECURSIVE : 0;
 	flags |= hidden ? FILEOP_HIDDEN : 0;
 	path_arg_within(path_arg, PATH_ARG_LONG_MS);
@@ -181,13 +181,13 @@ fallible toolbox_files_list(struct path_arg *path_arg)
 	return copy_entries(&writer, "files");
 }
 
-static fallible read_types(struct path_arg *path_arg, const struct json *json, uint32_t *out)
+static fallible read_types(struct path_arg *path_arg, uint32_t *out)
 {
 	static const char *const words[] = {"file", "directory", "symlink", "other"};
 	struct str text = {0};
 
 	path_arg_at(path_arg, "type", "INVALID_TYPE");
-	TRY(json_str(json_get(json, "type"), "type", &text));
+	TRY(json_str(json_get(path_arg->json, "type"), "type", &text));
 	for (uint32_t i = 0; text.at && i < 4; i++)
 		if (str_is(text, words[i]))
 			*out = 1u << i;
@@ -198,21 +198,20 @@ static fallible read_types(struct path_arg *path_arg, const struct json *json, u
 	return OK;
 }
 
-static fallible read_find(struct path_arg *path_arg, const struct json *json,
-			  struct files_find *find)
+static fallible read_find(struct path_arg *path_arg, struct files_find *find)
 {
 	bool hidden = false;
 	uint64_t depth = 0;
 
-	TRY(path_arg_globs(path_arg, json, "pattern", &find->include));
-	TRY(path_arg_globs(path_arg, json, "include", &find->include));
-	TRY(path_arg_globs(path_arg, json, "exclude", &find->exclude));
-	TRY(read_types(path_arg, json, &find->types));
-	TRY(path_arg_number(path_arg, json, "minSize", 0, 1ull << 53, &find->min_size));
-	TRY(path_arg_number(path_arg, json, "maxSize", 0, 1ull << 53, &find->max_size));
-	TRY(path_arg_number(path_arg, json, "maxDepth", 0, FILEOP_DEPTH_MAX, &depth));
-	TRY(path_arg_number(path_arg, json, "limit", 0, 1ull << 32, &find->limit));
-	TRY(path_arg_flag(path_arg, json, "includeHidden", &hidden));
+	TRY(path_arg_globs(path_arg, "pattern", &find->include));
+	TRY(path_arg_globs(path_arg, "include", &find->include));
+	TRY(path_arg_globs(path_arg, "exclude", &find->exclude));
+	TRY(read_types(path_arg, &find->types));
+	TRY(path_arg_number(path_arg, "minSize", 0, 1ull << 53, &find->min_size));
+	TRY(path_arg_number(path_arg, "maxSize", 0, 1ull << 53, &find->max_size));
+	TRY(path_arg_number(path_arg, "maxDepth", 0, FILEOP_DEPTH_MAX, &depth));
+	TRY(path_arg_number(path_arg, "limit", 0, 1ull << 32, &find->limit));
+	TRY(path_arg_flag(path_arg, "includeHidden", &hidden));
 	find->depth = (uint32_t)depth;
 	find->flags = hidden ? FILEOP_HIDDEN : 0;
 	return OK;
@@ -222,10 +221,9 @@ fallible toolbox_files_find(struct path_arg *path_arg)
 {
 	auto_walk_writer writer = {.path_arg = path_arg};
 	struct files_find find = {0};
-	auto_json json = NULL;
 
-	TRY(path_arg_read(path_arg, &json));
-	TRY(read_find(path_arg, json, &find));
+	TRY(path_arg_read(path_arg));
+	TRY(read_find(path_arg, &find));
 	path_arg_within(path_arg, PATH_ARG_LONG_MS);
 	TRY(files_find(&path_arg->files, path_arg->path, &find, &writer.walk));
 	return copy_entries(&writer, "files");
@@ -233,8 +231,7 @@ fallible toolbox_files_find(struct path_arg *path_arg)
 
 #define PATTERN_MAX 4096
 
-static fallible files_grep_read_flags(struct path_arg *path_arg, const struct json *json,
-				      struct files_grep *grep)
+static fallible files_grep_read_flags(struct path_arg *path_arg, struct files_grep *grep)
 {
 	static const struct {
 		const char *name;
@@ -248,25 +245,24 @@ static fallible files_grep_read_flags(struct path_arg *path_arg, const struct js
 	for (size_t i = 0; i < sizeof(flags) / sizeof(*flags); i++) {
 		bool on = false;
 
-		TRY(path_arg_flag(path_arg, json, flags[i].name, &on));
+		TRY(path_arg_flag(path_arg, flags[i].name, &on));
 		grep->flags |= on ? flags[i].flag : 0;
 	}
 	return OK;
 }
 
-static fallible read_grep(struct path_arg *path_arg, const struct json *json,
-			  struct files_grep *grep)
+static fallible read_grep(struct path_arg *path_arg, struct files_grep *grep)
 {
 	path_arg_at(path_arg, "pattern", "INVALID_PATTERN");
-	TRY(json_str(json_get(json, "pattern"), "pattern", &grep->pattern));
+	TRY(json_str(json_get(path_arg->json, "pattern"), "pattern", &grep->pattern));
 	if (!grep->pattern.len || grep->pattern.len > PATTERN_MAX)
 		return err_new(INVALID, "bad_field", "'pattern' must have 1 to %d bytes",
 			       PATTERN_MAX);
-	TRY(files_grep_read_flags(path_arg, json, grep));
-	TRY(path_arg_globs(path_arg, json, "include", &grep->include));
-	TRY(path_arg_globs(path_arg, json, "exclude", &grep->exclude));
-	TRY(path_arg_number(path_arg, json, "limit", 1, 1000000, &grep->limit));
-	TRY(path_arg_number(path_arg, json, "maxFileSize", 1, 1ull << 40, &grep->max_size));
+	TRY(files_grep_read_flags(path_arg, grep));
+	TRY(path_arg_globs(path_arg, "include", &grep->include));
+	TRY(path_arg_globs(path_arg, "exclude", &grep->exclude));
+	TRY(path_arg_number(path_arg, "limit", 1, 1000000, &grep->limit));
+	TRY(path_arg_number(path_arg, "maxFileSize", 1, 1ull << 40, &grep->max_size));
 	// The box may still refuse the pattern.
 	path_arg_at(path_arg, "pattern", "INVALID_PATTERN");
 	return OK;
@@ -290,11 +286,10 @@ fallible toolbox_files_grep(struct path_arg *path_arg)
 	auto_walk_writer writer = {.path_arg = path_arg};
 	struct files_grep grep = {0};
 	struct fileop_match match;
-	auto_json json = NULL;
 	bool more = true;
 
-	TRY(path_arg_read(path_arg, &json));
-	TRY(read_grep(path_arg, json, &grep));
+	TRY(path_arg_read(path_arg));
+	TRY(read_grep(path_arg, &grep));
 	path_arg_within(path_arg, PATH_ARG_LONG_MS);
 	TRY(files_grep(&path_arg->files, path_arg->path, &grep, &writer.walk));
 	TRY(walk_writer_begin(&writer, "matches"));

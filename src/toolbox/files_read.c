@@ -197,10 +197,9 @@ fallible toolbox_files_read(struct path_arg *path_arg)
 {
 	auto_open_file file = OPEN_FILE_NONE;
 	bool base64 = false, named = false;
-	auto_json json = NULL;
 
-	TRY(path_arg_read(path_arg, &json));
-	TRY(path_arg_encoding(path_arg, json, &base64, &named));
+	TRY(path_arg_read(path_arg));
+	TRY(path_arg_encoding(path_arg, &base64, &named));
 	TRY(open_file_open(path_arg, false, &file));
 	if (file.stat.size > FILES_CONTENT_MAX)
 		return files_too_large(path_arg, file.stat.size);
@@ -317,10 +316,9 @@ static fallible files_stream_send_file(struct path_arg *path_arg, struct open_fi
 fallible toolbox_files_stream(struct path_arg *path_arg)
 {
 	auto_open_file file = OPEN_FILE_NONE;
-	auto_json json = NULL;
 	auto_err err = NULL;
 
-	TRY(path_arg_read(path_arg, &json));
+	TRY(path_arg_read(path_arg));
 	err = open_file_open(path_arg, false, &file);
 	path_arg_unlock(path_arg); // a stream holds the session's lock only until it has started
 	if (err && !files_stream_is_told(err))

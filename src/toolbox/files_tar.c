@@ -97,7 +97,7 @@ static fallible read_exclude(struct path_arg *path_arg, const char *const **out)
 static fallible copy_pipe(struct path_arg *path_arg, int fd)
 {
 	char *room = arena_take(path_arg->x->arena, ROOM);
-	size_t n;
+	size_t n = 0;
 
 	for (;;) {
 		TRY(files_tar_take(&path_arg->files, fd, room, ROOM, SILENCE_MS, &n));
@@ -164,8 +164,7 @@ static fallible skip_rest(struct http *x)
 fallible toolbox_files_unpack(struct path_arg *path_arg)
 {
 	on_exit_call(drop_walk) struct files_walk *walk = NULL;
-	auto_buf body = BUF_INIT(64 * 1024);
-	struct json_out out = gateway_success(&body);
+	struct json_out *out;
 	struct files_total total = {0};
 	bool closed = false;
 	auto_fd fd = -1;
@@ -178,11 +177,11 @@ fallible toolbox_files_unpack(struct path_arg *path_arg)
 	TRY(files_end(take_ptr(walk), &total));
 	if (closed)
 		TRY(skip_rest(path_arg->x));
-	path_arg_put_name(&out, "path", path_arg->shown);
-	json_put_int(&out, "count", (int64_t)total.count);
-	json_put_int(&out, "bytes", (int64_t)total.bytes);
-	json_put_int(&out, "skipped", (int64_t)total.skipped);
+	out = path_arg_success(path_arg);
+	json_put_int(out, "count", (int64_t)total.count);
+	json_put_int(out, "bytes", (int64_t)total.bytes);
+	json_put_int(out, "skipped", (int64_t)total.skipped);
 	if (total.note[0])
-		json_put_text(&out, "firstSkipped", total.note);
-	return gateway_answer(path_arg->x, &out);
+		json_put_text(out, "firstSkipped", total.note);
+	return path_arg_answer(path_arg);
 }

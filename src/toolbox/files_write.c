@@ -47,18 +47,13 @@ static void parked_upload_unlist(struct parked *parked)
 	parked->watches->upload_count--;
 }
 
-static bool may_wait(const struct parked *parked)
-{
-	return parked->upload && entry_is_alive(parked->entry) &&
-	       loop_now(parked->watches->loop) < parked->until;
-}
-
 static void wait_for_client(void *arg)
 {
 	struct parked *parked = arg;
 	auto_err err = NULL;
 
-	while (!err && may_wait(parked))
+	while (!err && parked->upload && entry_is_alive(parked->entry) &&
+	       loop_now(parked->watches->loop) < parked->until)
 		err = condition_wait(&parked->entry->changed, parked->until);
 	if (parked->upload)
 		parked_upload_unlist(parked);
@@ -206,19 +201,20 @@ static fallible take_body(struct path_arg *path_arg, struct write_ask *ask)
 	return err_new(INVALID, "bad_field", "the body is empty");
 }
 
-static fallible files_write_read_rest(struct path_arg *path_arg, const struct json *json,
-				      struct write_ask *ask)
+static fallible files_write_read_rest(struct path_arg *path_arg, struct write_ask *ask)
 {
-	TRY(path_arg_user(path_arg, json));
-	TRY(path_arg_path(path_arg, json, "path", NULL));
-	TRY(path_arg_encoding(path_arg, json, &ask->base64, NULL));
+	const struct json *content = json_get(path_arg->json, "content");
+
+	TRY(path_arg_user(path_arg));
+	TRY(path_arg_path(path_arg, "path", NULL));
+	TRY(path_arg_encoding(path_arg, &ask->base64, NULL));
 	path_arg_at(path_arg, "content", "INVALID_TYPE");
-	TRY(json_want(json_get(json, "content"), "content", JSON_STRING));
-	if (!json_get(json, "content"))
+	TRY(json_want(content, "content", JSON_STRING));
+	if (!content)
 		return path_arg_bad(path_arg, "content", "REQUIRED", "is missing");
 	// A key "content" that is written with JSON escapes arrives among the other members.
 	if (!ask->has_content)
-		TRY(spill_buffer_add(&ask->content, json_chars(json_get(json, "content"))));
+		TRY(spill_buffer_add(&ask->content, json_chars(content)));
 	path_arg->field = NULL;
 	return OK;
 }
@@ -309,23 +305,20 @@ fallible toolbox_files_write(struct path_arg *path_arg)
 		.rest = BUF_INIT(REST_MAX),
 		.piece = BUF_INIT(BATCH),
 	};
-	auto_buf body = BUF_INIT(64 * 1024);
-	struct json_out out = gateway_success(&body);
-	auto_json json = NULL;
 
 	spill_buffer_init(&ask.content, path_arg->ref.entry->manager->tapes_dir);
 	path_arg->field = "body";
 	TRY(gateway_want_json(path_arg->x));
 	TRY(take_body(path_arg, &ask));
 	path_arg->code = "INVALID_JSON";
-	TRY(json_read(buf_view(&ask.rest), &json));
-	TRY(json_want(json, "body", JSON_OBJECT));
-	TRY(files_write_read_rest(path_arg, json, &ask));
+	TRY(json_read(buf_view(&ask.rest), &path_arg->json));
+	TRY(json_want(path_arg->json, "body", JSON_OBJECT));
+	TRY(files_write_read_rest(path_arg, &ask));
 	path_arg_within(path_arg, PATH_ARG_SHORT_MS);
 	TRY(path_arg_lock(path_arg));
 	TRY(path_arg_refused(path_arg, files_write_store(path_arg, &ask)));
-	path_arg_put_name(&out, "path", path_arg->shown);
-	return gateway_answer(path_arg->x, &out);
+	path_arg_success(path_arg);
+	return path_arg_answer(path_arg);
 }
 
 // ------------------------------------------------------------------------- from a body
@@ -400,16 +393,15 @@ static fallible answer_part(struct path_arg *path_arg, const struct put_ask *ask
 
 static fallible answer_whole(struct path_arg *path_arg, const struct fileop_stat *stat)
 {
-	auto_buf body = BUF_INIT(64 * 1024);
-	struct json_out out = gateway_success(&body);
+	struct json_out *out;
 	const char *etag = entry_etag(path_arg->x, stat);
 
 	http_set(path_arg->x, "ETag", str_of(etag));
-	path_arg_put_name(&out, "path", path_arg->shown);
-	json_put_int(&out, "size", (int64_t)stat->size);
-	entry_put_mode(&out, stat->mode);
-	json_put_text(&out, "etag", etag);
-	return gateway_answer(path_arg->x, &out);
+	out = path_arg_success(path_arg);
+	json_put_int(out, "size", (int64_t)stat->size);
+	entry_put_mode(out, stat->mode);
+	json_put_text(out, "etag", etag);
+	return path_arg_answer(path_arg);
 }
 
 static fallible no_upload(void)
@@ -443,14 +435,6 @@ static fallible find_upload(struct path_arg *path_arg, const struct put_ask *ask
 	}
 	*out = upload;
 	return OK;
-}
-
-// Only an upload that was cut by the client's disconnect can be resumed, not one that failed on
-// disk.
-static bool may_go_on(const struct put_ask *ask, const struct err *err)
-{
-	return ask->has_total &&
-	       (err_kind(err) == ERR_BAD_PEER || err_kind(err) == ERR_SLOW_CLIENT);
 }
 
 static fallible answer_ask(struct path_arg *path_arg, const struct put_ask *ask)
@@ -494,7 +478,10 @@ fallible toolbox_files_put(struct path_arg *path_arg)
 	if (!err && ask.has_range && got != ask.len)
 		err = files_put_bad(path_arg, "Content-Range", "INVALID_RANGE",
 				    "does not match the length of the body");
-	if (err && may_go_on(&ask, err))
+	// Only an upload that was cut by the client's disconnect can be resumed, not one that
+	// failed on disk.
+	if (err && ask.has_total &&
+	    (err_kind(err) == ERR_BAD_PEER || err_kind(err) == ERR_SLOW_CLIENT))
 		parked_upload_put(watch_state_of(path_arg->x), &path_arg->ref, &ask.parking,
 				  upload);
 	else if (err)

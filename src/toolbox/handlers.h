@@ -21,7 +21,9 @@ path_arg_fn toolbox_files_delete, toolbox_files_rename, toolbox_files_move, tool
 // git.c
 route_fn toolbox_git_checkout;
 
-// interpreter.c
+// interpreter.c: interpreter_serve() answers the error of a handler in the format of Cloudflare's
+// interpreter.
+fallible interpreter_serve(struct http *x, route_fn *work);
 route_fn toolbox_interpreter_health, toolbox_interpreter_list, toolbox_interpreter_create,
 	toolbox_interpreter_delete, toolbox_interpreter_interrupt, toolbox_interpreter_restart,
 	toolbox_interpreter_run, toolbox_interpreter_cells, toolbox_interpreter_cell;

@@ -7,13 +7,6 @@
 
 #define RUN (4 * 1024)
 
-static void helper_exec_keep(struct buf *to, const char *bytes, size_t len, size_t max)
-{
-	size_t room = max > to->len ? max - to->len : 0;
-
-	buf_add(to, bytes, len < room ? len : room);
-}
-
 static fallible helper_exec_gather(struct helper_exec *helper, struct manager_exec *run, size_t max,
 				   char *room)
 {
@@ -22,11 +15,12 @@ static fallible helper_exec_gather(struct helper_exec *helper, struct manager_ex
 
 	do {
 		enum tape_stream stream = TAPE_STDOUT;
+		struct buf *to;
 
 		TRY(tape_read(manager_exec_tape(run), &offset, &stream, room, RUN, &got,
 			      CLOCK_NEVER));
-		helper_exec_keep(stream == TAPE_STDOUT ? &helper->out : &helper->err, room, got,
-				 max);
+		to = stream == TAPE_STDOUT ? &helper->out : &helper->err;
+		buf_add(to, room, got < max - to->len ? got : max - to->len);
 	} while (got);
 	return OK;
 }

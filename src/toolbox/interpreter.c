@@ -318,8 +318,10 @@ static fallible cells_follow(struct http *x, struct context_run *run, const stru
 #define CWD_MAX 4095
 #define TIME_MAX (1ull << 42)
 
-static fallible interpreter_refuse(struct http *x, struct err *err)
+fallible interpreter_serve(struct http *x, route_fn *work)
 {
+	struct err *err = work(x);
+
 	if (!err || err_kind(err) == ERR_CANCELLED)
 		return err;
 	return error_response_answer(x, err, &(struct error_response_detail){.twice = true});
@@ -443,14 +445,11 @@ fallible toolbox_interpreter_create(struct http *x)
 	auto_box_ref ref = {0};
 	auto_context context = NULL;
 	auto_buf body = BUF_INIT(BODY_MAX);
-	struct err *err = interpreter_create(x, &ref, &context);
+	struct json_out out = gateway_success(&body);
 	struct context_view view;
-	struct json_out out;
 
-	if (err)
-		return interpreter_refuse(x, err);
+	TRY(interpreter_create(x, &ref, &context));
 	view = context_view(context);
-	out = gateway_success(&body);
 	put_fields(&out, "contextId", &view);
 	json_put_text(&out, "id", view.id); // the name that RPC callers expect
 	return gateway_answer(x, &out);
@@ -472,10 +471,8 @@ fallible toolbox_interpreter_delete(struct http *x)
 {
 	auto_box_ref ref = {0};
 	auto_context context = NULL;
-	struct err *err = find_named(x, &ref, &context);
 
-	if (err)
-		return interpreter_refuse(x, err);
+	TRY(find_named(x, &ref, &context));
 	context_delete(context);
 	return interpreter_answer(x, context, NULL, false);
 }
@@ -484,10 +481,8 @@ fallible toolbox_interpreter_interrupt(struct http *x)
 {
 	auto_box_ref ref = {0};
 	auto_context context = NULL;
-	struct err *err = find_named(x, &ref, &context);
 
-	if (err)
-		return interpreter_refuse(x, err);
+	TRY(find_named(x, &ref, &context));
 	return interpreter_answer(x, context, "interrupted", context_interrupt(context));
 }
 
@@ -495,12 +490,9 @@ fallible toolbox_interpreter_restart(struct http *x)
 {
 	auto_box_ref ref = {0};
 	auto_context context = NULL;
-	struct err *err = find_named(x, &ref, &context);
 
-	if (!err)
-		err = http_while_away(x, HTTP_PROBE_HEAD, contexts_restart(&ref, context));
-	if (err)
-		return interpreter_refuse(x, err);
+	TRY(find_named(x, &ref, &context));
+	TRY(http_while_away(x, HTTP_PROBE_HEAD, contexts_restart(&ref, context)));
 	return interpreter_answer(x, context, NULL, false);
 }
 
@@ -546,10 +538,8 @@ fallible toolbox_interpreter_run(struct http *x)
 	auto_box_ref ref = {0};
 	auto_context_run run = NULL;
 	struct context_result result = {0};
-	struct err *err = interpreter_start(x, &ref, &run);
 
-	if (err)
-		return interpreter_refuse(x, err);
+	TRY(interpreter_start(x, &ref, &run));
 	auto_cancel_on_delete cancel_on_delete = cancel_on_delete_begin_reader(ref.entry, x);
 
 	TRY(cells_follow(x, run, &(struct cells_from){0}, &result));
@@ -577,12 +567,9 @@ fallible toolbox_interpreter_cells(struct http *x)
 	auto_box_ref ref = {0};
 	auto_context context = NULL;
 	auto_buf body = BUF_INIT(BODY_MAX);
-	struct err *err = interpreter_look(x, &ref, &context);
-	struct json_out out;
+	struct json_out out = gateway_success(&body);
 
-	if (err)
-		return interpreter_refuse(x, err);
-	out = gateway_success(&body);
+	TRY(interpreter_look(x, &ref, &context));
 	json_put_text(&out, "contextId", context_view(context).id);
 	json_put_begin(&out, "cells", '[');
 	context_each_cell(context, interpreter_put_cell, &out);
@@ -626,10 +613,8 @@ fallible toolbox_interpreter_cell(struct http *x)
 	auto_context_run run = NULL;
 	struct cells_from from = {0};
 	struct context_result result = {0};
-	struct err *err = find_cell(x, &ref, &from, &run);
 
-	if (err)
-		return interpreter_refuse(x, err);
+	TRY(find_cell(x, &ref, &from, &run));
 	auto_cancel_on_delete cancel_on_delete = cancel_on_delete_begin_reader(ref.entry, x);
 
 	http_be_patient(x);

@@ -11,6 +11,7 @@
 
 #define USER_MAX 64
 #define CONTEXT_MAX (64 * 1024)
+#define BODY_MAX (64 * 1024)
 
 void path_arg_within(struct path_arg *path_arg, int64_t ms)
 {
@@ -24,31 +25,34 @@ fallible path_arg_bad(struct path_arg *path_arg, const char *field, const char *
 	return err_new(INVALID, "bad_field", "'%s' %s", field, why);
 }
 
-fallible path_arg_flag(struct path_arg *path_arg, const struct json *json, const char *name,
-		       bool *out)
+static const struct json *path_arg_member(const struct path_arg *path_arg, const char *name)
+{
+	return json_get(path_arg->fields ? path_arg->fields : path_arg->json, name);
+}
+
+fallible path_arg_flag(struct path_arg *path_arg, const char *name, bool *out)
 {
 	path_arg_at(path_arg, name, "INVALID_TYPE");
-	TRY(json_bool(json_get(json, name), name, out));
+	TRY(json_bool(path_arg_member(path_arg, name), name, out));
 	path_arg->field = NULL;
 	return OK;
 }
 
-fallible path_arg_number(struct path_arg *path_arg, const struct json *json, const char *name,
-			 uint64_t min, uint64_t max, uint64_t *out)
+fallible path_arg_number(struct path_arg *path_arg, const char *name, uint64_t min, uint64_t max,
+			 uint64_t *out)
 {
 	path_arg_at(path_arg, name, "INVALID_NUMBER");
-	TRY(json_u64(json_get(json, name), name, min, max, out));
+	TRY(json_u64(path_arg_member(path_arg, name), name, min, max, out));
 	path_arg->field = NULL;
 	return OK;
 }
 
-fallible path_arg_encoding(struct path_arg *path_arg, const struct json *json, bool *out_base64,
-			   bool *out_named)
+fallible path_arg_encoding(struct path_arg *path_arg, bool *out_base64, bool *out_named)
 {
 	struct str text = {0};
 
 	path_arg_at(path_arg, "encoding", "INVALID_ENCODING");
-	TRY(json_str(json_get(json, "encoding"), "encoding", &text));
+	TRY(json_str(path_arg_member(path_arg, "encoding"), "encoding", &text));
 	if (text.at && !str_is(text, "base64") && !str_is(text, "utf-8") && !str_is(text, "utf8"))
 		return err_new(INVALID, "bad_field", "'encoding' must be utf-8 or base64");
 	*out_base64 = str_is(text, "base64");
@@ -71,10 +75,9 @@ static fallible path_arg_copy_glob(struct path_arg *path_arg, const struct json 
 	return OK;
 }
 
-fallible path_arg_globs(struct path_arg *path_arg, const struct json *json, const char *name,
-			const char *const **out)
+fallible path_arg_globs(struct path_arg *path_arg, const char *name, const char *const **out)
 {
-	const struct json *value = json_get(json, name);
+	const struct json *value = path_arg_member(path_arg, name);
 	size_t count = value && json_type(value) == JSON_ARRAY ? json_count(value) : 1;
 	const char **globs;
 
@@ -95,10 +98,9 @@ fallible path_arg_globs(struct path_arg *path_arg, const struct json *json, cons
 	return OK;
 }
 
-static fallible text_of(struct path_arg *path_arg, const struct json *json, const char *name,
-			struct str *out)
+static fallible text_of(struct path_arg *path_arg, const char *name, struct str *out)
 {
-	const struct json *value = json_get(json, name);
+	const struct json *value = path_arg_member(path_arg, name);
 
 	path_arg_at(path_arg, name, "INVALID_TYPE");
 	TRY(json_want(value, name, JSON_STRING));
@@ -127,12 +129,12 @@ static void path_arg_stand_with(struct path_arg *path_arg, struct str session)
 		path_arg->files.base = arena_fmt(path_arg->x->arena, "%s", session_cwd(held));
 }
 
-fallible path_arg_user(struct path_arg *path_arg, const struct json *json)
+fallible path_arg_user(struct path_arg *path_arg)
 {
 	struct str session = {0}, user = {0};
 
-	TRY(text_of(path_arg, json, "sessionId", &session));
-	TRY(text_of(path_arg, json, "user", &user));
+	TRY(text_of(path_arg, "sessionId", &session));
+	TRY(text_of(path_arg, "user", &user));
 	TRY(set_user(path_arg, user));
 	if (!session.len || str_is(session, SESSION_NONE))
 		return OK;
@@ -221,15 +223,14 @@ fallible path_arg_raw(struct path_arg *path_arg, struct str path)
 	return path_arg_text(path_arg, "path", buf_view(&whole));
 }
 
-fallible path_arg_path(struct path_arg *path_arg, const struct json *json, const char *name,
-		       const char **out)
+fallible path_arg_path(struct path_arg *path_arg, const char *name, const char **out)
 {
 	auto_buf bytes = BUF_INIT(PATH_ARG_PATH_MAX + 4);
 	const char *coded = arena_fmt(path_arg->x->arena, "%sBase64", name);
 	struct str text = {0}, code = {0};
 
-	TRY(text_of(path_arg, json, coded, &code));
-	TRY(text_of(path_arg, json, name, &text));
+	TRY(text_of(path_arg, coded, &code));
+	TRY(text_of(path_arg, name, &text));
 	if (code.at && !text_unbase64(&bytes, code))
 		return path_arg_bad(path_arg, coded, "INVALID_BASE64", "is not base64 of a path");
 	if (!code.at && !text.at)
@@ -240,20 +241,20 @@ fallible path_arg_path(struct path_arg *path_arg, const struct json *json, const
 	return OK;
 }
 
-fallible path_arg_json(struct path_arg *path_arg, struct json **json)
+fallible path_arg_json(struct path_arg *path_arg)
 {
 	path_arg_at(path_arg, "body", "INVALID_JSON");
-	TRY(gateway_json(path_arg->x, json, NULL));
-	if (!*json)
+	TRY(gateway_json(path_arg->x, &path_arg->json, NULL));
+	if (!path_arg->json)
 		return path_arg_bad(path_arg, "body", "REQUIRED", "is empty");
-	TRY(json_want(*json, "body", JSON_OBJECT));
-	return path_arg_user(path_arg, *json);
+	TRY(json_want(path_arg->json, "body", JSON_OBJECT));
+	return path_arg_user(path_arg);
 }
 
-fallible path_arg_read(struct path_arg *path_arg, struct json **json)
+fallible path_arg_read(struct path_arg *path_arg)
 {
-	TRY(path_arg_json(path_arg, json));
-	TRY(path_arg_path(path_arg, *json, "path", NULL));
+	TRY(path_arg_json(path_arg));
+	TRY(path_arg_path(path_arg, "path", NULL));
 	return path_arg_lock(path_arg);
 }
 
@@ -323,6 +324,8 @@ fallible path_arg_serve(struct http *x, const char *operation, path_arg_fn *work
 	if (err)
 		err = path_arg_fail(&path_arg, err);
 	box_ref_end(&path_arg.ref);
+	json_free(path_arg.json);
+	buf_done(&path_arg.body);
 	return err;
 }
 
@@ -352,4 +355,17 @@ const char *path_arg_absolute(const struct path_arg *path_arg, const char *path)
 		buf_str(&out, part);
 	}
 	return out.len ? arena_dup(path_arg->x->arena, out.at, out.len) : "/";
+}
+
+struct json_out *path_arg_success(struct path_arg *path_arg)
+{
+	path_arg->body = BUF_INIT(BODY_MAX);
+	path_arg->out = gateway_success(&path_arg->body);
+	path_arg_put_name(&path_arg->out, "path", path_arg->shown);
+	return &path_arg->out;
+}
+
+fallible path_arg_answer(struct path_arg *path_arg)
+{
+	return gateway_answer(path_arg->x, &path_arg->out);
 }

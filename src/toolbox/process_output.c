@@ -255,13 +255,6 @@ struct search {
 	size_t used;
 };
 
-static struct str process_wait_bare(struct str line)
-{
-	if (line.len && line.at[line.len - 1] == '\r')
-		line.len--;
-	return line;
-}
-
 // Runs in a worker thread for regular expressions.
 static void search_run(void *arg)
 {
@@ -274,7 +267,8 @@ static void search_run(void *arg)
 
 		if (!end && !search->all)
 			break;
-		search->line = process_wait_bare(line);
+		search->line = line;
+		search->line.len -= str_ends(line, "\r");
 		search->found = process_wait_fits(search->log_wait, search->line);
 		rest = str_skip(rest, line.len + (end != NULL));
 	}

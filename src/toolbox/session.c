@@ -1,6 +1,6 @@
 // Routes for sessions: shells that keep their state between commands. The shells themselves are in
-// box/session. Deleting a session also kills its
-// terminal. An id that the client does not give is made here.
+// box/session. Deleting a session also kills its terminal. An id that the client does not give is
+// made here.
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -148,19 +148,16 @@ fallible toolbox_session_list(struct http *x)
 	return gateway_answer(x, &out);
 }
 
-static fallible session_absent(struct str id)
-{
-	return err_hint(err_new(NOT_FOUND, "no_session", "Session '" STR_FMT "' not found",
-				(int)(id.len < SESSION_ID_MAX ? id.len : SESSION_ID_MAX), id.at),
-			"GET …/api/session/list shows those there are");
-}
-
 static fallible toolbox_session_find(struct http *x, struct str id, struct box_ref *ref,
 				     struct session **out)
 {
 	TRY(gateway_box(x, ref));
 	*out = session_find(ref->box, id);
-	return *out ? OK : session_absent(id);
+	if (*out)
+		return OK;
+	return err_hint(err_new(NOT_FOUND, "no_session", "Session '" STR_FMT "' not found",
+				(int)(id.len < SESSION_ID_MAX ? id.len : SESSION_ID_MAX), id.at),
+			"GET …/api/session/list shows those there are");
 }
 
 fallible toolbox_session_get(struct http *x)

@@ -182,12 +182,6 @@ static fallible terminal_command_read(struct http *x, struct terminal_command *o
 	return OK;
 }
 
-static void terminal_command_done(struct terminal_command *terminal_command)
-{
-	env_map_done(&terminal_command->env);
-	buf_done(&terminal_command->script);
-}
-
 // The session's shell is asked in a separate task, because it may be busy for hours.
 struct prelude {
 	int refs;
@@ -575,7 +569,8 @@ static fallible term_talk(struct http *x, struct wsock *ws, void *arg)
 static void opening_done(struct opening *opening)
 {
 	box_ref_end(&opening->ref);
-	terminal_command_done(&opening->command);
+	env_map_done(&opening->command.env);
+	buf_done(&opening->command.script);
 }
 
 fallible toolbox_term_pty(struct http *x)

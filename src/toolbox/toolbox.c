@@ -45,6 +45,15 @@ SERVE(process, process_tape, "process.logs")
 SERVE(process, process_stream, "process.logs")
 SERVE(process, process_wait, "process.get")
 SERVE(process, process_wait_log, "process.logs")
+#define SERVE_CODE(name) \
+	static fallible serve_##name(struct http *x) { return interpreter_serve(x, toolbox_##name); }
+SERVE_CODE(interpreter_create)
+SERVE_CODE(interpreter_delete)
+SERVE_CODE(interpreter_interrupt)
+SERVE_CODE(interpreter_restart)
+SERVE_CODE(interpreter_run)
+SERVE_CODE(interpreter_cells)
+SERVE_CODE(interpreter_cell)
 
 // A literal segment must come before a {name} that would match it.
 const struct route toolbox_routes[] = {
@@ -96,13 +105,13 @@ const struct route toolbox_routes[] = {
 	{"POST",   BOX "/api/unmount",                       toolbox_misc_no_buckets,       ROUTE_READONLY,                 "not offered: buckets as directories"},
 	{"GET",    BOX "/api/interpreter/health",            toolbox_interpreter_health,    0,                              "health of the code interpreter"},
 	{"GET",    BOX "/api/contexts",                      toolbox_interpreter_list,      0,                              "list contexts: interpreters that keep their state"},
-	{"POST",   BOX "/api/contexts",                      toolbox_interpreter_create,    0,                              "make a context of python, javascript or typescript"},
-	{"DELETE", BOX "/api/contexts/{context}",            toolbox_interpreter_delete,    0,                              "end a context"},
-	{"POST",   BOX "/api/contexts/{context}/interrupt",  toolbox_interpreter_interrupt, 0,                              "interrupt the running cell; the context lives on"},
-	{"POST",   BOX "/api/contexts/{context}/restart",    toolbox_interpreter_restart,   0,                              "restart a context with a new process; its state is lost"},
-	{"GET",    BOX "/api/contexts/{context}/cells",      toolbox_interpreter_cells,     0,                              "list the kept cells of a context"},
-	{"GET",    BOX "/api/contexts/{context}/cells/{cell}", toolbox_interpreter_cell,      0,                              "events of a cell, from the beginning or after an id"},
-	{"POST",   BOX "/api/execute/code",                  toolbox_interpreter_run,       0,                              "run a cell and stream output and results as events"},
+	{"POST",   BOX "/api/contexts",                      serve_interpreter_create,      0,                              "make a context of python, javascript or typescript"},
+	{"DELETE", BOX "/api/contexts/{context}",            serve_interpreter_delete,      0,                              "end a context"},
+	{"POST",   BOX "/api/contexts/{context}/interrupt",  serve_interpreter_interrupt,   0,                              "interrupt the running cell; the context lives on"},
+	{"POST",   BOX "/api/contexts/{context}/restart",    serve_interpreter_restart,     0,                              "restart a context with a new process; its state is lost"},
+	{"GET",    BOX "/api/contexts/{context}/cells",      serve_interpreter_cells,       0,                              "list the kept cells of a context"},
+	{"GET",    BOX "/api/contexts/{context}/cells/{cell}", serve_interpreter_cell,        0,                              "events of a cell, from the beginning or after an id"},
+	{"POST",   BOX "/api/execute/code",                  serve_interpreter_run,         0,                              "run a cell and stream output and results as events"},
 	{"POST",   BOX "/api/read",                          serve_files_read,              ROUTE_READONLY,                 "read a file as JSON"},
 	{"POST",   BOX "/api/read/stream",                   serve_files_stream,            ROUTE_READONLY,                 "read a file of any size as events"},
 	{"POST",   BOX "/api/write",                         serve_files_write,             ROUTE_STREAM,                   "write a file from JSON"},

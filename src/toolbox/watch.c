@@ -28,16 +28,10 @@ struct watch_ask {
 
 static const char *const words[] = {"create", "modify", "delete", "move_from", "move_to", "attrib"};
 
-static const char *watch_event_word(enum fileop_event_type type)
+static fallible read_patterns(struct path_arg *path_arg, const char *name, const char *const **out)
 {
-	return type < sizeof(words) / sizeof(*words) ? words[type] : "modify";
-}
-
-static fallible read_patterns(struct path_arg *path_arg, const struct json *json, const char *name,
-			      const char *const **out)
-{
-	TRY(json_want(json_get(json, name), name, JSON_ARRAY));
-	TRY(path_arg_globs(path_arg, json, name, out));
+	TRY(json_want(json_get(path_arg->json, name), name, JSON_ARRAY));
+	TRY(path_arg_globs(path_arg, name, out));
 	for (const char *const *at = *out; at && *at; at++)
 		if (strpbrk(*at, "[]{}"))
 			return path_arg_bad(path_arg, name, "INVALID_PATTERN",
@@ -107,24 +101,23 @@ static fallible read_root(struct path_arg *path_arg, struct watch_ask *ask)
 		       "only " PATH_ARG_DEFAULT " and what is beneath can be watched");
 }
 
-// Everything is copied: the json may be freed afterwards.
-static fallible watch_ask_read(struct path_arg *path_arg, const struct json *json,
-			       struct watch_ask *out)
+static fallible watch_ask_read(struct path_arg *path_arg, struct watch_ask *out)
 {
 	static const char *const usual[] = {".git", "node_modules", ".DS_Store", NULL};
 	struct watch_ask ask = {.events = DEFAULT_EVENTS};
 	bool recursive = true;
 
-	TRY(path_arg_user(path_arg, json));
-	TRY(path_arg_path(path_arg, json, "path", NULL));
-	TRY(path_arg_flag(path_arg, json, "recursive", &recursive));
-	TRY(read_patterns(path_arg, json, "include", &ask.include));
-	TRY(read_patterns(path_arg, json, "exclude", &ask.exclude));
+	TRY(path_arg_user(path_arg));
+	TRY(path_arg_path(path_arg, "path", NULL));
+	TRY(path_arg_flag(path_arg, "recursive", &recursive));
+	TRY(read_patterns(path_arg, "include", &ask.include));
+	TRY(read_patterns(path_arg, "exclude", &ask.exclude));
 	if (ask.include && ask.include[0] && ask.exclude && ask.exclude[0])
 		return path_arg_bad(path_arg, "include", "INVALID_PATTERN",
 				    "and 'exclude' exclude each other");
-	if (json_get(json, "events"))
-		TRY(watch_ask_read_events(path_arg, json_get(json, "events"), &ask.events));
+	if (json_get(path_arg->json, "events"))
+		TRY(watch_ask_read_events(path_arg, json_get(path_arg->json, "events"),
+					  &ask.events));
 	path_arg->field = NULL;
 	if (ask.include && !ask.include[0])
 		ask.include = NULL;
@@ -177,7 +170,8 @@ static fallible watch_tell(struct http *x, const struct watch_ask *ask,
 	bool lost = event->type == FILEOP_OVERFLOW;
 	struct json_out out = gateway_event(room, "event");
 
-	json_put_text(&out, "eventType", watch_event_word(event->type));
+	json_put_text(&out, "eventType",
+		      event->type < sizeof(words) / sizeof(*words) ? words[event->type] : "modify");
 	put_path(&out, ask->root, lost ? STR("") : event->path);
 	json_put_bool(&out, "isDirectory", lost || event->is_directory);
 	if (lost)
@@ -236,10 +230,9 @@ fallible toolbox_watch(struct path_arg *path_arg)
 	auto_buf room = BUF_INIT(EVENT_MAX);
 	struct http *x = path_arg->x;
 	struct watch_ask ask;
-	auto_json json = NULL;
 
-	TRY(path_arg_json(path_arg, &json));
-	TRY(watch_ask_read(path_arg, json, &ask));
+	TRY(path_arg_json(path_arg));
+	TRY(watch_ask_read(path_arg, &ask));
 	TRY(watch_ask_begin(path_arg, &ask, &walk));
 	auto_cancel_on_delete cancel_on_delete = cancel_on_delete_begin_reader(path_arg->ref.entry,
 									       x);
@@ -338,12 +331,6 @@ static fallible watch_check_catch_up(struct tree *found, bool *out)
 	return err;
 }
 
-static void give_up(struct tree *tree)
-{
-	watch_check_unlist(tree);
-	task_cancel(tree->task);
-}
-
 static void watch_check_make_room(struct watch_state *watches, const struct entry *entry)
 {
 	size_t of_box = 0;
@@ -356,7 +343,8 @@ static void watch_check_make_room(struct watch_state *watches, const struct entr
 
 		if ((same && of_box >= TREES_BOX_MAX) || watches->tree_count >= TREES_MAX) {
 			of_box -= same;
-			give_up(tree);
+			watch_check_unlist(tree);
+			task_cancel(tree->task);
 		}
 	}
 }
@@ -387,14 +375,6 @@ static struct tree *find_tree(struct watch_state *watches, const struct entry *e
 			return tree;
 	}
 	return NULL;
-}
-
-// Renews the tree's timeout and its place in the LRU list.
-static void watch_check_refresh(struct tree *tree)
-{
-	link_drop(&tree->link);
-	link_add(&tree->watches->trees, &tree->link);
-	tree->until = loop_now(tree->watches->loop) + TREE_MS;
 }
 
 static struct tree *watch_check_start_tree(struct path_arg *path_arg, const struct watch_ask *ask,
@@ -440,13 +420,12 @@ struct version {
 	uint64_t count;
 };
 
-static fallible watch_check_read_version(struct path_arg *path_arg, const struct json *json,
-					 struct version *out)
+static fallible watch_check_read_version(struct path_arg *path_arg, struct version *out)
 {
 	struct str text = {0}, name = {0};
 
 	path_arg_at(path_arg, "since", "INVALID_VERSION");
-	TRY(json_str(json_get(json, "since"), "since", &text));
+	TRY(json_str(json_get(path_arg->json, "since"), "since", &text));
 	if (!text.at)
 		return OK;
 	if (!memchr(text.at, ':', text.len) || !str_cut(&text, ':', &name) ||
@@ -514,7 +493,10 @@ static fallible answer_of(struct path_arg *path_arg, const struct watch_ask *ask
 		else
 			tree = watch_check_start_tree(path_arg, ask, buf_view(&key), walk);
 	}
-	watch_check_refresh(tree);
+	// The tree's timeout and its place in the LRU list begin anew.
+	link_drop(&tree->link);
+	link_add(&watches->trees, &tree->link);
+	tree->until = loop_now(watches->loop) + TREE_MS;
 	return watch_check_answer(path_arg, tree, since);
 }
 
@@ -522,10 +504,9 @@ fallible toolbox_watch_check(struct path_arg *path_arg)
 {
 	struct version since = {0};
 	struct watch_ask ask;
-	auto_json json = NULL;
 
-	TRY(path_arg_json(path_arg, &json));
-	TRY(watch_check_read_version(path_arg, json, &since));
-	TRY(watch_ask_read(path_arg, json, &ask));
+	TRY(path_arg_json(path_arg));
+	TRY(watch_check_read_version(path_arg, &since));
+	TRY(watch_ask_read(path_arg, &ask));
 	return answer_of(path_arg, &ask, &since);
 }
