@@ -58,11 +58,6 @@ static void forget_old(struct agent_sessions *agents)
 	}
 }
 
-static uint64_t less(uint64_t from, uint64_t take)
-{
-	return from > take ? from - take : 0;
-}
-
 static fallible admission_measure(struct agent_session *agent, struct admission_facts *facts)
 {
 	const struct backend *backend = agent->agents->backend;
@@ -84,7 +79,7 @@ static fallible admission_measure(struct agent_session *agent, struct admission_
 	// After the wait: includes reservations made meanwhile.
 	promised = agent->agents->reserved - agent->reserved;
 	facts->measured = true;
-	facts->available = less(room.host_free, promised);
+	facts->available = room.host_free > promised ? room.host_free - promised : 0;
 	if (!room.cold && room.free < facts->available)
 		facts->available = room.free;
 	facts->inodes = room.cold ? 0 : room.inodes;

@@ -116,12 +116,6 @@ static fallible make_durable(struct agent_session *agent)
 	return OK;
 }
 
-static fallible taken(void)
-{
-	return err_hint(err_new(CONFLICT, "session_taken", "this session id was used before"),
-			"omit it to get a new one");
-}
-
 static fallible agent_create_make(struct agent_sessions *agents, const struct who *who,
 				  const struct agent_spec *spec, const struct owner *owner,
 				  struct agent_session **out)
@@ -130,7 +124,9 @@ static fallible agent_create_make(struct agent_sessions *agents, const struct wh
 	struct err *err = ask_class(agent);
 
 	if (!err && !agent_list(agent, AGENT_LISTED))
-		err = taken();
+		err = err_hint(
+			err_new(CONFLICT, "session_taken", "this session id was used before"),
+			"omit it to get a new one");
 	if (err) {
 		agent_unref(agent);
 		return err;
@@ -152,15 +148,6 @@ static fallible agent_create_make(struct agent_sessions *agents, const struct wh
 	return OK;
 }
 
-static struct agent_session *find_alias(struct agent_sessions *agents, const struct who *who,
-					const struct owner *owner, struct str alias)
-{
-	auto_buf key = BUF_INIT(4096);
-
-	agent_alias_key(who->tenant, owner, alias, &key);
-	return map_get(agents->by_alias, buf_view(&key));
-}
-
 // The session of the aliases, once it is known whether it will exist; NULL: none.
 static fallible agent_create_resume(struct agent_sessions *agents, const struct who *who,
 				    const struct agent_spec *spec, const struct owner *owner,
@@ -173,9 +160,11 @@ static fallible agent_create_resume(struct agent_sessions *agents, const struct 
 
 		found = NULL;
 		for (size_t i = 0; i < spec->alias_count; i++) {
-			struct agent_session *agent = find_alias(agents, who, owner,
-								 spec->aliases[i]);
+			auto_buf key = BUF_INIT(4096);
+			struct agent_session *agent;
 
+			agent_alias_key(who->tenant, owner, spec->aliases[i], &key);
+			agent = map_get(agents->by_alias, buf_view(&key));
 			if (agent && found && agent != found)
 				return err_new(CONFLICT, "alias_taken",
 					       "the aliases name different sessions");

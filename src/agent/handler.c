@@ -322,13 +322,6 @@ static fallible handler_result(struct agent_session *agent, struct run *run,
 	return OK;
 }
 
-// True for a run whose end is committed. A queued run may already be with a runner whose acceptance
-// was lost with an earlier daemon: its messages are needed, and repeated.
-static bool is_past(const struct agent_session *agent, struct str id)
-{
-	return id.len == LEASE_RUN_LEN && !runs_find(agent, id);
-}
-
 static fallible handler_of_run(struct agent_session *agent, const struct runner_message *message)
 {
 	struct run *run = agent_running(agent);
@@ -337,7 +330,11 @@ static fallible handler_of_run(struct agent_session *agent, const struct runner_
 		struct run past = {0};
 
 		stale(agent, message);
-		if (is_past(agent, message->run)) { // acknowledged, so that it is not repeated
+		// The end of a run that is not listed is committed: acknowledged, so that the
+		// message is not repeated. A queued run may already be with a runner whose
+		// acceptance was lost with an earlier daemon: its messages are needed, and
+		// repeated.
+		if (message->run.len == LEASE_RUN_LEN && !runs_find(agent, message->run)) {
 			memcpy(past.id, message->run.at, LEASE_RUN_LEN);
 			handler_acknowledge(agent, &past, message->seq);
 		}

@@ -13,20 +13,15 @@
 #define READ_SIZE 3072
 #define SILENCE_MS (24ll * 3600 * 1000) // a stopped runner is detected by pings, not by this
 
-static void free_words(struct runner_link *link)
-{
-	list_each (at, &link->received) {
-		link_drop(at);
-		runner_free(link_of(at, struct runner_message, link));
-	}
-}
-
 static void link_let_go(struct runner_link *link)
 {
 	if (--link->refs)
 		return;
 	stream_close(&link->stream);
-	free_words(link);
+	list_each (at, &link->received) {
+		link_drop(at);
+		runner_free(link_of(at, struct runner_message, link));
+	}
 	buf_done(&link->in);
 	buf_done(&link->out);
 	free(link);
@@ -44,14 +39,6 @@ static void link_shut(struct runner_link *link, bool broken, const char *why)
 		condition_signal(&link->agent->wake);
 }
 
-static void link_put(struct runner_link *link, struct runner_message *message)
-{
-	link_add(&link->received, &message->link);
-	link->received_count++;
-	link->received_bytes += message->bytes;
-	condition_signal(&link->agent->wake);
-}
-
 // Parses one line. False: the connection is over.
 static bool link_take_line(struct runner_link *link, struct str line)
 {
@@ -62,7 +49,10 @@ static bool link_take_line(struct runner_link *link, struct str line)
 		return true;
 	err = runner_read(line, &message);
 	if (!err) {
-		link_put(link, message);
+		link_add(&link->received, &message->link);
+		link->received_count++;
+		link->received_bytes += message->bytes;
+		condition_signal(&link->agent->wake);
 		return true;
 	}
 	if (!link->greeted)

@@ -878,11 +878,6 @@ void local_set_classes(struct local *local, const struct limits classes[OWNER_CL
 	memcpy(local->options.classes, classes, sizeof(local->options.classes));
 }
 
-void local_free(struct local *local)
-{
-	free(local);
-}
-
 const struct backend *local_backend(const struct local *local)
 {
 	return &local->backend;

@@ -17,7 +17,6 @@ struct local_options {
 
 struct local;
 struct local *local_new(const struct local_options *options);
-void local_free(struct local *local);
 // For sandboxes created from now on.
 void local_set_classes(struct local *local, const struct limits classes[OWNER_CLASSES]);
 const struct backend *local_backend(const struct local *local); // borrowed

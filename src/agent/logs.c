@@ -168,15 +168,6 @@ static void count_run(void *arg)
 		closedir(list);
 }
 
-// Includes the bytes written since the daemon started, which are already counted.
-static void count_charge(struct agent_session *agent, uint64_t bytes)
-{
-	uint64_t counted = tape_budget_used(agent->logs);
-
-	if (bytes > counted)
-		tape_budget_charge(agent->logs, bytes - counted);
-}
-
 void logs_count(struct agent_sessions *agents)
 {
 	struct count count = {.dir = agents->dir};
@@ -192,8 +183,10 @@ void logs_count(struct agent_sessions *agents)
 		struct folder *folder = &count.folders[i];
 		struct agent_session *agent = map_get(by_directory, str_of(folder->name));
 
-		if (agent && agent->logs)
-			count_charge(agent, folder->bytes);
+		// Includes the bytes written since the daemon started, which are already counted.
+		if (agent && agent->logs && folder->bytes > tape_budget_used(agent->logs))
+			tape_budget_charge(agent->logs,
+					   folder->bytes - tape_budget_used(agent->logs));
 		free(folder->name);
 	}
 	free(count.folders);

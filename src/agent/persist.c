@@ -156,14 +156,6 @@ static bool persist_agent_list(const struct json *array, size_t max, char **room
 	return true;
 }
 
-static bool persist_agent_read_argv(const struct json *array, struct agent_session *agent)
-{
-	size_t count = 0;
-
-	agent->argv = mem_new((AGENT_ARGS_MAX + 1) * sizeof(*agent->argv));
-	return persist_agent_list(array, AGENT_ARGS_MAX, agent->argv, &count);
-}
-
 static bool read_kind(const struct json *object, enum owner_kind *out)
 {
 	char word[16];
@@ -207,6 +199,7 @@ bool persist_agent_read_session(const struct store_agent *row, struct agent_sess
 	auto_err err = row->unreadable ? OK : json_read(row->body, &object);
 	auto_err bad_env = OK;
 	bool deleting = false, forced = false;
+	size_t args = 0;
 
 	if (err || !object || json_type(object) != JSON_OBJECT ||
 	    !persist_agent_has_version(object) || !persist_agent_read_owner(object, out) ||
@@ -214,8 +207,10 @@ bool persist_agent_read_session(const struct store_agent *row, struct agent_sess
 		return false;
 	if (deleting)
 		out->deletion = forced ? DELETION_FORCED : DELETION_REQUESTED;
+	out->argv = mem_new((AGENT_ARGS_MAX + 1) * sizeof(*out->argv));
 	bad_env = env_map_read_env(json_get(object, "env"), &out->env);
-	return !bad_env && persist_agent_read_argv(json_get(object, "argv"), out) &&
+	return !bad_env &&
+	       persist_agent_list(json_get(object, "argv"), AGENT_ARGS_MAX, out->argv, &args) &&
 	       persist_agent_list(json_get(object, "aliases"), AGENT_ALIASES_MAX, out->aliases,
 				  &out->alias_count) &&
 	       number_ms(object, "created", &out->created_ms) &&
@@ -304,13 +299,6 @@ struct draft {
 	size_t count;
 };
 
-static void drop_draft(struct draft *draft)
-{
-	for (size_t i = 0; i < draft->count; i++)
-		buf_done(&draft->bodies[i]);
-	free(draft);
-}
-
 static struct store_agent *persist_agent_add_row(struct draft *draft, enum store_agent_kind kind,
 						 const struct agent_session *agent,
 						 struct buf **out_body)
@@ -393,7 +381,9 @@ fallible persist_agent_commit(struct agent_session *agent,
 	for (size_t i = 0; i < change->run_count; i++)
 		draft_run(draft, agent, change->runs[i]);
 	err = draft_commit(agent, draft);
-	drop_draft(draft);
+	for (size_t i = 0; i < draft->count; i++)
+		buf_done(&draft->bodies[i]);
+	free(draft);
 	if (err)
 		return err;
 	agent->version += change->session;

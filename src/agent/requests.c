@@ -116,36 +116,18 @@ size_t agents_owned(const struct agent_sessions *agents, const char *tenant)
 	return count;
 }
 
-struct agents_view agents_look(const struct agent_sessions *agents)
-{
-	struct agents_view view = {
-		.sessions = agents->count,
-		.attempts = agents->attempts,
-		.alerts = agents->alerts,
-		.rejected = agents->rejected,
-		.cleaned = agents->cleaned,
-		.skipped = agents->skipped,
-	};
-	int64_t now = agents_now(agents);
-
-	list_each (at, &agents->all) {
-		const struct agent_session *agent = link_of(at, struct agent_session, link);
-		int64_t age = now - agent->lease.requested_ms;
-
-		view.runs += agent->run_count;
-		view.leases[agent->lease.state]++;
-		if (agent->lease.state == LEASE_STOP_NEEDED && age > view.oldest_stop_ms)
-			view.oldest_stop_ms = age;
-	}
-	return view;
-}
-
 // Reports to the janitor. Nothing is ended here: leases end runners by their own deadlines.
 fallible agents_sweep(void *arg, struct sweep_round *round)
 {
 	struct agent_sessions *agents = arg;
-	bool overdue = agents_look(agents).oldest_stop_ms >= timer_ms(TIMER_ORPHAN);
+	int64_t due = agents_now(agents) - timer_ms(TIMER_ORPHAN);
+	bool overdue = false;
 
+	list_each (at, &agents->all) {
+		const struct lease *lease = &link_of(at, struct agent_session, link)->lease;
+
+		overdue |= lease->state == LEASE_STOP_NEEDED && lease->requested_ms <= due;
+	}
 	round->scanned += agents->count;
 	round->orphans_found += agents->orphans;
 	round->orphans_terminated += agents->orphans_ended;

@@ -89,8 +89,6 @@ const char *agent_name(const struct agent_session *agent, const struct who *who)
 void agent_write(struct json_out *out, const struct agent_session *agent, const struct who *who);
 const char *agent_box(const struct agent_session *agent);	// the id of its sandbox
 const char *agent_directory(const struct agent_session *agent); // the name of its directories there
-bool agent_is_deleting(const struct agent_session *agent);
-const struct lease *agent_lease(const struct agent_session *agent);
 // All sessions that `who` may see, by id, after `after`; up to `max`. Does not wait.
 void agents_write_page(struct agent_sessions *agents, const struct who *who, struct str after,
 		       size_t max, struct json_out *out);
@@ -133,12 +131,5 @@ void agent_write_logs(struct agent_session *agent, const struct who *who, struct
 // for overdue stops.
 fallible agents_sweep(void *agents, struct sweep_round *round);
 
-struct agents_view {
-	size_t sessions, runs;
-	size_t leases[LEASE_STATE_COUNT];
-	uint64_t attempts, alerts, rejected, cleaned, skipped; // since the start
-	int64_t oldest_stop_ms; // age of the oldest STOP_NEEDED; 0: none
-};
-struct agents_view agents_look(const struct agent_sessions *agents);
 size_t agents_owned(const struct agent_sessions *agents,
 		    const char *tenant); // sessions of a tenant

@@ -206,9 +206,7 @@ void agent_unref(struct agent_session *agent)
 	}
 	for (size_t i = 0; i < agent->alias_count; i++)
 		free(agent->aliases[i]);
-	for (char **arg = agent->argv; arg && *arg; arg++)
-		free(*arg);
-	free(agent->argv);
+	mem_free_list(agent->argv);
 	env_map_done(&agent->env);
 	free(agent->id);
 	free(agent->key);
@@ -345,16 +343,6 @@ const char *agent_box(const struct agent_session *agent)
 const char *agent_directory(const struct agent_session *agent)
 {
 	return agent->directory;
-}
-
-bool agent_is_deleting(const struct agent_session *agent)
-{
-	return agent->deletion != DELETION_NONE;
-}
-
-const struct lease *agent_lease(const struct agent_session *agent)
-{
-	return &agent->lease;
 }
 
 struct agent_refusal agents_refusal(const struct agent_sessions *agents)

@@ -12,11 +12,6 @@ void id_box(char out[ID_BOX_LEN + 1])
 	secret_hex(out + 4, HEX_MAX / 2);
 }
 
-void id_request(char out[17])
-{
-	secret_hex(out, 8);
-}
-
 static bool id_is_hex(struct str s)
 {
 	for (size_t i = 0; i < s.len; i++)

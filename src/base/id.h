@@ -17,4 +17,3 @@ bool id_is_short(struct str s); // 12 to 48 hex digits
 bool id_is_name(struct str s);
 // A template's name: [a-z0-9][a-z0-9._-]{0,62}, without "..".
 bool id_is_template(struct str s);
-void id_request(char out[17]); // 16 hex digits for a request

@@ -23,6 +23,7 @@
 #include "base/mem.h"
 #include "base/weak.h"
 #include "egress/private.h"
+#include "loop/dial.h"
 #include "os/fd.h"
 #include "protocol/hello.h"
 
@@ -307,18 +308,12 @@ static void acceptor_on_listener(struct watch *watch, uint32_t events)
 
 fallible acceptor_open(struct egress_box *box, int listener)
 {
-	int on = 1, idle_s = 60, step_s = 15, steps = 4;
-
 	box->listener = (struct watch){.fd = listener, .ready = acceptor_on_listener};
 	box->again = (struct timer){.due = on_again};
 	box->queue_due = (struct timer){.due = on_queue};
 	if (listener < 0)
 		return OK;
-	// Accepted sockets inherit it: detects clients that vanished.
-	setsockopt(listener, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
-	setsockopt(listener, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
-	setsockopt(listener, IPPROTO_TCP, TCP_KEEPINTVL, &step_s, sizeof(step_s));
-	setsockopt(listener, IPPROTO_TCP, TCP_KEEPCNT, &steps, sizeof(steps));
+	dial_keep_alive(listener); // accepted sockets inherit it
 	if (fd_nonblock(listener, true))
 		return err_sys(errno, "make the listener of %s non-blocking", box->id);
 	return loop_watch(box->egress->loop, &box->listener, EPOLLIN);

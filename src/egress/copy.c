@@ -62,17 +62,9 @@ static fallible body_take_chunks(struct body *body, struct str in, struct buf *o
 	return err_new(BAD_PEER, "bad_body", "the chunks of a body are malformed");
 }
 
-fallible body_take(struct body *body, struct str in, struct buf *out, size_t *out_used,
-		   bool *out_done)
-{
-	if (body->kind == BODY_CHUNKED)
-		return body_take_chunks(body, in, out, out_used, out_done);
-	TRY(body_measure(body, in, out_used, out_done));
-	buf_add(out, in.at, *out_used);
-	return OK;
-}
-
-fallible body_measure(struct body *body, struct str in, size_t *out_used, bool *out_done)
+// How many bytes of `in` belong to the body, framing included. *out_done: the body ends there.
+// BAD_PEER bad_body.
+static fallible body_measure(struct body *body, struct str in, size_t *out_used, bool *out_done)
 {
 	switch (body->kind) {
 	case BODY_NONE:
@@ -92,6 +84,17 @@ fallible body_measure(struct body *body, struct str in, size_t *out_used, bool *
 		break;
 	}
 	return body_take_chunks(body, in, NULL, out_used, out_done);
+}
+
+// The same, and adds the content without framing to `out`. Trailers are dropped.
+static fallible body_take(struct body *body, struct str in, struct buf *out, size_t *out_used,
+			  bool *out_done)
+{
+	if (body->kind == BODY_CHUNKED)
+		return body_take_chunks(body, in, out, out_used, out_done);
+	TRY(body_measure(body, in, out_used, out_done));
+	buf_add(out, in.at, *out_used);
+	return OK;
 }
 
 // ------------------------------------------------------------------------------------- copying
@@ -129,7 +132,9 @@ fallible egress_copy_more(struct half *half, struct buf *got, size_t room, int64
 	return OK;
 }
 
-fallible egress_copy_end(const struct half *from, const struct body *body)
+// The stream ended within `body`. OK if the close ends the body; BAD_PEER cut_body: bytes are
+// missing, or TLS ended without a close_notify.
+static fallible egress_copy_end(const struct half *from, const struct body *body)
 {
 	if (body->kind == BODY_CLOSE && !(from->tls && tls_stream_is_cut(from->tls)))
 		return OK;

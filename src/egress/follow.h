@@ -38,12 +38,6 @@ struct body {
 struct body body_of_request(const struct http1_head *head);
 struct body body_of_reply(const struct http1_head *head,
 			  bool to_head); // to_head: the reply to HEAD
-// How many bytes of `in` belong to the body, framing included. *out_done: the body ends there.
-// BAD_PEER bad_body.
-fallible body_measure(struct body *body, struct str in, size_t *out_used, bool *out_done);
-// The same, and adds the content without framing to `out`. Trailers are dropped.
-fallible body_take(struct body *body, struct str in, struct buf *out, size_t *out_used,
-		   bool *out_done);
 
 #define EGRESS_COPY_ROOM (64 * 1024)
 
@@ -79,9 +73,6 @@ fallible egress_copy_pass(struct follow *follow, enum budget_way way, const char
 // *out = 0: the end. TOO_LARGE: `got` holds EGRESS_COPY_ROOM, or `room` if that is more.
 fallible egress_copy_more(struct half *half, struct buf *got, size_t room, int64_t deadline,
 			  size_t *out);
-// The stream ended within `body`. OK if the close ends the body; BAD_PEER cut_body: bytes are
-// missing, or TLS ended without a close_notify.
-fallible egress_copy_end(const struct half *from, const struct body *body);
 // Passes the body on unchanged. BAD_PEER cut_body.
 fallible egress_copy_body(struct follow *follow, struct body *body, enum budget_way way);
 

@@ -92,8 +92,9 @@ static bool is_neighbour(const struct address *address)
 	return route_find(address->is_v6, address->at, &kind) || kind == ROUTE_OWN;
 }
 
-bool resolve_may_reach(const struct resolve_rules *rules, const struct address *address,
-		       uint16_t port)
+// May the daemon connect there for a tenant?
+static bool resolve_may_reach(const struct resolve_rules *rules, const struct address *address,
+			      uint16_t port)
 {
 	struct address inner;
 

@@ -15,10 +15,6 @@ struct resolve_rules {
 	struct str hosts;      // "NAME=ADDRESS, …"
 };
 
-// May the daemon connect there for a tenant?
-bool resolve_may_reach(const struct resolve_rules *rules, const struct address *address,
-		       uint16_t port);
-
 struct resolve_found {
 	struct address at[RESOLVE_MAX];
 	size_t count;

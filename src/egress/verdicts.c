@@ -51,11 +51,6 @@ _Static_assert(sizeof(struct verdict) == 1056, "a verdict has one size in every 
 #define SLOT_OLD (offsetof(struct verdict, secrets) + sizeof(struct link))
 _Static_assert(SLOT_OLD == 800, "as it was");
 
-static bool is_slot(const struct verdicts *verdicts, const struct verdict *verdict)
-{
-	return verdict >= verdicts->slots && verdict < verdicts->slots + SLOTS;
-}
-
 static void set_state(struct verdict *verdict, uint32_t state)
 {
 	__atomic_store_n(&verdict->state, state, __ATOMIC_RELEASE);
@@ -169,7 +164,7 @@ static struct err *write_down(struct db *db, void *arg)
 static void verdicts_give_back(struct verdicts *verdicts, struct verdict *verdict)
 {
 	verdicts->waiting--;
-	if (!is_slot(verdicts, verdict)) {
+	if (verdict < verdicts->slots || verdict >= verdicts->slots + SLOTS) {
 		free(verdict);
 		return;
 	}
@@ -287,17 +282,13 @@ static bool back_slots(struct verdicts *verdicts, size_t count)
 	return true;
 }
 
-static bool has_slot(struct verdicts *verdicts)
-{
-	return verdicts->touched < verdicts->backed ||
-	       (verdicts->live >= 0 && back_slots(verdicts, verdicts->touched + 1));
-}
-
 struct verdict *verdict_new(struct verdicts *verdicts, const char *box, const char *tenant)
 {
+	bool is_fresh = verdicts->touched < verdicts->backed;
 	struct verdict *verdict;
 
-	if (link_empty(&verdicts->unused) && !has_slot(verdicts)) {
+	if (link_empty(&verdicts->unused) && !is_fresh &&
+	    (verdicts->live < 0 || !back_slots(verdicts, verdicts->touched + 1))) {
 		verdict = mem_new_of(struct verdict);
 	} else if (link_empty(&verdicts->unused)) {
 		verdict = &verdicts->slots[verdicts->touched++];

@@ -93,7 +93,7 @@ static fallible explain_bind(int errnum, struct str address)
 
 // Inherited by connections: a dead peer is detected after two minutes of silence. Not
 // TCP_USER_TIMEOUT: that would also end a peer that does not read.
-static void dial_keep_alive(int fd)
+void dial_keep_alive(int fd)
 {
 	int on = 1, idle_s = 60, step_s = 15, steps = 4;
 

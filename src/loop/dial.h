@@ -24,3 +24,5 @@ fallible dial_local_fd(const char *path, int64_t deadline, int *out_fd);
 // A SOCK_STREAM socket at any path. UNAVAILABLE no_server, FORBIDDEN no_right.
 fallible dial_unix(struct loop *loop, const char *path, int64_t deadline, struct stream *out);
 fallible dial_local(struct loop *loop, const char *path, int64_t deadline, struct stream *out);
+// TCP keepalive, inherited by accepted sockets: a dead peer is detected after two minutes.
+void dial_keep_alive(int fd);

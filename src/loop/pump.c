@@ -56,38 +56,12 @@ fallible pump_explain(int errnum, const char *what)
 	}
 }
 
-static fallible loop_pump_explain(const struct slice *slice, const char *what)
-{
-	if (slice->of_file)
-		return pump_explain(slice->errnum, what);
-	switch (slice->errnum) {
-	case ECONNRESET:
-	case EPIPE:
-	case ENOTCONN:
-	case ESHUTDOWN:
-	case ECONNABORTED:
-	case ETIMEDOUT:
-	case EHOSTUNREACH:
-	case ENETUNREACH:
-		return err_new(BAD_PEER, "peer_gone", "the other side closed the connection");
-	default:
-		return err_sys(slice->errnum, "%s a file", what);
-	}
-}
-
 // Whether to retry at once.
 static bool is_soon_ready(struct slice *slice, short events)
 {
 	struct pollfd watch = {.fd = slice->socket, .events = events};
 
 	return slice->moved >= MUCH && poll(&watch, 1, PATIENCE_MS) > 0;
-}
-
-static void advance(struct slice *slice, size_t n)
-{
-	slice->offset += n;
-	slice->left -= n;
-	slice->moved += n;
 }
 
 static size_t step_of(const struct slice *slice, size_t most)
@@ -102,22 +76,27 @@ static bool is_over(int64_t began_us)
 	return took >= SLICE_US && (took >= SLICE_MOST_US || offload_is_wanted());
 }
 
-static void send_slice(void *arg)
+// One step; -1 with errno of the socket, FILE_FAILED.
+typedef ssize_t step_fn(struct slice *slice);
+#define FILE_FAILED (-2)
+
+static void run_slice(struct slice *slice, step_fn *step, short events)
 {
-	struct slice *slice = arg;
 	int64_t began = clock_us();
 
 	while (slice->left && !is_over(began)) {
-		off_t at = (off_t)slice->offset;
-		ssize_t n = sendfile(slice->socket, slice->file, &at, step_of(slice, STEP));
+		ssize_t n = step(slice);
 
 		if (n > 0) {
-			advance(slice, (size_t)n);
+			slice->left -= (size_t)n;
+			slice->moved += (size_t)n;
 		} else if (n == 0) {
 			slice->ended = true;
 			return;
+		} else if (n == FILE_FAILED) {
+			return;
 		} else if (errno == EAGAIN) {
-			if (is_soon_ready(slice, POLLOUT))
+			if (is_soon_ready(slice, events))
 				continue;
 			slice->waits = true;
 			return;
@@ -126,6 +105,21 @@ static void send_slice(void *arg)
 			return;
 		}
 	}
+}
+
+static ssize_t send_step(struct slice *slice)
+{
+	off_t at = (off_t)slice->offset;
+	ssize_t n = sendfile(slice->socket, slice->file, &at, step_of(slice, STEP));
+
+	if (n > 0)
+		slice->offset += (size_t)n;
+	return n;
+}
+
+static void send_slice(void *arg)
+{
+	run_slice(arg, send_step, POLLOUT);
 }
 
 static bool fail_file(struct slice *slice, int errnum)
@@ -149,14 +143,13 @@ static bool empty_pipe(struct slice *slice, size_t have)
 	return true;
 }
 
-// One step; -1 with errno of the socket, -2 if the file failed.
 static ssize_t take_spliced(struct slice *slice)
 {
 	ssize_t n = splice(slice->socket, NULL, slice->pipe[1], NULL, step_of(slice, STEP),
 			   SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
 
 	if (n > 0 && !empty_pipe(slice, (size_t)n))
-		return -2;
+		return FILE_FAILED;
 	return n;
 }
 
@@ -166,7 +159,7 @@ static ssize_t take_copied(struct slice *slice)
 
 	if (n > 0 && fd_write_all(slice->file, slice->room, (size_t)n) != 0) {
 		fail_file(slice, errno);
-		return -2;
+		return FILE_FAILED;
 	}
 	return n;
 }
@@ -174,45 +167,40 @@ static ssize_t take_copied(struct slice *slice)
 static void recv_slice(void *arg)
 {
 	struct slice *slice = arg;
-	int64_t began = clock_us();
 
-	while (slice->left && !is_over(began)) {
-		ssize_t n = slice->pipe[0] >= 0 ? take_spliced(slice) : take_copied(slice);
-
-		if (n > 0) {
-			advance(slice, (size_t)n);
-		} else if (n == 0) {
-			slice->ended = true;
-			return;
-		} else if (n == -2) {
-			return;
-		} else if (errno == EAGAIN) {
-			if (is_soon_ready(slice, POLLIN | POLLRDHUP))
-				continue;
-			slice->waits = true;
-			return;
-		} else if (errno != EINTR) {
-			slice->errnum = errno;
-			return;
-		}
-	}
-}
-
-static int64_t silence_ends(const struct stream *stream, int64_t silence_ms)
-{
-	return silence_ms == CLOCK_NEVER ? CLOCK_NEVER : loop_now(stream->loop) + silence_ms;
+	run_slice(slice, slice->pipe[0] >= 0 ? take_spliced : take_copied, POLLIN | POLLRDHUP);
 }
 
 // Between two slices other tasks run, and a cancellation is seen.
-static fallible pause_for(struct stream *stream, const struct slice *slice, bool out,
-			  int64_t silence_ms)
+static fallible run_slices(struct stream *stream, struct slice *slice, bool is_out,
+			   int64_t silence_ms)
 {
-	int64_t deadline = silence_ends(stream, silence_ms);
-
-	if (!slice->waits)
-		return task_sleep_until(0);
-	return out ? stream_wait_writable(stream, deadline)
-		   : stream_wait_readable(stream, deadline);
+	while (slice->left > 0) {
+		slice->socket = stream->fd;
+		slice->moved = 0;
+		slice->waits = false;
+		if (!is_out)
+			stream->readable = false; // a later edge sets it again
+		offload_run(is_out ? send_slice : recv_slice, slice);
+		*(is_out ? &stream->bytes_out : &stream->bytes_in) += slice->moved;
+		if (slice->errnum)
+			return slice->of_file ? pump_explain(slice->errnum, "receive")
+					      : stream_explain(slice->errnum,
+							       is_out ? "send on" : "receive from");
+		if (slice->ended)
+			return is_out ? err_new(CONFLICT, "file_changed",
+						"the file became shorter while it was sent")
+				      : err_new(BAD_PEER, "cut_body",
+						"the connection ended before the body did");
+		if (slice->left > 0 && !slice->waits)
+			TRY(task_sleep_until(0));
+		else if (slice->left > 0)
+			TRY(is_out ? stream_wait_writable(stream,
+							  stream_silence_ends(stream, silence_ms))
+				   : stream_wait_readable(stream,
+							  stream_silence_ends(stream, silence_ms)));
+	}
+	return OK;
 }
 
 fallible pump_send(struct stream *stream, int file, uint64_t offset, uint64_t len,
@@ -220,41 +208,7 @@ fallible pump_send(struct stream *stream, int file, uint64_t offset, uint64_t le
 {
 	struct slice slice = {.file = file, .offset = offset, .left = len};
 
-	while (slice.left > 0) {
-		slice.socket = stream->fd;
-		slice.moved = 0;
-		slice.waits = false;
-		offload_run(send_slice, &slice);
-		stream->bytes_out += slice.moved;
-		if (slice.errnum)
-			return loop_pump_explain(&slice, "send");
-		if (slice.ended)
-			return err_new(CONFLICT, "file_changed",
-				       "the file became shorter while it was sent");
-		if (slice.left > 0)
-			TRY(pause_for(stream, &slice, true, silence_ms));
-	}
-	return OK;
-}
-
-static fallible recv_all(struct stream *stream, struct slice *slice, int64_t silence_ms)
-{
-	while (slice->left > 0) {
-		slice->socket = stream->fd;
-		slice->moved = 0;
-		slice->waits = false;
-		stream->readable = false; // a later edge sets it again
-		offload_run(recv_slice, slice);
-		stream->bytes_in += slice->moved;
-		if (slice->errnum)
-			return loop_pump_explain(slice, "receive");
-		if (slice->ended)
-			return err_new(BAD_PEER, "cut_body",
-				       "the connection ended before the body did");
-		if (slice->left > 0)
-			TRY(pause_for(stream, slice, false, silence_ms));
-	}
-	return OK;
+	return run_slices(stream, &slice, true, silence_ms);
 }
 
 fallible pump_recv(struct stream *stream, int file, uint64_t len, int64_t silence_ms)
@@ -266,7 +220,7 @@ fallible pump_recv(struct stream *stream, int file, uint64_t len, int64_t silenc
 		fcntl(slice.pipe[1], F_SETPIPE_SZ, STEP);
 	else
 		slice.room = mem_new(BOUNCE);
-	err = recv_all(stream, &slice, silence_ms);
+	err = run_slices(stream, &slice, false, silence_ms);
 	// The worker stopped at the end of the body, not of the socket's data.
 	stream->readable = true;
 	free(slice.room);
@@ -283,7 +237,7 @@ struct copy {
 	int errnum;
 };
 
-static void loop_pump_put(void *arg)
+static void pump_run_put(void *arg)
 {
 	struct copy *copy = arg;
 
@@ -295,11 +249,11 @@ fallible pump_put(int file, const void *bytes, size_t len)
 {
 	struct copy copy = {.file = file, .at = (void *)bytes, .len = len};
 
-	offload_run(loop_pump_put, &copy);
+	offload_run(pump_run_put, &copy);
 	return copy.errnum ? pump_explain(copy.errnum, "write") : OK;
 }
 
-static void loop_pump_get(void *arg)
+static void pump_run_get(void *arg)
 {
 	struct copy *copy = arg;
 	ssize_t n;
@@ -315,7 +269,7 @@ fallible pump_get(int file, uint64_t offset, void *room, size_t size, size_t *ou
 {
 	struct copy copy = {.file = file, .at = room, .len = size, .offset = offset};
 
-	offload_run(loop_pump_get, &copy);
+	offload_run(pump_run_get, &copy);
 	if (copy.errnum)
 		return pump_explain(copy.errnum, "read");
 	*out = copy.len;

@@ -26,7 +26,7 @@
 #define SPREE_MAX (1024 * 1024)
 #define PARTS_MAX 16
 
-static void loop_stream_on_ready(struct watch *watch, uint32_t events)
+static void stream_on_ready(struct watch *watch, uint32_t events)
 {
 	struct stream *stream = link_of(watch, struct stream, watch);
 	bool reset = events & (EPOLLHUP | EPOLLERR), hung_up = reset || events & EPOLLRDHUP;
@@ -52,7 +52,7 @@ fallible stream_open(struct stream *stream, struct loop *loop, int fd)
 	struct err *err = OK;
 
 	*stream = (struct stream){
-		.fd = fd, .loop = loop, .watch = {.fd = fd, .ready = loop_stream_on_ready}};
+		.fd = fd, .loop = loop, .watch = {.fd = fd, .ready = stream_on_ready}};
 	stream->is_socket = getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &len) == 0;
 	stream->is_tcp = stream->is_socket && protocol == IPPROTO_TCP;
 	stream->is_unix = stream->is_socket && protocol == 0;
@@ -95,7 +95,7 @@ static fallible closed(void)
 	return err_new(BAD_PEER, "closed", "the connection was closed");
 }
 
-static fallible loop_stream_explain(int errnum, const char *what)
+fallible stream_explain(int errnum, const char *what)
 {
 	switch (errnum) {
 	case ECONNRESET:
@@ -144,7 +144,7 @@ static fallible wait_out(struct stream *stream, int64_t deadline)
 	return err;
 }
 
-static fallible loop_stream_breathe(struct stream *stream)
+static fallible stream_breathe(struct stream *stream)
 {
 	if (stream->spree < SPREE_MAX)
 		return OK;
@@ -153,7 +153,7 @@ static fallible loop_stream_breathe(struct stream *stream)
 	return stream->fd < 0 ? closed() : OK;
 }
 
-static ssize_t loop_stream_read_some(struct stream *stream, void *room, size_t size)
+static ssize_t stream_read_some(struct stream *stream, void *room, size_t size)
 {
 	if (stream->is_unix)
 		return fd_recv_bytes(stream->fd, room, size, NULL, MSG_DONTWAIT);
@@ -165,12 +165,12 @@ fallible stream_read_now(struct stream *stream, void *room, size_t size, bool *o
 			 size_t *out)
 {
 	while (stream->fd >= 0) {
-		ssize_t n = loop_stream_read_some(stream, room, size);
+		ssize_t n = stream_read_some(stream, room, size);
 
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0 && errno != EAGAIN)
-			return loop_stream_explain(errno, "read");
+			return stream_explain(errno, "read");
 		*out_empty = n < 0;
 		if (n < 0)
 			n = 0;
@@ -189,7 +189,7 @@ fallible stream_read(struct stream *stream, void *room, size_t size, int64_t dea
 	bool empty = true;
 	size_t n = 0;
 
-	TRY(loop_stream_breathe(stream));
+	TRY(stream_breathe(stream));
 	for (;;) {
 		TRY(stream_read_now(stream, room, size, &empty, &n));
 		if (!empty)
@@ -229,7 +229,7 @@ static ssize_t write_parts(struct stream *stream, struct iovec *parts, int count
 }
 
 // Skips `done` bytes at the front of *parts.
-static void loop_stream_step(struct iovec **parts, int *count, size_t done)
+static void stream_step(struct iovec **parts, int *count, size_t done)
 {
 	while (*count > 0 && done >= (*parts)->iov_len) {
 		done -= (*parts)->iov_len;
@@ -242,27 +242,27 @@ static void loop_stream_step(struct iovec **parts, int *count, size_t done)
 	}
 }
 
-static int64_t silence_ends(const struct stream *stream, int64_t silence_ms)
+int64_t stream_silence_ends(const struct stream *stream, int64_t silence_ms)
 {
 	return silence_ms == CLOCK_NEVER ? CLOCK_NEVER : loop_now(stream->loop) + silence_ms;
 }
 
 fallible stream_writev(struct stream *stream, struct iovec *parts, int count, int64_t silence_ms)
 {
-	loop_stream_step(&parts, &count, 0); // empty ones at the front
+	stream_step(&parts, &count, 0); // empty ones at the front
 	while (count > 0 && stream->fd >= 0) {
 		ssize_t n;
 
-		TRY(loop_stream_breathe(stream));
+		TRY(stream_breathe(stream));
 		n = write_parts(stream, parts, count < PARTS_MAX ? count : PARTS_MAX);
 		if (n >= 0) {
 			stream->bytes_out += (size_t)n;
 			stream->spree += (uint32_t)n;
-			loop_stream_step(&parts, &count, (size_t)n);
+			stream_step(&parts, &count, (size_t)n);
 		} else if (errno == EAGAIN) {
-			TRY(wait_out(stream, silence_ends(stream, silence_ms)));
+			TRY(wait_out(stream, stream_silence_ends(stream, silence_ms)));
 		} else if (errno != EINTR) {
-			return loop_stream_explain(errno, "write");
+			return stream_explain(errno, "write");
 		}
 	}
 	return count > 0 ? closed() : OK;
@@ -278,7 +278,7 @@ fallible stream_write(struct stream *stream, const void *bytes, size_t len, int6
 fallible stream_offer(struct stream *stream, const void *bytes, size_t len, int64_t deadline,
 		      size_t *out)
 {
-	TRY(loop_stream_breathe(stream));
+	TRY(stream_breathe(stream));
 	while (stream->fd >= 0) {
 		struct iovec part = {.iov_base = (void *)bytes, .iov_len = len};
 		ssize_t n = write_parts(stream, &part, 1);
@@ -293,7 +293,7 @@ fallible stream_offer(struct stream *stream, const void *bytes, size_t len, int6
 		if (errno == EINTR)
 			continue;
 		if (errno != EAGAIN)
-			return loop_stream_explain(errno, "write");
+			return stream_explain(errno, "write");
 		if (stream->readable || stream->hung_up) {
 			*out = 0;
 			return OK;
@@ -317,7 +317,7 @@ fallible stream_send(struct stream *stream, const void *bytes, size_t len, const
 			return OK;
 		}
 		if (errno != EAGAIN)
-			return loop_stream_explain(errno, "send on");
+			return stream_explain(errno, "send on");
 		TRY(wait_out(stream, deadline));
 	}
 	return closed();
@@ -326,7 +326,7 @@ fallible stream_send(struct stream *stream, const void *bytes, size_t len, const
 fallible stream_recv(struct stream *stream, void *room, size_t size, int *fds, int max_fds,
 		     int *out_fds, size_t *out_len, int64_t deadline)
 {
-	TRY(loop_stream_breathe(stream));
+	TRY(stream_breathe(stream));
 	while (stream->fd >= 0) {
 		int count = max_fds;
 		ssize_t n = fd_recv_any(stream->fd, room, size, fds, &count, MSG_DONTWAIT);
@@ -346,7 +346,7 @@ fallible stream_recv(struct stream *stream, void *room, size_t size, int *fds, i
 			return OK;
 		}
 		if (errno != EAGAIN)
-			return loop_stream_explain(errno, "receive from");
+			return stream_explain(errno, "receive from");
 		stream->readable = false;
 		TRY(wait_in(stream, deadline));
 	}

@@ -56,3 +56,8 @@ fallible stream_send(struct stream *stream, const void *bytes, size_t len, const
 		     int count, int64_t deadline);
 fallible stream_recv(struct stream *stream, void *room, size_t size, int *fds, int max_fds,
 		     int *out_fds, size_t *out_len, int64_t deadline);
+
+// For others that read and write its fd: the error of a failed call, BAD_PEER peer_gone or
+// INTERNAL; the deadline of the next byte.
+fallible stream_explain(int errnum, const char *what);
+int64_t stream_silence_ends(const struct stream *stream, int64_t silence_ms);

@@ -104,10 +104,3 @@ char **child_warden_argv(const struct config *config)
 		argv[count++] = mem_fmt("--steer=%s", config->steer);
 	return argv;
 }
-
-void child_argv_free(char **argv)
-{
-	for (char **word = argv; *word; word++)
-		free(*word);
-	free(argv);
-}

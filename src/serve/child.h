@@ -31,8 +31,7 @@ fallible child_start(struct child *child);
 // Records its end, and when it is due again: at once after a long life, later after a short one.
 void child_ended(struct child *child, int64_t now_ms);
 
-// The command lines, NULL-ended, freed by child_argv_free(). The daemon gets every setting as a
+// The command lines, NULL-ended, freed by mem_free_list(). The daemon gets every setting as a
 // flag; the warden only those that it needs. Secrets are never in argv.
 char **child_daemon_argv(const struct config *config);
 char **child_warden_argv(const struct config *config);
-void child_argv_free(char **argv);

@@ -284,17 +284,12 @@ static fallible read_environment(struct config *config)
 	return OK;
 }
 
-// A flag that is on without a value.
-static bool is_switch(const struct row *row)
-{
-	return row && row->arg && strcmp(row->arg, "off|on") == 0;
-}
-
 // The next flag of argv: "--name=value" or "--name value".
 static fallible next_flag(int argc, char **argv, int *at, struct str *name, const char **value)
 {
 	const char *word = argv[*at];
 	const char *equals = strchr(word, '=');
+	const struct row *row;
 
 	if (strncmp(word, "--", 2) != 0 || !word[2])
 		return err_hint(err_new(INVALID, "bad_config", "'%s' is not understood", word),
@@ -305,7 +300,8 @@ static fallible next_flag(int argc, char **argv, int *at, struct str *name, cons
 		return err_hint(err_new(INVALID, "bad_config", "there is no option --" STR_FMT,
 					STR_ARG(*name)),
 				"'cove serve --help' lists the options");
-	if (!equals && is_switch(find_row(*name))) {
+	row = find_row(*name);
+	if (!equals && row && row->arg && !strcmp(row->arg, "off|on")) { // on without a value
 		*value = "on";
 		++*at;
 		return OK;

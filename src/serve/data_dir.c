@@ -242,6 +242,13 @@ fallible data_dir_open(const struct config *config, struct data_dir *out)
 	return data_dir_open_again(config, -1, out);
 }
 
+static void data_dir_close(struct data_dir *data_dir)
+{
+	fd_drop(&data_dir->data);
+	fd_drop(&data_dir->lock);
+	fd_drop(&data_dir->state);
+}
+
 fallible data_dir_open_again(const struct config *config, int lock, struct data_dir *out)
 {
 	struct data_dir data_dir = {.data = -1, .lock = lock, .state = -1};
@@ -286,11 +293,4 @@ void data_dir_withdraw(const struct data_dir *data_dir)
 {
 	unlinkat(data_dir->data, "url", 0);
 	unlinkat(data_dir->data, "socket", 0);
-}
-
-void data_dir_close(struct data_dir *data_dir)
-{
-	fd_drop(&data_dir->data);
-	fd_drop(&data_dir->lock);
-	fd_drop(&data_dir->state);
 }

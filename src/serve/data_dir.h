@@ -39,4 +39,3 @@ void data_dir_set_state(const struct data_dir *data_dir, unsigned generation, co
 // path of the Unix socket for users who may not read operator.key ("": there is none).
 fallible data_dir_publish(const struct data_dir *data_dir, const char *url, const char *socket);
 void data_dir_withdraw(const struct data_dir *data_dir);
-void data_dir_close(struct data_dir *data_dir);

@@ -224,7 +224,7 @@ static fallible serve_go_on(struct serve *serve, const struct reexec *reexec)
 	if (!reexec->users && serve->listeners.users) // the last image had none
 		TRY(data_dir_publish(&serve->home, serve->listeners.url, serve->listeners.socket));
 	serve->config.fd_ready = 0; // the first image has answered
-	serve->generation = reexec->generation;
+	serve->generation = (unsigned)reexec->generation;
 	serve->served = true;
 	close(reexec->key); // the key may have changed
 	return share_key(serve);
@@ -366,7 +366,7 @@ static void serve_begin_stop(struct serve *serve, bool ending)
 static void upgrade(struct serve *serve)
 {
 	struct reexec reexec = {
-		.generation = serve->generation + 1,
+		.generation = (int)serve->generation + 1,
 		.lock = serve->home.lock,
 		.key = serve->key,
 		.holds = stuck_page(&serve->hung, &serve->children[WARDEN]),
@@ -412,7 +412,7 @@ static void serve_reload(struct serve *serve)
 	}
 	log_set(serve->config.log_level, serve->config.log_format);
 	config = config_inside(serve);
-	child_argv_free(daemon->argv);
+	mem_free_list(daemon->argv);
 	daemon->argv = child_daemon_argv(&config);
 	serve->reloading = daemon->pid && !kill(daemon->pid, SIGHUP);
 	if (!serve->reloading)
