@@ -45,8 +45,9 @@ class Odd(Runner):
             if kept["seq"] > word.get("seq", 0):
                 self.send(dict(kept, connection=self.connection))
     def done(self, output=None):
-        self.over = True
-        self.result("completed", output=output if output is not None else {"pid": os.getpid()})
+        with self.lock:  # an acknowledgement between the two would end the run before its result
+            self.over = True
+            self.result("completed", output=output if output is not None else {"pid": os.getpid()})
     def later(self, seconds, then):
         timer = threading.Timer(seconds, then)
         timer.daemon = True
@@ -134,8 +135,9 @@ class Odd(Runner):
     def on_answer(self, word):
         self.done({"answer": word["answer"]})
     def on_interrupt(self, word):
-        self.over = True
-        self.result("interrupted")
+        with self.lock:
+            self.over = True
+            self.result("interrupted")
 
 signal.signal(signal.SIGTERM, signal.SIG_IGN if os.environ.get("RUNNER_STUBBORN") else lambda *_: os._exit(0))
 for name, fd in (("stdout", 241), ("stderr", 242)):
