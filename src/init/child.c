@@ -31,7 +31,7 @@ static int child_fail(struct child *child, enum talk_step step, long error)
 }
 
 // "0" to `tasks`, never to cgroup.procs, which waits for an RCU grace period of milliseconds.
-static long init_child_join(const struct exec_cgroup *exec_cgroup)
+static long child_join(const struct exec_cgroup *exec_cgroup)
 {
 	for (int i = 0; i < 2; i++) {
 		long n = RAW_3(SYS_write, exec_cgroup->join[i], "0", 1);
@@ -96,7 +96,7 @@ static long take_terminal(const struct child *child)
 	return n;
 }
 
-static long init_child_load_filter(const struct drop_privileges *setup)
+long child_load_filter(const struct drop_privileges *setup)
 {
 	struct sock_fprog program = {
 		.len = setup->filter_len,
@@ -111,10 +111,10 @@ static long init_child_load_filter(const struct drop_privileges *setup)
 long child_enlist(const struct drop_privileges *setup, const struct exec_cgroup *exec_cgroup,
 		  enum talk_step *step)
 {
-	long n = setup->joins_by_clone ? 0 : init_child_join(exec_cgroup);
+	long n = setup->joins_by_clone ? 0 : child_join(exec_cgroup);
 
 	*step = n < 0 ? TALK_STEP_JOIN : TALK_STEP_SETUP;
-	return n < 0 ? n : init_child_load_filter(setup);
+	return n < 0 ? n : child_load_filter(setup);
 }
 
 int child_prepare(struct child *child)
@@ -133,7 +133,7 @@ int child_prepare(struct child *child)
 	return n < 0 ? child_fail(child, TALK_STEP_SETUP, n) : 0;
 }
 
-static long init_child_become(const struct user *user)
+long child_become(const struct user *user)
 {
 	uint32_t group = user->gid;
 	long n = 0;
@@ -234,7 +234,7 @@ int child_execute(struct child *child)
 	if (exec.flags & TALK_EXEC_STDIN)
 		n = RAW_3(SYS_dup3, STDIN_KEPT, 0, 0);
 	if (n >= 0)
-		n = init_child_become(child->user);
+		n = child_become(child->user);
 	if (n < 0)
 		return child_fail(child, TALK_STEP_SETUP, n);
 	n = enter_cwd(child, exec.cwd.len > 0 ? exec.cwd.at : "/");

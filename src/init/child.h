@@ -34,5 +34,10 @@ long child_enlist(const struct drop_privileges *setup, const struct exec_cgroup 
 int child_prepare(struct child *child);
 int child_execute(struct child *child); // never 0
 
+// The steps that a file worker takes too: the filter of commands; ids and groups of the user, from
+// those of box root, and memory that nothing of the box can read. 0, or -errno.
+long child_load_filter(const struct drop_privileges *setup);
+long child_become(const struct user *user);
+
 // The value of a variable of the command, or NULL.
 const char *child_env(const struct talk_exec *exec, const char *name);

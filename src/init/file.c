@@ -238,21 +238,26 @@ static bool find_target(const struct fileop_request *ask, struct fileop_reply *r
 	return target_check(ask, reply);
 }
 
-static bool make_named(void)
+// The new file gets a temporary name: it is made with it, or linked if it was made without.
+static bool temp_name(void)
 {
-	for (int i = 0; i < TRIES; i++) {
+	char path[32];
+
+	for (int i = 0; i < TRIES && !now.named; i++) {
 		path_resolve_temp_name(now.temp, now.exists);
-		now.fd = openat(now.at.dir, now.temp,
-				O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-				now.mode & 0777);
 		if (now.fd >= 0) {
-			now.named = true;
-			return true;
+			now.named = linkat(AT_FDCWD, path_resolve_of_fd(now.fd, path), now.at.dir,
+					   now.temp, AT_SYMLINK_FOLLOW) == 0;
+		} else {
+			now.fd = openat(now.at.dir, now.temp,
+					O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+					now.mode & 0777);
+			now.named = now.fd >= 0;
 		}
-		if (errno != EEXIST)
+		if (!now.named && errno != EEXIST)
 			return false;
 	}
-	return false;
+	return now.named;
 }
 
 // Sets mode and owner where they differ.
@@ -334,7 +339,7 @@ bool file_write(const struct fileop_request *ask, struct fileop_reply *reply)
 	}
 	done = find_target(ask, reply);
 	if (done) {
-		done = make_named() && fd_write_all(now.fd, ask->bytes.at, ask->bytes.len) == 0 &&
+		done = temp_name() && fd_write_all(now.fd, ask->bytes.at, ask->bytes.len) == 0 &&
 		       write_attributes(&st) && write_take_place(&st);
 		if (!done && now.exists && (errno == EACCES || errno == EBUSY)) {
 			file_undo();
@@ -360,33 +365,13 @@ bool file_begin(const struct fileop_request *ask, struct fileop_reply *reply)
 		return false;
 	}
 	now.fd = openat(now.at.dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, now.mode & 0777);
-	if (now.fd < 0 && !make_named()) {
+	if (now.fd < 0 && !temp_name()) {
 		write_close_all();
 		return false;
 	}
 	now.open = true;
 	reply_opened(now.fd);
 	return true;
-}
-
-// Links a file that was made without a name.
-static bool temp_link(void)
-{
-	char path[32];
-
-	if (now.named)
-		return true;
-	path_resolve_of_fd(now.fd, path);
-	for (int i = 0; i < TRIES; i++) {
-		path_resolve_temp_name(now.temp, now.exists);
-		if (linkat(AT_FDCWD, path, now.at.dir, now.temp, AT_SYMLINK_FOLLOW) == 0) {
-			now.named = true;
-			return true;
-		}
-		if (errno != EEXIST)
-			return false;
-	}
-	return false;
 }
 
 bool file_commit(const struct fileop_request *ask, struct fileop_reply *reply)
@@ -399,7 +384,7 @@ bool file_commit(const struct fileop_request *ask, struct fileop_reply *reply)
 		reply->why = FILEOP_OUT_OF_TURN;
 		return false;
 	}
-	done = write_attributes(&st) && temp_link() && write_take_place(&st);
+	done = write_attributes(&st) && temp_name() && write_take_place(&st);
 	write_close_all();
 	if (done)
 		path_resolve_stat(&st, &reply->stat);

@@ -9,8 +9,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -108,36 +106,23 @@ void file_worker_serve(int sock)
 
 #define FILE_WORKER_FD 3
 
-static bool init_file_worker_become(const struct drop_privileges *setup, const struct user *user)
-{
-	struct sock_fprog program = {
-		.len = setup->filter_len,
-		.filter = (struct sock_filter *)setup->filter,
-	};
-	gid_t group = user->gid;
-	sigset_t none;
-
-	if (syscall(SYS_setgroups, user->group_count, user->groups) < 0 ||
-	    syscall(SYS_setresgid, group, group, group) < 0 ||
-	    syscall(SYS_setresuid, user->uid, user->uid, user->uid) < 0 ||
-	    prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
-		return false;
-	if (program.len > 0 && syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) < 0)
-		return false;
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
-	return true;
-}
-
 static void be_worker(const struct drop_privileges *setup, const struct user *user, int sock)
 {
+	sigset_t none;
+
 	prctl(PR_SET_NAME, "cove-files", 0, 0, 0);
 	setsid();
 	if (sock != FILE_WORKER_FD && dup2(sock, FILE_WORKER_FD) < 0)
 		_exit(1);
 	if (syscall(SYS_close_range, FILE_WORKER_FD + 1, ~0u, 0) < 0 ||
-	    fcntl(FILE_WORKER_FD, F_SETFD, FD_CLOEXEC) < 0 || !init_file_worker_become(setup, user))
+	    fcntl(FILE_WORKER_FD, F_SETFD, FD_CLOEXEC) < 0)
 		_exit(1);
+	// pid 1 has a saved gid of its own (drop_privileges.c).
+	if (syscall(SYS_setresgid, 0, 0, 0) < 0 || child_become(user) < 0 ||
+	    child_load_filter(setup) < 0)
+		_exit(1);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
 	file_worker_serve(FILE_WORKER_FD);
 	_exit(0);
 }

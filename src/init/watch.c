@@ -41,9 +41,10 @@ static struct {
 	uint32_t count;
 } table;
 
+// NULL: none.
 static struct place *watched_find(int wd)
 {
-	if (table.size == 0)
+	if (table.size == 0 || wd <= 0)
 		return NULL;
 	for (uint32_t i = (uint32_t)wd * 2654435761u;; i++) {
 		struct place *place = &table.places[i & (table.size - 1)];
@@ -110,26 +111,11 @@ static bool watched_add(int wd, const char *path)
 	return true;
 }
 
-static const char *watched_path(int wd)
-{
-	struct place *place = wd > 0 ? watched_find(wd) : NULL;
-
-	return place ? place->path : NULL;
-}
-
 static void give_up(struct place *place)
 {
 	free(place->path);
 	*place = (struct place){.wd = GIVEN_UP};
 	table.count--;
-}
-
-static void watched_drop(int wd)
-{
-	struct place *place = wd > 0 ? watched_find(wd) : NULL;
-
-	if (place)
-		give_up(place);
 }
 
 static bool is_in(const struct place *place, const char *path, size_t len)
@@ -444,7 +430,7 @@ static bool is_there(void)
 
 static void watch_event(const struct inotify_event *event)
 {
-	const char *dir;
+	struct place *place;
 
 	if (event->mask & IN_Q_OVERFLOW) {
 		init_watch_tell(FILEOP_OVERFLOW, false, "");
@@ -455,22 +441,22 @@ static void watch_event(const struct inotify_event *event)
 		init_watch_tell(FILEOP_STOPPED, true, "");
 		job.is_over = true;
 	}
-	dir = watched_path(event->wd);
-	if (!dir)
+	place = watched_find(event->wd);
+	if (!place)
 		return;
 	if (event->mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_UNMOUNT | IN_IGNORED)) {
 		if (event->wd == job.root_wd) {
 			init_watch_tell(FILEOP_STOPPED, true, "");
 			job.is_over = true;
 		} else if (event->mask & (IN_IGNORED | IN_UNMOUNT)) {
-			watched_drop(event->wd);
+			give_up(place);
 		}
 		return;
 	}
 	// Events of the directory itself come from its parent as well.
 	if (event->len == 0 && event->wd != job.root_wd)
 		return;
-	if (init_watch_join(dir, event->len > 0 ? event->name : ""))
+	if (init_watch_join(place->path, event->len > 0 ? event->name : ""))
 		watch_event_name(event);
 }
 

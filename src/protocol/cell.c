@@ -8,23 +8,10 @@
 #define MARK 0x1e
 #define SIGN (1 + CELL_KEY)
 #define HEAD 5
-#define PIECE 4000 // with its header below PIPE_BUF, as in the drivers
 
 void cell_put_key(struct buf *out, const char *key)
 {
 	buf_fmt(out, "%.*s\n", CELL_KEY, key);
-}
-
-void cell_put_event(struct buf *out, const char *key, struct str event)
-{
-	do {
-		size_t len = event.len < PIECE ? event.len : PIECE;
-
-		buf_fmt(out, "%c%.*s%c%04zx", MARK, CELL_KEY, key, len < event.len ? '+' : '.',
-			len);
-		buf_add(out, event.at, len);
-		event = str_skip(event, len);
-	} while (event.len);
 }
 
 static int digit(char c)

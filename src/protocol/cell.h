@@ -28,9 +28,8 @@ struct cell {
 	struct buf body;
 };
 
-// The key line of a tape, and one whole event in frames.
+// The key line of a tape.
 void cell_put_key(struct buf *out, const char *key);
-void cell_put_event(struct buf *out, const char *key, struct str event);
 
 // More bytes of stdout, the key line first.
 void cell_read(struct cell *cell, struct str bytes);

@@ -271,7 +271,8 @@ static void shell_state_leave_out(struct buf *text, const char *name)
 	text->at[text->len] = 0;
 }
 
-void shell_hide(struct buf *text)
+// Removes our own functions from the functions that a shell prints.
+static void shell_hide(struct buf *text)
 {
 	shell_state_leave_out(text, "end");
 	shell_state_leave_out(text, "keep");

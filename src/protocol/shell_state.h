@@ -37,8 +37,6 @@ bool shell_state_change(const struct shell_state *from, const struct shell_state
 // Reads the output of a SHELL_DUMP: limits after the script become commands of it. False:
 // malformed.
 bool shell_read_dump(struct str told, struct buf *out);
-// Removes our own functions from the functions that a shell prints.
-void shell_hide(struct buf *text);
 // A change for a shell that has not begun, as far as it can be done ahead.
 void shell_rehearsal(struct buf *out, struct str place, struct str change);
 
