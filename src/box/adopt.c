@@ -115,13 +115,12 @@ static fallible await_held(struct adoption *adoption, int64_t deadline)
 {
 	struct box *box = adoption->box;
 	struct talk talk = {.kind = TALK_ADOPT};
-	char room[16];
 
 	while (box->phase == BOX_GREETING)
 		TRY(condition_wait(&box->greeted, deadline), "wait for pid 1");
 	if (box->phase != BOX_ALIVE || !(box->features & TALK_CAN_RETURN))
 		return exec_message_box_lost();
-	channel_send(&box->channel, room, talk_encode(&talk, room, sizeof(room)), NULL, 0);
+	channel_say(&box->channel, &talk);
 	while (!adoption->ended && !adoption->no_files && box->phase == BOX_ALIVE)
 		TRY(condition_wait(&adoption->condition, deadline), "wait for the list of pid 1");
 	if (adoption->no_files)

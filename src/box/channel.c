@@ -154,3 +154,11 @@ enum channel_sent channel_send(struct channel *channel, const void *words, size_
 	err_free(loop_watch(channel->loop, &channel->watch, ears(channel) | EPOLLOUT));
 	return CHANNEL_FULL;
 }
+
+enum channel_sent channel_say(struct channel *channel, const struct talk *talk)
+{
+	static char room[TALK_LABEL_MAX + 64]; // only the loop's thread is here
+	size_t len = talk_encode(talk, room, sizeof(room));
+
+	return len ? channel_send(channel, room, len, NULL, 0) : CHANNEL_TOO_LONG;
+}

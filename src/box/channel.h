@@ -31,3 +31,5 @@ void channel_pause(struct channel *channel, bool on);
 // worthwhile.
 enum channel_sent channel_send(struct channel *channel, const void *words, size_t len,
 			       const int *fds, int count);
+// The same for a message without fds that is no EXEC.
+enum channel_sent channel_say(struct channel *channel, const struct talk *talk);

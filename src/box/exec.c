@@ -231,7 +231,8 @@ static void exec_forget(struct exec *exec)
 		return;
 	}
 	pipes_close(&exec->pipes);
-	if (exec->report != REPORT_OVER && !exec_send(exec, &talk)) {
+	if (exec->report != REPORT_OVER &&
+	    channel_say(&exec->box->channel, &talk) == CHANNEL_FULL) {
 		exec_enter(exec, EXEC_UNSENT);
 		return;
 	}

@@ -84,8 +84,7 @@ static inline bool exec_runs(const struct exec *exec)
 // References: the holder, the box until it is forgotten, a spill that is under way.
 void exec_ref(struct exec *exec);
 void exec_let_go(struct exec *exec); // drops a reference
-// In exec_send.c. False: the socket is full, and exec_send_owed() must send the message again.
-bool exec_send(struct exec *exec, const struct talk *talk);
+// In exec_send.c: sends what a full socket did not take.
 void exec_send_owed(struct exec *exec);
 // Encodes the label: purpose, limits and start of the exec, by which the next daemon recognizes it
 // (exec_adopt()). Empty if pid 1 takes none. Borrowed until the next call.

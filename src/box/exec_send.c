@@ -6,14 +6,6 @@
 #include "base/mem.h"
 #include "box/exec_private.h"
 
-bool exec_send(struct exec *exec, const struct talk *talk)
-{
-	static char room[TALK_LABEL_MAX + 64]; // only the loop's thread is here
-	size_t len = talk_encode(talk, room, sizeof(room));
-
-	return !len || channel_send(&exec->box->channel, room, len, NULL, 0) != CHANNEL_FULL;
-}
-
 static void exec_send_signal(struct exec *exec, int signal, bool alone)
 {
 	struct talk talk = {.kind = TALK_SIGNAL, .conn = exec->conn};
@@ -22,7 +14,7 @@ static void exec_send_signal(struct exec *exec, int signal, bool alone)
 		return;
 	talk.signal = signal;
 	talk.alone = alone;
-	exec->owes.signal = exec_send(exec, &talk) ? 0 : signal;
+	exec->owes.signal = channel_say(&exec->box->channel, &talk) == CHANNEL_FULL ? signal : 0;
 	exec->owes.alone = alone;
 }
 
@@ -44,7 +36,7 @@ void exec_close_stdin(struct exec *exec)
 	if (!exec_runs(exec))
 		return;
 	if (exec->flags & TALK_EXEC_KEEP_IN)
-		exec->owes.shut = !exec_send(exec, &talk);
+		exec->owes.shut = channel_say(&exec->box->channel, &talk) == CHANNEL_FULL;
 	pipes_close_in(&exec->pipes);
 }
 
@@ -53,7 +45,8 @@ static void exec_send_label(struct exec *exec)
 	struct str label = {exec->label, exec->label_len};
 	struct talk talk = {.kind = TALK_LABEL, .conn = exec->conn, .tag = label};
 
-	exec->owes.label = exec_runs(exec) && !exec_send(exec, &talk);
+	exec->owes.label = exec_runs(exec) &&
+			   channel_say(&exec->box->channel, &talk) == CHANNEL_FULL;
 }
 
 void exec_keep_label(struct exec *exec, struct str label)

@@ -180,13 +180,10 @@ void box_file_worker_end_all(struct box *box)
 static fallible send_worker(struct box_file_worker *worker, int64_t deadline)
 {
 	struct talk talk = {.kind = TALK_WORKER, .conn = worker->conn};
-	char room[128];
-	size_t len;
 
 	talk.worker.user = str_of(worker->user);
-	len = talk_encode(&talk, room, sizeof(room));
 	for (;;) {
-		switch (channel_send(&worker->box->channel, room, len, NULL, 0)) {
+		switch (channel_say(&worker->box->channel, &talk)) {
 		case CHANNEL_SENT:
 			return OK;
 		case CHANNEL_FULL:

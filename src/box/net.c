@@ -40,11 +40,6 @@ bool box_net_take(struct box *box, struct box_net *out)
 	return true;
 }
 
-uint16_t box_net_port(const struct box *box)
-{
-	return box->net.port;
-}
-
 static fallible box_net_order(struct box *box, bool on, int64_t deadline)
 {
 	auto_free struct answer *answer = mem_new_of(struct answer);

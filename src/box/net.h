@@ -14,9 +14,6 @@ struct box_net {
 // True: both are the caller's. False: none, or taken before.
 bool box_net_take(struct box *box, struct box_net *out);
 
-// The listener's port in the box, whichever process holds it; 0: none.
-uint16_t box_net_port(const struct box *box);
-
 // Attaches or detaches the network. On return the box is offline, or has new sockets to take; the
 // old ones accept nothing more and are closed by their owner. Accepted connections live on. Called
 // for a change of mode and, for every box with a network, when another warden has come (ask_links()

@@ -24,11 +24,8 @@
 static void tell_synced(struct box *box)
 {
 	struct talk talk = {.kind = TALK_SYNCED};
-	char room[16];
-	enum channel_sent sent = channel_send(&box->channel, room,
-					      talk_encode(&talk, room, sizeof(room)), NULL, 0);
 
-	box->sync.owes = sent == CHANNEL_FULL;
+	box->sync.owes = channel_say(&box->channel, &talk) == CHANNEL_FULL;
 	if (box->sync.owes)
 		loop_set_timer(box->loop, &box->sync.timer, loop_now(box->loop) + AGAIN_MS);
 }

@@ -3,6 +3,7 @@
 #include "box/net.h"
 
 #include "box/files.h"
+#include "box/private.h"
 #include "unit/box/fake_warden.h"
 
 static struct box *box;
@@ -27,7 +28,7 @@ BOX_TEST(builds, "a box without a network has no egress sockets")
 	snprintf(order.name, sizeof(order.name), "real");
 	id_box(order.box);
 	CHECK_OK(box_build(fixture.loop, fixture.ask, &order, fixture.tapes, &box));
-	CHECK(!box_net_take(box, &net) && box_net_port(box) == 0);
+	CHECK(!box_net_take(box, &net) && box->net.port == 0);
 }
 
 // The namespace of a socket, by its inode.
@@ -52,7 +53,7 @@ BOX_TEST(opened,
 	CHECK(box_net_take(box, &net) && !box_net_take(box, &none));
 	auto_fd listener = net.listener, udp = net.udp, inside = -1;
 
-	CHECK(net_port(listener) == box_net_port(box) && net_port(udp) == 53);
+	CHECK(net_port(listener) == box->net.port && net_port(udp) == 53);
 	CHECK_OK(files_socket(&files, &inside));
 	CHECK(network_of(listener) == network_of(inside) && network_of(udp) == network_of(inside));
 	CHECK_OK(files_ports(&files, ports, 64, &count));
@@ -62,15 +63,15 @@ BOX_TEST(opened,
 
 BOX_TEST(anew, "attached again it has new sockets; detached it has none")
 {
-	uint16_t port = box_net_port(box);
+	uint16_t port = box->net.port;
 	struct box_net net;
 
 	CHECK_OK(box_net_set(box, true, in(20000)));
-	CHECK(box_net_port(box) && box_net_port(box) != port);
+	CHECK(box->net.port && box->net.port != port);
 	CHECK_OK(box_net_set(box, false, in(20000)));
-	CHECK(!box_net_take(box, &net) && box_net_port(box) == 0);
+	CHECK(!box_net_take(box, &net) && box->net.port == 0);
 	CHECK_OK(box_net_set(box, true, in(20000))); // closed with the box when not taken
-	CHECK(box_net_port(box));
+	CHECK(box->net.port);
 }
 
 BOX_TEST(ends, "the network ends with its box")
