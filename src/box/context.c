@@ -103,8 +103,7 @@ struct context *context_find(struct box *box, struct str id)
 
 struct context *context_default(struct box *box, enum context_language language)
 {
-	units_each(at, box, &context_kind)
-	{
+	units_each (at, box, &context_kind) {
 		struct context *context = unit_of(at, struct context);
 
 		if (!context->is_default || context->language != language ||
@@ -118,7 +117,8 @@ struct context *context_default(struct box *box, enum context_language language)
 
 void context_each(struct box *box, void (*each)(struct context *context, void *arg), void *arg)
 {
-	units_each(at, box, &context_kind) each(unit_of(at, struct context), arg);
+	units_each (at, box, &context_kind)
+		each(unit_of(at, struct context), arg);
 }
 
 struct context_view context_view(const struct context *context)
@@ -414,8 +414,7 @@ bool contexts_let_oldest_go(struct box *box)
 {
 	struct context *most = NULL;
 
-	units_each(at, box, &context_kind)
-	{
+	units_each (at, box, &context_kind) {
 		struct context *context = unit_of(at, struct context);
 
 		if (context->past_count > (most ? most->past_count : 0))
@@ -434,8 +433,7 @@ void contexts_end(struct box *box)
 	struct exec_result lost = {.ending = ENDING_BOX_LOST};
 
 	context_warm_end(box);
-	units_each(at, box, &context_kind)
-	{
+	units_each (at, box, &context_kind) {
 		struct context *context = unit_of(at, struct context);
 
 		unit_ref(&context->repl.unit);
@@ -457,8 +455,7 @@ void contexts_close(struct box *box)
 // A context whose process has ended and whose last output is still being read; held. NULL: none.
 static struct context *context_find_ending(struct box *box)
 {
-	units_each(at, box, &context_kind)
-	{
+	units_each (at, box, &context_kind) {
 		struct context *context = unit_of(at, struct context);
 
 		if (!context->repl.shell || !context->repl.shell->done)
@@ -672,8 +669,7 @@ static fallible context_adopt_rest(struct adoption *adoption)
 		context_tapes(box)->files = tapes[0];
 	for (const uint32_t *number = tapes; *number; number++)
 		TRY(context_adopt_tape(box, *number));
-	units_each(at, box, &context_kind)
-	{
+	units_each (at, box, &context_kind) {
 		struct context *context = unit_of(at, struct context);
 		struct adoptee *held = adoption_find(adoption, EXEC_LABEL_CONTEXT,
 						     context->repl.unit.file);

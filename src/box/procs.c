@@ -153,8 +153,7 @@ void procs_free(struct box *box)
 
 	if (!procs)
 		return;
-	units_each(at, box, &proc_kind)
-	{
+	units_each (at, box, &proc_kind) {
 		struct proc *proc = unit_of(at, struct proc);
 
 		tape_leave(proc->unit.tape);
@@ -413,7 +412,8 @@ void procs_each(struct box *box, void (*each)(struct proc *proc, void *arg), voi
 {
 	if (box->procs)
 		procs_of(box); // drops those that are too old
-	units_each(at, box, &proc_kind) each(unit_of(at, struct proc), arg);
+	units_each (at, box, &proc_kind)
+		each(unit_of(at, struct proc), arg);
 }
 
 void procs_settle(struct box *box)
@@ -541,8 +541,7 @@ fallible procs_stop_all(struct box *box, uint32_t *out_count)
 	uint32_t count = 0;
 
 	*out_count = 0;
-	units_each(at, box, &proc_kind)
-	{
+	units_each (at, box, &proc_kind) {
 		struct proc *proc = unit_of(at, struct proc);
 
 		count += proc->status == PROC_RUNNING;
@@ -552,8 +551,7 @@ fallible procs_stop_all(struct box *box, uint32_t *out_count)
 		struct proc *busy = NULL;
 
 		// The list changes during each wait: search again.
-		units_each(at, box, &proc_kind)
-		{
+		units_each (at, box, &proc_kind) {
 			struct proc *proc = unit_of(at, struct proc);
 
 			if (proc->stopping)
@@ -569,8 +567,7 @@ fallible procs_stop_all(struct box *box, uint32_t *out_count)
 
 void procs_end_session(struct box *box, struct str session)
 {
-	units_each(at, box, &proc_kind)
-	{
+	units_each (at, box, &proc_kind) {
 		struct proc *proc = unit_of(at, struct proc);
 
 		if (proc->status != PROC_RUNNING || !str_eq(str_of(proc->session), session))

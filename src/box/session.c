@@ -223,8 +223,7 @@ struct tape *session_tape(struct session *session)
 
 void session_each(struct box *box, void (*each)(struct session *session, void *arg), void *arg)
 {
-	units_each(at, box, &session_kind)
-	{
+	units_each (at, box, &session_kind) {
 		struct session *session = unit_of(at, struct session);
 
 		if (session_is_alive(session))
@@ -659,8 +658,7 @@ void sessions_end(struct box *box)
 {
 	auto_err err = exec_message_box_lost();
 
-	units_each(at, box, &session_kind)
-	{
+	units_each (at, box, &session_kind) {
 		struct session *session = unit_of(at, struct session);
 		struct repl_run *run = session->repl.run;
 
@@ -774,7 +772,7 @@ static fallible session_adopt_rest(struct adoption *adoption)
 	for (const uint32_t *number = tapes; *number; number++) {
 		bool is_used = false;
 
-		units_each(at, adoption->box, &session_kind)
+		units_each (at, adoption->box, &session_kind)
 			is_used |= unit_of(at, struct unit)->file == *number;
 		if (!is_used)
 			box_file_remove_later(adoption->box, SESSION_TAPE, *number);

@@ -216,21 +216,21 @@ static void session_update_env(struct session *session, struct str name, const c
 
 void session_set_env(struct box *box, struct str name, const char *value)
 {
-	units_each(at, box, &session_kind)
+	units_each (at, box, &session_kind)
 		session_update_env(unit_of(at, struct session), name, value, false);
 }
 
 void session_offer_env(struct box *box, struct str name, const char *value)
 {
-	units_each(at, box, &session_kind)
+	units_each (at, box, &session_kind)
 		session_update_env(unit_of(at, struct session), name, value, true);
 }
 
 static struct session *session_find_busy_file(struct box *box)
 {
-	units_each(at, box,
-		   &session_kind) if (unit_of(at, struct session)
-					      ->repl.file_busy) return unit_of(at, struct session);
+	units_each (at, box, &session_kind)
+		if (unit_of(at, struct session)->repl.file_busy)
+			return unit_of(at, struct session);
 	return NULL;
 }
 

@@ -485,7 +485,8 @@ void term_told(struct term *term)
 
 void terms_end(struct box *box)
 {
-	units_each(at, box, &term_kind) term_evict(link_of(at, struct unit, link));
+	units_each (at, box, &term_kind)
+		term_evict(link_of(at, struct unit, link));
 }
 
 static enum unit_use term_use(const struct unit *unit)
@@ -634,7 +635,8 @@ struct term_view term_view(const struct term *term)
 
 void term_each(struct box *box, void (*each)(struct term *term, void *arg), void *arg)
 {
-	units_each(at, box, &term_kind) each(unit_of(at, struct term), arg);
+	units_each (at, box, &term_kind)
+		each(unit_of(at, struct term), arg);
 }
 
 void term_attach(struct term *term, int step)
