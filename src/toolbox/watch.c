@@ -229,7 +229,7 @@ fallible toolbox_watch(struct path_arg *path_arg)
 	on_exit_call(drop_walk) struct files_walk *walk = NULL;
 	auto_buf room = BUF_INIT(EVENT_MAX);
 	struct http *x = path_arg->x;
-	struct watch_ask ask = {0};
+	struct watch_ask ask = {.root = PATH_ARG_DEFAULT};
 
 	TRY(path_arg_json(path_arg));
 	TRY(watch_ask_read(path_arg, &ask));
@@ -503,7 +503,7 @@ static fallible answer_of(struct path_arg *path_arg, const struct watch_ask *ask
 fallible toolbox_watch_check(struct path_arg *path_arg)
 {
 	struct version since = {0};
-	struct watch_ask ask = {0};
+	struct watch_ask ask = {.root = PATH_ARG_DEFAULT};
 
 	TRY(path_arg_json(path_arg));
 	TRY(watch_check_read_version(path_arg, &since));
