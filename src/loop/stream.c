@@ -53,9 +53,10 @@ fallible stream_open(struct stream *stream, struct loop *loop, int fd)
 
 	*stream = (struct stream){
 		.fd = fd, .loop = loop, .watch = {.fd = fd, .ready = stream_on_ready}};
-	stream->is_socket = getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &len) == 0;
-	stream->is_tcp = stream->is_socket && protocol == IPPROTO_TCP;
-	stream->is_unix = stream->is_socket && protocol == 0;
+	if (getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &len) == 0)
+		stream->kind = protocol == IPPROTO_TCP ? STREAM_TCP
+			       : protocol == 0	       ? STREAM_UNIX
+						       : STREAM_SOCKET;
 	if (fd_nonblock(fd, true) != 0)
 		err = err_sys(errno, "make fd %d non-blocking", fd);
 	else
@@ -78,9 +79,9 @@ void stream_close(struct stream *stream)
 	loop_unwatch(stream->loop, &stream->watch);
 	// The opener may have set SO_LINGER so that close() waits for the peer, with or without
 	// O_NONBLOCK; on with a time of 0 it resets.
-	if (stream->is_tcp)
+	if (stream->kind == STREAM_TCP)
 		setsockopt(stream->fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
-	if (stream->is_unix) // passed descriptors may be unread in it
+	if (stream->kind == STREAM_UNIX) // passed descriptors may be unread in it
 		closer_drop(&stream->fd);
 	else
 		fd_drop(&stream->fd);
@@ -155,10 +156,10 @@ static fallible stream_breathe(struct stream *stream)
 
 static ssize_t stream_read_some(struct stream *stream, void *room, size_t size)
 {
-	if (stream->is_unix)
+	if (stream->kind == STREAM_UNIX)
 		return fd_recv_bytes(stream->fd, room, size, NULL, MSG_DONTWAIT);
-	return stream->is_socket ? recv(stream->fd, room, size, MSG_DONTWAIT)
-				 : read(stream->fd, room, size);
+	return stream->kind != STREAM_FILE ? recv(stream->fd, room, size, MSG_DONTWAIT)
+					   : read(stream->fd, room, size);
 }
 
 fallible stream_read_now(struct stream *stream, void *room, size_t size, bool *out_empty,
@@ -176,7 +177,7 @@ fallible stream_read_now(struct stream *stream, void *room, size_t size, bool *o
 			n = 0;
 		stream->bytes_in += (size_t)n;
 		stream->spree += (uint32_t)n;
-		if (*out_empty || (stream->is_tcp && (size_t)n < size))
+		if (*out_empty || (stream->kind == STREAM_TCP && (size_t)n < size))
 			stream->readable = false;
 		*out = (size_t)n;
 		return OK;
@@ -223,7 +224,7 @@ static ssize_t write_parts(struct stream *stream, struct iovec *parts, int count
 	struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)count};
 	int more = stream->more_follows ? MSG_MORE : 0;
 
-	if (stream->is_socket)
+	if (stream->kind != STREAM_FILE)
 		return sendmsg(stream->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT | more);
 	return writev(stream->fd, parts, count);
 }

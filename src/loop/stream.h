@@ -17,7 +17,7 @@ struct stream {
 	bool readable;	// it may have unread bytes
 	bool hung_up;	// the peer has closed or reset; bytes may be left to read
 	bool reset;	// writes fail: not just the peer's sending half is closed
-	bool is_socket, is_tcp, is_unix;
+	enum { STREAM_FILE, STREAM_SOCKET, STREAM_TCP, STREAM_UNIX } kind;
 	bool aborted;	   // stream_close() resets it: unsent data are dropped
 	bool more_follows; // more data follow at once: this write may be delayed and merged
 	// Called from the loop when `hung_up` or `reset` becomes true, also without a reader or
