@@ -131,12 +131,8 @@ void adopt_load(struct manager *manager)
 static fallible manager_adopt_order_plain(struct manager *manager, const char *id,
 					  enum order_kind kind)
 {
-	auto_free struct answer *answer = mem_new_of(struct answer);
-	struct order order = {.kind = kind};
-	int none[ORDER_FDS_MAX];
-
-	snprintf(order.box, sizeof(order.box), "%s", id);
-	return ask_order(manager->ask, &order, answer, none, loop_now(manager->loop) + ORDER_MS);
+	return ask_plain(manager->ask, &(struct order){.kind = kind}, id,
+			 loop_now(manager->loop) + ORDER_MS);
 }
 
 // A frozen pid 1 cannot report its state: thaw it for the duration of the report.

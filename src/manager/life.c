@@ -25,17 +25,6 @@ static bool life_keeps_files(const struct entry *entry)
 	return entry->record.state != STATE_DELETING && !entry->record.ephemeral;
 }
 
-// Stops a box that was never running under this daemon.
-static fallible stop_unknown(struct entry *entry, int64_t deadline)
-{
-	auto_free struct answer *answer = mem_new_of(struct answer);
-	struct order order = {.kind = ORDER_STOP};
-	int none[ORDER_FDS_MAX];
-
-	snprintf(order.box, sizeof(order.box), "%s", entry->record.id);
-	return ask_order(entry->manager->ask, &order, answer, none, deadline);
-}
-
 // OK: the end is verified. *out_files says whether the files are still there.
 static fallible life_end_once(struct entry *entry, bool *out_files)
 {
@@ -48,7 +37,9 @@ static fallible life_end_once(struct entry *entry, bool *out_files)
 		entry_need_box(entry);
 	if (!*out_files)
 		return box_destroy(entry->box, deadline);
-	err = entry->box ? box_stop(entry->box, deadline) : stop_unknown(entry, deadline);
+	err = entry->box ? box_stop(entry->box, deadline) // else it never ran under this daemon
+			 : ask_plain(manager->ask, &(struct order){.kind = ORDER_STOP},
+				     entry->record.id, deadline);
 	if (err && err_kind(err) == ERR_NOT_FOUND) {
 		*out_files = false; // nothing of it exists
 		return OK;

@@ -130,27 +130,6 @@ const struct spec_bounds *manager_bounds(const struct manager *manager)
 	return &manager->bounds;
 }
 
-struct manager_view manager_look(struct manager *manager)
-{
-	struct manager_view view = {
-		.boxes = map_count(manager->by_id),
-		.created = manager->created,
-		.lost = manager->lost,
-		.host = ask_host(manager->ask),
-		.room = admit_look(manager->admit, loop_now(manager->loop)),
-	};
-
-	list_each (at, &manager->entries) {
-		const struct entry *entry = link_of(at, struct entry, link);
-
-		view.creating += entry->record.state == STATE_CREATING;
-		view.failed += entry->record.state == STATE_FAILED;
-		if (entry->box)
-			view.execs += box_execs(entry->box);
-	}
-	return view;
-}
-
 struct manager_view manager_look_own(struct manager *manager, const struct who *who)
 {
 	struct manager_view view = {0};
@@ -166,6 +145,17 @@ struct manager_view manager_look_own(struct manager *manager, const struct who *
 		if (entry->box)
 			view.execs += box_execs(entry->box);
 	}
+	return view;
+}
+
+struct manager_view manager_look(struct manager *manager)
+{
+	struct manager_view view = manager_look_own(manager, &WHO_COVE);
+
+	view.created = manager->created;
+	view.lost = manager->lost;
+	view.host = ask_host(manager->ask);
+	view.room = admit_look(manager->admit, loop_now(manager->loop));
 	return view;
 }
 

@@ -100,15 +100,6 @@ static void sweep_leaked_see_box(void *arg, const struct order_box *box)
 		sweep_leaked_see(leaked_all, KIND_BOX, box->box);
 }
 
-static fallible sweep_leaked_order_plain(struct sweep_leaked *leaked_all, struct order *order,
-					 struct answer *answer)
-{
-	struct manager *manager = leaked_all->manager;
-	int none[ORDER_FDS_MAX];
-
-	return ask_order(manager->ask, order, answer, none, loop_now(manager->loop) + ASK_MS);
-}
-
 // "group_without_box", "disk_without_box", …: the warden knows no box for the resource.
 static void see_odd(struct sweep_leaked *leaked_all, const struct order_odd *odd)
 {
@@ -125,9 +116,12 @@ static void see_odd(struct sweep_leaked *leaked_all, const struct order_odd *odd
 
 static fallible see_odds(struct sweep_leaked *leaked_all)
 {
+	struct manager *manager = leaked_all->manager;
 	auto_free struct answer *answer = mem_new_of(struct answer);
+	int none[ORDER_FDS_MAX];
 
-	TRY(sweep_leaked_order_plain(leaked_all, &(struct order){.kind = ORDER_INVENTORY}, answer));
+	TRY(ask_order(manager->ask, &(struct order){.kind = ORDER_INVENTORY}, answer, none,
+		      loop_now(manager->loop) + ASK_MS));
 	for (uint32_t i = 0; i < answer->odd_count && i < ORDER_ODDS_MAX; i++)
 		see_odd(leaked_all, &answer->odds[i]);
 	return OK;
@@ -167,16 +161,16 @@ static fallible sweep_leaked_look(struct sweep_leaked *leaked_all)
 
 static fallible sweep_leaked_end_once(struct sweep_leaked *leaked_all, const struct leaked *leaked)
 {
-	auto_free struct answer *answer = mem_new_of(struct answer);
-	struct order order = {.kind = ORDER_DESTROY};
+	struct manager *manager = leaked_all->manager;
+	int64_t deadline = loop_now(manager->loop) + ASK_MS;
+	struct order order = {.kind = ORDER_FORGET};
+	char none[sizeof(order.box)] = "";
 
-	if (leaked->kind == KIND_TEMPLATE) {
-		order.kind = ORDER_FORGET;
-		memcpy(order.name, leaked->name, sizeof(leaked->name));
-	} else {
-		memcpy(order.box, leaked->name, sizeof(order.box));
-	}
-	return sweep_leaked_order_plain(leaked_all, &order, answer);
+	if (leaked->kind != KIND_TEMPLATE)
+		return ask_plain(manager->ask, &(struct order){.kind = ORDER_DESTROY}, leaked->name,
+				 deadline);
+	memcpy(order.name, leaked->name, sizeof(leaked->name));
+	return ask_plain(manager->ask, &order, none, deadline);
 }
 
 // `name` is a copy: the list may change during a wait.
