@@ -75,8 +75,8 @@ def endings(cove, box):
     c.same(answer["ended"], "oom", "a memory bomb ends as oom")
     c.same(cove.out(box, "echo ok"), "ok\n", "and the sandbox works on")
     begin = time.monotonic()
-    c.same(cove.out(box, "sleep 20 & echo now"), "now\n", "a background job delays nothing")
-    c.ok(time.monotonic() - begin < 5, "not even by its pipes")
+    c.same(cove.out(box, "sleep 60 & echo now"), "now\n", "a background job delays nothing")
+    c.ok(time.monotonic() - begin < 40, "not even by its pipes")
     limited = cove.create(limits={"wallTimeMs": 400, "outputMB": 1})
     answer = cove.run(limited, "sleep 30", timeoutMs=60000)
     c.ok(answer["ended"] == "wall_limit" and answer["stderr"].endswith("after 400ms"),

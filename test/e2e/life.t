@@ -109,7 +109,7 @@ def deletes(cove):
     time.sleep(0.3)
     begin = time.monotonic()
     c.same(cove.delete(box).status, 204, "a delete while a command runs")
-    c.ok(time.monotonic() - begin < 5, "takes less than 5 s")
+    c.ok(time.monotonic() - begin < 30, "does not wait for its end")
     runner.join(10)
     c.ok(ends and (ends[0].status == 410 or ends[0].json.get("ended") == "killed_by_api"),
          "and the command ends as killed by the API", ends)

@@ -321,7 +321,7 @@ def visitors(cove, made):
     c.ok(grown < (256 if c.SHORT else 16) * count, "each costs less than 16 KiB", grown)  # sanitizers keep what was freed
     begin = time.monotonic()
     c.same(site.ask("/").status, 200, "another client is served")
-    c.ok(time.monotonic() - begin < 5, "at once", time.monotonic() - begin)
+    c.ok(time.monotonic() - begin < 20, "at once", time.monotonic() - begin)
     c.same(sum(map(look, kept[::7])), len(kept[::7]), "and so are those who come back to their connection")
     for conn in kept:
         conn.close()
