@@ -130,7 +130,7 @@ static fallible load_leases(struct agent_sessions *agents)
 		if (persist_agent_read_lease(&rows[i], &agent->lease)) {
 			lease_clamp(&agent->lease, event.now_ms);
 		} else {
-			lease_hear(&agent->lease, &event, &agent->lease);
+			lease_handle(&agent->lease, &event, &agent->lease);
 			alert(agent, "lease_unreadable");
 		}
 	}

@@ -134,7 +134,7 @@ fallible agents_sweep(void *arg, struct sweep_round *round)
 	round->stuck_terminated += agents->stuck_ended;
 	agents->orphans = agents->orphans_ended = agents->stuck_ended = 0;
 	if (overdue)
-		alert_tell("stop_overdue", "warning", "session", NULL, OK);
+		alert_publish("stop_overdue", "warning", "session", NULL, OK);
 	else
 		alert_clear("stop_overdue", "session", NULL);
 	return OK;

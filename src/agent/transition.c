@@ -239,7 +239,7 @@ fallible transition_apply(struct agent_session *agent, struct transition *transi
 		transition->lost = (struct run_end){RUN_FAILED, "runner_lost",
 						    "its runner was lost"};
 	*was = agent->lease;
-	step = lease_hear(&agent->lease, &event, next);
+	step = lease_handle(&agent->lease, &event, next);
 	if (step.changed || transition->run)
 		TRY(transition_commit(agent, transition, next, step.todo, &lost),
 		    "keep the lease of %s", agent->id);

@@ -81,7 +81,7 @@ static bool channel_hear(struct channel *channel)
 	return channel->open && !channel->paused;
 }
 
-static uint32_t ears(const struct channel *channel)
+static uint32_t channel_events(const struct channel *channel)
 {
 	return channel->paused ? 0 : EPOLLIN;
 }
@@ -91,7 +91,7 @@ static void channel_on_ready(struct watch *watch, uint32_t events)
 	struct channel *channel = link_of(watch, struct channel, watch);
 
 	if (events & EPOLLOUT) {
-		err_free(loop_watch(channel->loop, watch, ears(channel)));
+		err_free(loop_watch(channel->loop, watch, channel_events(channel)));
 		condition_signal(&channel->room);
 		channel->drained(channel);
 	}
@@ -151,7 +151,7 @@ enum channel_sent channel_send(struct channel *channel, const void *words, size_
 		return CHANNEL_TOO_LONG;
 	if (errno != EAGAIN && errno != ENOBUFS)
 		return CHANNEL_GONE; // the watch reports the close
-	err_free(loop_watch(channel->loop, &channel->watch, ears(channel) | EPOLLOUT));
+	err_free(loop_watch(channel->loop, &channel->watch, channel_events(channel) | EPOLLOUT));
 	return CHANNEL_FULL;
 }
 

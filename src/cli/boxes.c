@@ -166,7 +166,7 @@ fallible boxes_change(struct call *call)
 		if (err && err_kind(err) == ERR_UNAVAILABLE)
 			return err;
 		if (err)
-			collection_tell(call, err);
+			collection_report(call, err);
 		else if (!call_has(call, OPT_QUIET))
 			print_line("%s", call->words[i]);
 	}

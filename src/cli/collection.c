@@ -146,7 +146,7 @@ fallible collection_ls(struct call *call, const struct collection *collection)
 	return collection_list(call, &remote, collection);
 }
 
-void collection_tell(struct call *call, struct err *failure)
+void collection_report(struct call *call, struct err *failure)
 {
 	auto_err err = failure;
 
@@ -161,7 +161,7 @@ static fallible tell_absent(struct call *call, struct err *err)
 	if (err && err_kind(err) != ERR_NOT_FOUND && err_kind(err) != ERR_INVALID)
 		return err;
 	if (err)
-		collection_tell(call, err);
+		collection_report(call, err);
 	return OK;
 }
 

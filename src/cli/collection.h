@@ -43,7 +43,7 @@ fallible collection_remove(struct call *call, struct remote *remote, const char 
 // Removes the item of each word, until the first failure.
 fallible collection_rm(struct call *call, const char *path);
 // Reports a failure that does not stop the rest; the first one decides the exit status. Takes it.
-void collection_tell(struct call *call, struct err *failure);
+void collection_report(struct call *call, struct err *failure);
 
 // Cells of columns: the age of a timestamp, the elements of an array.
 void column_age(const struct json *item, const char *key, struct buf *out);

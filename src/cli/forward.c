@@ -58,7 +58,7 @@ struct listener {
 struct forward {
 	struct cove *cove;
 	const char *box;
-	struct listener ears[FORWARDS_MAX];
+	struct listener listeners[FORWARDS_MAX];
 	int count;
 	bool quiet;
 	struct link links;
@@ -158,7 +158,7 @@ static fallible forward_hold(void *arg)
 	struct err *err = OK;
 
 	for (int i = 0; i < forward->count; i++) {
-		struct listener *listener = &forward->ears[i];
+		struct listener *listener = &forward->listeners[i];
 
 		forward->open++;
 		listener->task = task_start(forward->cove->loop, "ear", run_listener, listener);
@@ -166,8 +166,8 @@ static fallible forward_hold(void *arg)
 	while (!err)
 		err = condition_wait(&forward->left, CLOCK_NEVER);
 	for (int i = 0; i < forward->count; i++)
-		if (forward->ears[i].task)
-			task_cancel(forward->ears[i].task);
+		if (forward->listeners[i].task)
+			task_cancel(forward->listeners[i].task);
 	list_each (at, &forward->links)
 		task_cancel(link_of(at, struct line, link)->task);
 	while (forward->open)
@@ -177,7 +177,7 @@ static fallible forward_hold(void *arg)
 
 static fallible open_listener(struct forward *forward, const char *word)
 {
-	struct listener *listener = &forward->ears[forward->count];
+	struct listener *listener = &forward->listeners[forward->count];
 	uint16_t port;
 	char *colon;
 
@@ -221,7 +221,7 @@ fallible forward_run(struct call *call)
 		err = private_wait(remote.cove, -1, forward_hold, &forward);
 	}
 	for (int i = 0; i < forward.count; i++)
-		close(forward.ears[i].fd);
+		close(forward.listeners[i].fd);
 	if (err && err_kind(err) == ERR_CANCELLED && interrupt_signal()) {
 		err_free(err);
 		return OK; // the normal end

@@ -217,7 +217,7 @@ static void verdicts_hand_over(struct verdicts *verdicts)
 		verdicts->count -= batch->count;
 		verdicts->batches++;
 		if (verdicts->store)
-			store_tell(verdicts->store, write_down, batch, drop_batch);
+			store_queue(verdicts->store, write_down, batch, drop_batch);
 		else
 			drop_batch(batch);
 	}

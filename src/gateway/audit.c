@@ -80,17 +80,17 @@ static void write_sum(struct audit_log *audit, const struct sum *sum)
 	json_put_text(&out, "requestId", sum->request);
 	json_put_int(&out, "count", (int64_t)sum->count);
 	json_end(&out, '}');
-	store_audit_tell(audit->store,
-			 &(struct store_audit){
-				 .time_ms = sum->first_ms,
-				 .tenant = sum->tenant,
-				 .who = sum->who,
-				 .action = sum->action,
-				 .target = sum->target,
-				 .outcome = sum->outcome,
-				 .fields = buf_ok(&fields) ? fields.at : "{}",
-			 },
-			 NULL, NULL);
+	store_audit_queue(audit->store,
+			  &(struct store_audit){
+				  .time_ms = sum->first_ms,
+				  .tenant = sum->tenant,
+				  .who = sum->who,
+				  .action = sum->action,
+				  .target = sum->target,
+				  .outcome = sum->outcome,
+				  .fields = buf_ok(&fields) ? fields.at : "{}",
+			  },
+			  NULL, NULL);
 }
 
 void audit_log_flush(struct audit_log *audit)
@@ -146,17 +146,17 @@ static struct audit_log_row *audit_log_add_row(const struct audit_log_mark *mark
 	json_end(&out, '}');
 	row->refs = 2;
 	condition_init(&row->settled);
-	store_audit_tell(mark->audit->store,
-			 &(struct store_audit){
-				 .time_ms = clock_wall_ms(),
-				 .tenant = mark->tenant,
-				 .who = who->key[0] ? who->key : who->name,
-				 .action = action,
-				 .target = target,
-				 .outcome = outcome,
-				 .fields = buf_ok(&fields) ? fields.at : "{}",
-			 },
-			 on_disk, row);
+	store_audit_queue(mark->audit->store,
+			  &(struct store_audit){
+				  .time_ms = clock_wall_ms(),
+				  .tenant = mark->tenant,
+				  .who = who->key[0] ? who->key : who->name,
+				  .action = action,
+				  .target = target,
+				  .outcome = outcome,
+				  .fields = buf_ok(&fields) ? fields.at : "{}",
+			  },
+			  on_disk, row);
 	return row;
 }
 

@@ -13,14 +13,14 @@
 #include "base/weak.h"
 #include "types/event.h"
 
-#define STRIKES_MAX 20
+#define FAILURES_MAX 20
 #define STRIKES_SPAN_MS (AUTHENTICATE_SPAN_S * 1000)
 #define PEERS_MAX 4096
 #define USERS_MAX 1024 // cached names of local users
 
 struct peer {
 	int64_t since;
-	uint32_t strikes;
+	uint32_t failures;
 };
 
 struct authenticate {
@@ -292,12 +292,12 @@ static bool count_strike(struct authenticate *auth, const struct http *x, const 
 
 	if (now - peer->since > STRIKES_SPAN_MS)
 		*peer = (struct peer){.since = now};
-	if (peer->strikes < STRIKES_MAX || weak(STRIKES)) {
-		peer->strikes++;
+	if (peer->failures < FAILURES_MAX || weak(STRIKES)) {
+		peer->failures++;
 		authenticate_report(x, event, "medium");
 		return true;
 	}
-	if (peer->strikes++ == STRIKES_MAX)
+	if (peer->failures++ == FAILURES_MAX)
 		authenticate_report(x, "bearer_guessing", "high");
 	return false;
 }

@@ -23,8 +23,8 @@
 #include "init/raw_syscall.h"
 #include "os/fd.h"
 
-#define MAKE_MS 20    // a hundred times the usual
-#define STRIKES_MAX 6 // in a row: then only one idle moment in 64 is used
+#define MAKE_MS 20     // a hundred times the usual
+#define FAILURES_MAX 6 // in a row: then only one idle moment in 64 is used
 #define STACK 8192
 #define CHILD_CLONE_FLAGS                                                                          \
 	(CLONE_VM | CLONE_PARENT | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID | SIGCHLD)
@@ -56,7 +56,7 @@ static struct {
 				// `alive`
 		struct run run; // our ends of its pipes
 	} at[FORK_SLOTS];
-	int strikes, skip; // idle moments to skip after failures
+	int failures, skip; // idle moments to skip after failures
 	struct {
 		int pid; // 0: there is none
 		bool dying;
@@ -239,10 +239,10 @@ static bool prefork_await_ready(int i)
 	told = atomic_load(&slot->told);
 	// Stopped in its first microseconds: the box is short of CPU, or attacks it.
 	if (told)
-		us.strikes = 0;
-	else if (us.strikes < STRIKES_MAX)
-		us.strikes++;
-	us.skip = told ? 0 : 1 << us.strikes;
+		us.failures = 0;
+	else if (us.failures < FAILURES_MAX)
+		us.failures++;
+	us.skip = told ? 0 : 1 << us.failures;
 	return told == READY;
 }
 

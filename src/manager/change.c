@@ -87,7 +87,7 @@ fallible change_box(struct manager *manager, const struct who *who, struct str k
 		change_swap(&labels, &entry->record.labels);
 		change_swap(&env, &entry->record.env);
 		if (entry->box)
-			shells_tell_env(entry->box, &entry->record.env, json_get(object, "env"));
+			shells_set_env(entry->box, &entry->record.env, json_get(object, "env"));
 		if (network)
 			attach_change(entry, &network);
 		manager->changes++;

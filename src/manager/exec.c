@@ -233,7 +233,7 @@ void shells_report(const struct box_ref *ref, const struct session_result *resul
 	ending_report(result->ending, ref->entry->record.id);
 }
 
-void shells_tell_env(struct box *box, const struct env_map *env, const struct json *object)
+void shells_set_env(struct box *box, const struct env_map *env, const struct json *object)
 {
 	struct json *value = NULL;
 	struct str name;
@@ -254,7 +254,7 @@ fallible shells_change_env(const struct box_ref *ref, const struct json *object)
 	record->env = env;
 	env = old;
 	ref->entry->manager->changes++;
-	shells_tell_env(ref->box, &record->env, object);
+	shells_set_env(ref->box, &record->env, object);
 	sessions_settle(ref->box);
 	return entry_keep_now(ref->entry);
 }

@@ -76,4 +76,4 @@ void shells_report(const struct box_ref *ref, const struct session_result *resul
 // bad_env, bad_field.
 fallible shells_change_env(const struct box_ref *ref, const struct json *object);
 // The second half of it: `env` is the box's new environment; only the names of the object are used.
-void shells_tell_env(struct box *box, const struct env_map *env, const struct json *object);
+void shells_set_env(struct box *box, const struct env_map *env, const struct json *object);

@@ -26,7 +26,7 @@ static fallible expose_check(const struct entry *entry, const struct expose_ask 
 	return OK;
 }
 
-static void expose_tell(const struct entry *entry, enum event_kind kind, uint16_t port)
+static void expose_publish(const struct entry *entry, enum event_kind kind, uint16_t port)
 {
 	char number[8];
 
@@ -81,7 +81,7 @@ fallible expose_port(struct entry *entry, const struct expose_ask *ask, bool *ou
 	}
 	*out_new = is_new;
 	if (is_new)
-		expose_tell(entry, EVENT_PORT_EXPOSED, ask->port);
+		expose_publish(entry, EVENT_PORT_EXPOSED, ask->port);
 	return OK;
 }
 
@@ -90,7 +90,7 @@ fallible expose_end(struct entry *entry, uint16_t port, bool *out_was)
 	bool was = exposed_ports_drop(&entry->ports, port);
 
 	if (was) {
-		expose_tell(entry, EVENT_PORT_HIDDEN, port);
+		expose_publish(entry, EVENT_PORT_HIDDEN, port);
 		condition_signal(&entry->changed); // open preview connections end
 		TRY(exposed_ports_save(entry->manager->store, entry->record.id, &entry->ports));
 	}

@@ -151,15 +151,15 @@ static void named_secrets_audit_use(struct manager *manager, const char *tenant,
 	json_put_text(&out, "host", host);
 	json_end(&out, '}');
 	buf_char(&fields, 0);
-	store_audit_tell(manager->store,
-			 &(struct store_audit){.time_ms = clock_wall_ms(),
-					       .tenant = tenant,
-					       .who = "sandbox",
-					       .action = "secret.use",
-					       .target = box,
-					       .outcome = "ok",
-					       .fields = fields.at},
-			 NULL, NULL);
+	store_audit_queue(manager->store,
+			  &(struct store_audit){.time_ms = clock_wall_ms(),
+						.tenant = tenant,
+						.who = "sandbox",
+						.action = "secret.use",
+						.target = box,
+						.outcome = "ok",
+						.fields = fields.at},
+			  NULL, NULL);
 }
 
 static void named_secrets_on_use(void *arg, const char *tenant, const char *box, const char *name,
@@ -177,7 +177,7 @@ static void named_secrets_on_use(void *arg, const char *tenant, const char *box,
 		return;
 	secret->told_ms = secret->used_ms;
 	snprintf(secret->used_host, sizeof(secret->used_host), "%s", host);
-	store_secrets_tell_use(manager->store, tenant, name, secret->used_ms, host);
+	store_secrets_queue_use(manager->store, tenant, name, secret->used_ms, host);
 }
 
 // ---------------------------------------------------------------------------------------- change

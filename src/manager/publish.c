@@ -101,7 +101,7 @@ static void publish_event(void *arg, enum event_kind kind, va_list args)
 			  .session = publication_copy(arena, session),
 			  .fields = buf_ok(&fields) ? publication_copy(arena, fields.at) : "{}"},
 	};
-	store_tell(manager->store, publication_put, publication, publication_written);
+	store_queue(manager->store, publication_put, publication, publication_written);
 }
 
 void publish_open(struct manager *manager)
@@ -146,8 +146,8 @@ static size_t alert_place_of(const char *name)
 	return oldest;
 }
 
-void alert_tell(const char *alert, const char *severity, const char *what, const char *box,
-		struct err *failed)
+void alert_publish(const char *alert, const char *severity, const char *what, const char *box,
+		   struct err *failed)
 {
 	auto_err err = failed;
 	char name[ALERT_NAME], count[24];

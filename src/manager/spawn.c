@@ -224,8 +224,8 @@ fallible spawn_process(const struct box_ref *ref, const struct manager_exec_spec
 
 	TRY(box_ref_admit(ref));
 	// A session that does not exist has no state, and is not created for this.
-	if (spec->seat.len)
-		start_state.session = session_find(ref->box, spec->seat);
+	if (spec->state_of.len)
+		start_state.session = session_find(ref->box, spec->state_of);
 	if (start_state.session)
 		TRY(spawn_prewarmed(ref, &start_state, run, spec, &stands));
 	if (stands) {

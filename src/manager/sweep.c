@@ -192,7 +192,7 @@ static void sweep_leaked_end(struct sweep_leaked *leaked_all, enum kind kind, co
 		err = sweep_leaked_end_once(leaked_all, &leaked);
 	}
 	if (err)
-		alert_tell("cleanup_failed", "warning", "stray", name, err);
+		alert_publish("cleanup_failed", "warning", "stray", name, err);
 }
 
 static void end_ripe(struct sweep_leaked *leaked_all)
@@ -425,7 +425,7 @@ static void sweep_records(struct sweep *sweep, struct sweep_round *round)
 
 		if (entry->listed) {
 			round->failed_attempts++;
-			alert_tell("cleanup_failed", "warning", "sandbox", entry->record.id, OK);
+			alert_publish("cleanup_failed", "warning", "sandbox", entry->record.id, OK);
 		} else {
 			count_gone(round, all[i].why);
 			alert_clear("cleanup_failed", "sandbox", entry->record.id);
@@ -447,7 +447,7 @@ static void sweep_record_round(struct sweep *sweep, const struct sweep_round *ro
 	sweep->history[sweep->rounds++ % SWEEP_HISTORY] = *round;
 	log_event(LOG_DEBUG, "sweep.done", NULL);
 	if (round->duration_ms > SWEEP_SLOW_MS)
-		alert_tell("sweep_slow", "warning", "sweep", NULL, OK);
+		alert_publish("sweep_slow", "warning", "sweep", NULL, OK);
 	else
 		alert_clear("sweep_slow", "sweep", NULL);
 }
@@ -465,7 +465,7 @@ static void go_round(struct sweep *sweep)
 	err = sweep_leaked_go(&sweep->leaked_all, &round);
 	if (err) {
 		round.failed_attempts++;
-		alert_tell("cleanup_failed", "warning", "leaked", NULL, err);
+		alert_publish("cleanup_failed", "warning", "leaked", NULL, err);
 	} else {
 		alert_clear("cleanup_failed", "leaked", NULL);
 	}
@@ -473,7 +473,7 @@ static void go_round(struct sweep *sweep)
 		err = sweep->parts[i].run(sweep->parts[i].arg, &round);
 		if (err) {
 			round.failed_attempts++;
-			alert_tell("cleanup_failed", "warning", sweep->parts[i].name, NULL, err);
+			alert_publish("cleanup_failed", "warning", sweep->parts[i].name, NULL, err);
 		} else {
 			alert_clear("cleanup_failed", sweep->parts[i].name, NULL);
 		}

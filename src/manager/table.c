@@ -172,7 +172,7 @@ void entry_keep(struct entry *entry)
 	// A delete is recorded before it begins; an unreadable row is not overwritten.
 	if (entry->listed && !entry->unreadable && !entry->ending &&
 	    entry->record.state != STATE_DELETING)
-		store_boxes_tell(entry->manager->store, &entry->record);
+		store_boxes_queue(entry->manager->store, &entry->record);
 }
 
 fallible entry_keep_now(struct entry *entry)

@@ -3,7 +3,7 @@
 // seccomp. The child takes the box's own uid first: ucounts (inotify, pending signals, timers,
 // message queues) are also charged to the parent namespaces under the creator's uid, and by root
 // all boxes would share one count. Copying or closing thousands of descriptors takes milliseconds,
-// so the child shares our table and leaves it with close_range(CLOSE_RANGE_UNSHARE) above the seat:
+// so the child shares our table and leaves it with close_range(CLOSE_RANGE_UNSHARE) above the slot:
 // a low fd number, reserved early, that holds its end of the socket.
 #include "os/ns.h"
 
@@ -28,10 +28,10 @@
 #include "os/set_ids.h"
 
 #define CHILD_SOCK 3
-#define VACANT "/"	   // open at the seat between two children
+#define VACANT "/"	   // open in the slot between two children
 #define SHARED_OWNER 61183 // nobody's uid: owner of all namespaces if boxes share one
 
-static int seat = -1;
+static int slot_fd = -1;
 
 static const struct {
 	const char *path, *value;
@@ -61,8 +61,8 @@ static _Noreturn void ns_child(uint32_t base)
 
 	// No fd of ours may be visible to the box's uid, or stay open in the child if we exit
 	// first.
-	if (close_range((unsigned)seat + 1, ~0u, CLOSE_RANGE_UNSHARE) || dup2(seat, sock) < 0 ||
-	    close_range(CHILD_SOCK + 1, ~0u, 0))
+	if (close_range((unsigned)slot_fd + 1, ~0u, CLOSE_RANGE_UNSHARE) ||
+	    dup2(slot_fd, sock) < 0 || close_range(CHILD_SOCK + 1, ~0u, 0))
 		_exit(6);
 	if (ns_become(weak(OWNER) ? SHARED_OWNER : base))
 		_exit(1);
@@ -97,10 +97,10 @@ static void vacate(void)
 	auto_fd nothing = open(VACANT, O_PATH | O_CLOEXEC);
 
 	if (nothing >= 0)
-		dup3(nothing, seat, O_CLOEXEC);
+		dup3(nothing, slot_fd, O_CLOEXEC);
 }
 
-// While the child's end is open at the seat, our end shows no hangup.
+// While the child's end is open in the slot, our end shows no hangup.
 static void await_word(int sock, int pidfd)
 {
 	struct pollfd either[] = {{.fd = sock, .events = POLLIN}, {.fd = pidfd, .events = POLLIN}};
@@ -135,8 +135,8 @@ static void reap(int pidfd, siginfo_t *info)
 
 void ns_prepare(void)
 {
-	if (seat < 0)
-		seat = open(VACANT, O_PATH | O_CLOEXEC);
+	if (slot_fd < 0)
+		slot_fd = open(VACANT, O_PATH | O_CLOEXEC);
 }
 
 fallible ns_user(uint32_t base, int *out_fd)
@@ -153,8 +153,8 @@ fallible ns_user(uint32_t base, int *out_fd)
 	auto_fd theirs = pair[1];
 
 	ns_prepare();
-	if (seat < 0 || dup3(theirs, seat, O_CLOEXEC) < 0)
-		return err_sys(errno, "seat the child of a user namespace");
+	if (slot_fd < 0 || dup3(theirs, slot_fd, O_CLOEXEC) < 0)
+		return err_sys(errno, "hand a socket to the child of a user namespace");
 	args.pidfd = (uint64_t)(uintptr_t)&pidfd_number;
 	pid = syscall(SYS_clone3, &args, sizeof(args));
 	errnum = errno;

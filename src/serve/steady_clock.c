@@ -60,7 +60,7 @@ static void steady_clock_keep(const struct steady_clock *steady_clock)
 	json_put_text(&out, "boot", steady_clock->boot);
 	json_put_int(&out, "base", clock_steady_base());
 	json_end(&out, '}');
-	store_kv_tell(steady_clock->store, NAME, buf_view(&text));
+	store_kv_queue(steady_clock->store, NAME, buf_view(&text));
 }
 
 struct steady_clock *steady_clock_open(struct store *store, const char boot[STEADY_CLOCK_BOOT])
@@ -101,7 +101,7 @@ fallible steady_clock_follow(void *arg, struct sweep_round *round)
 	if (!stepped)
 		clock_steady_set(clock_steady_base() + ahead);
 	if (stepped)
-		alert_tell("clock_stepped", "warning", "clock", NULL, OK);
+		alert_publish("clock_stepped", "warning", "clock", NULL, OK);
 	else
 		alert_clear("clock_stepped", "clock", NULL);
 	if (steady_clock->settled)

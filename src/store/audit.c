@@ -126,15 +126,15 @@ static void drop_adding(void *arg)
 	arena_free(adding->arena);
 }
 
-void store_audit_tell(struct store *store, const struct store_audit *row, void (*done)(void *arg),
-		      void *arg)
+void store_audit_queue(struct store *store, const struct store_audit *row, void (*done)(void *arg),
+		       void *arg)
 {
 	struct arena *arena = arena_new();
 	struct adding *adding = arena_take(arena, sizeof(*adding));
 
 	*adding = (struct adding){.row = *row, .arena = arena, .done = done, .arg = arg};
 	db_copy_texts(audit_columns, arena, &adding->row);
-	store_tell(store, audit_add, adding, drop_adding);
+	store_queue(store, audit_add, adding, drop_adding);
 }
 
 struct paging {

@@ -18,8 +18,8 @@ struct store_audit {
 // bytes. `out_id` may be NULL.
 fallible store_audit_add_in(struct db *db, const struct store_audit *row, uint64_t *out_id);
 // Does not wait. done(arg), if any, is called on the loop's thread when the row is durable or lost.
-void store_audit_tell(struct store *store, const struct store_audit *row, void (*done)(void *arg),
-		      void *arg);
+void store_audit_queue(struct store *store, const struct store_audit *row, void (*done)(void *arg),
+		       void *arg);
 
 // Up to `max` rows after `after`, of one tenant (NULL: all). `own`: with the tenant's own numbers,
 // as in store/events.h. Texts are in the arena.

@@ -218,10 +218,10 @@ fallible store_boxes_end(struct store *store, const struct record *record)
 			 record->id);
 }
 
-void store_boxes_tell(struct store *store, const struct record *record)
+void store_boxes_queue(struct store *store, const struct record *record)
 {
 	if (store)
-		store_tell(store, boxes_query_put, box_row_new(record), box_row_free);
+		store_queue(store, boxes_query_put, box_row_new(record), box_row_free);
 }
 
 static struct err *boxes_query_drop(struct db *db, void *arg)
@@ -236,7 +236,7 @@ static struct err *boxes_query_drop(struct db *db, void *arg)
 void store_boxes_drop(struct store *store, const char *id)
 {
 	if (store)
-		store_tell(store, boxes_query_drop, mem_str(id), free);
+		store_queue(store, boxes_query_drop, mem_str(id), free);
 }
 
 static fallible body_read(const struct json *from, const struct body_field *fields, void *out);

@@ -11,7 +11,7 @@ fallible store_boxes_put(struct store *store, const struct record *record);
 // The same for the end of a box, with state deleting. Uses the store's reserve on a full disk.
 fallible store_boxes_end(struct store *store, const struct record *record);
 // These do not wait.
-void store_boxes_tell(struct store *store, const struct record *record);
+void store_boxes_queue(struct store *store, const struct record *record);
 // Removes the record with everything else of the box: its egress ledger and exposed ports.
 void store_boxes_drop(struct store *store, const char *id);
 #define STORE_BOX_PORTS "ports/" // exposed ports in store/kv.h, by id

@@ -40,7 +40,7 @@ void store_idempotency_rows_put(struct store *store, const struct store_idempote
 
 	*writing = (struct writing){.arena = arena, .idempotency = *idempotency};
 	db_copy_texts(idempotency_columns, arena, &writing->idempotency);
-	store_tell(store, idempotency_rows_put, writing, drop_writing);
+	store_queue(store, idempotency_rows_put, writing, drop_writing);
 }
 
 static struct err *idempotency_rows_forget(struct db *db, void *arg)

@@ -1,5 +1,5 @@
 // Key-value table for small state. The writes of a name are ordered with all others;
-// store_kv_tell() queues and does not wait.
+// store_kv_queue() queues and does not wait.
 #include "store/kv.h"
 
 #include "base/clock.h"
@@ -51,14 +51,14 @@ static void drop_writing(void *arg)
 	free(writing);
 }
 
-void store_kv_tell(struct store *store, const char *name, struct str value)
+void store_kv_queue(struct store *store, const char *name, struct str value)
 {
 	struct writing *writing = mem_new_of(struct writing);
 
 	writing->name = mem_str(name);
 	if (value.at)
 		writing->value = (struct str){mem_dup(value.at, value.len), value.len};
-	store_tell(store, kv_change, writing, drop_writing);
+	store_queue(store, kv_change, writing, drop_writing);
 }
 
 struct kv_search {

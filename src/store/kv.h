@@ -6,7 +6,7 @@
 
 fallible store_kv_put(struct store *store, const char *name, struct str value);
 fallible store_kv_drop(struct store *store, const char *name);
-void store_kv_tell(struct store *store, const char *name, struct str value); // at NULL: removes it
+void store_kv_queue(struct store *store, const char *name, struct str value); // at NULL: removes it
 fallible store_kv_put_in(struct db *db, const char *name, struct str value);
 fallible store_kv_drop_in(struct db *db, const char *name);
 

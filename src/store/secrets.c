@@ -67,8 +67,8 @@ static void store_secrets_free_use(void *arg)
 	free(secret);
 }
 
-void store_secrets_tell_use(struct store *store, const char *tenant, const char *name,
-			    int64_t used_ms, const char *host)
+void store_secrets_queue_use(struct store *store, const char *tenant, const char *name,
+			     int64_t used_ms, const char *host)
 {
 	struct store_secret *secret = mem_new_of(struct store_secret);
 
@@ -76,7 +76,7 @@ void store_secrets_tell_use(struct store *store, const char *tenant, const char 
 	secret->name = mem_str(name);
 	secret->used_host = mem_str(host);
 	secret->used_ms = used_ms;
-	store_tell(store, store_secrets_write_use, secret, store_secrets_free_use);
+	store_queue(store, store_secrets_write_use, secret, store_secrets_free_use);
 }
 
 static struct err *store_secrets_read_rows(struct db *db, void *arg)

@@ -776,7 +776,7 @@ fallible store_flush(struct store *store)
 	return store_do(store, nothing, NULL);
 }
 
-void store_tell(struct store *store, store_deed *deed, void *arg, void (*drop)(void *arg))
+void store_queue(struct store *store, store_deed *deed, void *arg, void (*drop)(void *arg))
 {
 	struct job *job = mem_new_of(struct job);
 

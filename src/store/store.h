@@ -52,7 +52,7 @@ fallible store_do_last(struct store *store, store_deed *deed, void *arg);
 // loop's thread when it is done, or when the store closes; an error other than of the disk is
 // logged.
 #define STORE_TOLD_MS 20
-void store_tell(struct store *store, store_deed *deed, void *arg, void (*drop)(void *arg));
+void store_queue(struct store *store, store_deed *deed, void *arg, void (*drop)(void *arg));
 // Starts told deeds without waiting for others.
 void store_nudge(struct store *store);
 // A read-only deed: waits for no commit.

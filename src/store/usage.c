@@ -45,7 +45,7 @@ void store_usage_add(struct store *store, const char *tenant, const char *sandbo
 		.hour = time_ms / HOUR_MS,
 		.amount = amount,
 	};
-	store_tell(store, usage_query_add, use, drop_use);
+	store_queue(store, usage_query_add, use, drop_use);
 }
 
 struct sum {

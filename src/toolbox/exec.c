@@ -290,7 +290,7 @@ static fallible stream_start(struct http *x, struct json **json, struct exec_req
 	http_be_patient(x);
 	TRY(gateway_box(x, &out->ref));
 	spec.session = request->session;
-	spec.seat = request->in_session;
+	spec.state_of = request->in_session;
 	spec.shown = request->shown;
 	TRY(spawn_process(&out->ref, &request->spec, &spec, &out->proc));
 	out->tape = proc_tape(out->proc);

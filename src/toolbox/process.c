@@ -144,7 +144,7 @@ static fallible process_spawn(struct http *x, const struct json *json, struct ex
 	TRY(json_bool(json_get(json, "openStdin"), "openStdin", &spec.open_stdin));
 	request->field = "processId";
 	spec.session = request->session;
-	spec.seat = request->in_session;
+	spec.state_of = request->in_session;
 	TRY(gateway_box(x, &out->ref));
 	return spawn_process(&out->ref, &request->spec, &spec, &out->proc);
 }

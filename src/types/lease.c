@@ -427,8 +427,8 @@ static struct lease_step lease_found(struct lease *lease, const struct lease_eve
 	return moved(14, LEASE_DO_DRAIN | todo);
 }
 
-struct lease_step lease_hear(const struct lease *from, const struct lease_event *event,
-			     struct lease *out)
+struct lease_step lease_handle(const struct lease *from, const struct lease_event *event,
+			       struct lease *out)
 {
 	if (out != from)
 		*out = *from;

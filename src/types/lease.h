@@ -146,8 +146,8 @@ struct lease_step {
 // The initial lease: no runner ever ran.
 void lease_init(struct lease *lease);
 // Copies `from` and applies the event; *out may be `from`.
-struct lease_step lease_hear(const struct lease *from, const struct lease_event *event,
-			     struct lease *out);
+struct lease_step lease_handle(const struct lease *from, const struct lease_event *event,
+			       struct lease *out);
 
 bool lease_is_owned(const struct lease *lease);	 // STARTING to WARM
 bool lease_is_fenced(const struct lease *lease); // nothing may be launched

@@ -75,7 +75,7 @@ TEST(known_again, "stored boxes are in the table after a start, and cannot be us
 
 	open_house(&app);
 	CHECK_OK(store_boxes_put(app.store, &a));
-	store_boxes_tell(app.store, &b);
+	store_boxes_queue(app.store, &b);
 	exposed_ports_add(&ports, 8080, STR("web"));
 	memcpy(ports.at[0].token, "mine", 5);
 	ports.at[0].ends_ms = 77;

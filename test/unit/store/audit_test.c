@@ -17,7 +17,7 @@ EACH_BACKEND(audit, "the audit chain holds, and shows what was changed, taken ou
 	for (int i = 0; i < 3; i++)
 		CHECK_OK(add_audit(house->store, &row, &id));
 	CHECK(id == 3);
-	store_audit_tell(house->store, &row, NULL, NULL);
+	store_audit_queue(house->store, &row, NULL, NULL);
 	CHECK_OK(store_flush(house->store));
 	reopen(house);
 	CHECK_OK(store_audit_verify(house->store, &proof));
@@ -45,7 +45,7 @@ EACH_BACKEND(long_chain, "a chain of many pages is read to its end")
 	struct store_audit_proof proof;
 
 	for (int i = 0; i < 1234; i++)
-		store_audit_tell(house->store, &row, NULL, NULL);
+		store_audit_queue(house->store, &row, NULL, NULL);
 	CHECK_OK(store_flush(house->store));
 	CHECK_OK(store_audit_verify(house->store, &proof));
 	CHECK(proof.bad == 0 && proof.count == 1234);

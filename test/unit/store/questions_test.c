@@ -409,7 +409,7 @@ EACH_BACKEND(names, "small things are found by the beginning of their name")
 	CHECK_OK(store_kv_put(house->store, "alert/b", STR("2")));
 	CHECK_OK(store_kv_put(house->store, "alert/a", STR("")));
 	CHECK_OK(store_kv_put(house->store, "route/a", STR("3")));
-	store_kv_tell(house->store, "alert/b", STR("two"));
+	store_kv_queue(house->store, "alert/b", STR("two"));
 	CHECK_OK(store_kv_load(house->store, "alert/", house->arena, &kv, &count));
 	CHECK(count == 2 && kv[0].value.len == 0 && str_is(kv[1].value, "two"));
 	CHECK_OK(store_kv_drop(house->store, "alert/a"));

@@ -127,10 +127,10 @@ TEST(told, "asynchronous writes are done in order with synchronous ones, and fre
 
 	CHECK_OK(begin(-1));
 	orders = dropped = 0;
-	store_tell(store, note, (void *)1, on_drop);
-	store_tell(store, note, (void *)2, on_drop);
+	store_queue(store, note, (void *)1, on_drop);
+	store_queue(store, note, (void *)2, on_drop);
 	CHECK_OK(store_do(store, note, (void *)3));
-	store_tell(store, note, (void *)4, on_drop);
+	store_queue(store, note, (void *)4, on_drop);
 	CHECK(orders == 3 && order[0] == 1 && order[1] == 2 && order[2] == 3);
 	turn_for(100);
 	CHECK(dropped == 3);
@@ -146,9 +146,9 @@ TEST(alone, "a write that fails is rolled back alone")
 	size_t count = 9;
 
 	CHECK_OK(begin(-1));
-	store_kv_tell(store, "a", STR("1"));
+	store_kv_queue(store, "a", STR("1"));
 	CHECK_ERR(store_do(store, refuse, NULL), CONFLICT);
-	store_kv_tell(store, "b", STR("1"));
+	store_kv_queue(store, "b", STR("1"));
 	CHECK_OK(store_kv_load(store, "", arena, &kv, &count));
 	CHECK(count == 2);
 	CHECK(store_health(store) == STORE_FINE);
@@ -162,7 +162,7 @@ TEST(last_words, "asynchronous writes are committed before the store closes")
 	size_t count = 9;
 
 	CHECK_OK(begin(subdir("last")));
-	store_kv_tell(store, "a", STR("1"));
+	store_kv_queue(store, "a", STR("1"));
 	store_close(store);
 	CHECK_OK(begin(dir));
 	CHECK_OK(store_kv_load(store, "", arena, &kv, &count));
@@ -241,7 +241,7 @@ TEST(full, "on a full disk writes are refused, reads succeed, asynchronous write
 	CHECK(err && db_is_unwritable(err) && err_http(err) == 503);
 	CHECK(store_health(store) == STORE_UNWRITABLE);
 	CHECK_ERR(store_ready(store), UNAVAILABLE);
-	store_kv_tell(store, "told", STR("1"));
+	store_kv_queue(store, "told", STR("1"));
 	CHECK_OK(store_kv_load(store, "before", arena, &kv, &count));
 	CHECK(count == 1);
 	turn_for(50);
@@ -301,7 +301,7 @@ TEST(read_only, "a read-only database is read, not written, and resumes when it 
 	CHECK_OK(store_kv_load(store, "before", arena, &kv, &count));
 	CHECK(count == 1);
 	CHECK_ERR(store_kv_put(store, "new", STR("1")), UNAVAILABLE);
-	store_kv_tell(store, "told", STR("1"));
+	store_kv_queue(store, "told", STR("1"));
 	CHECK(scratch_run("mount -o remount,rw ro") == 0);
 	for (int i = 0; i < 30 && store_health(store) != STORE_FINE; i++)
 		turn_for(100);
@@ -364,7 +364,7 @@ TEST(corrupt,
 	auto_err err = store_kv_put(store, "b", STR("1"));
 	CHECK(err && db_is_corrupt(err) && err_http(err) == 503);
 	CHECK_ERR(store_kv_load(store, "", arena, &kv, &count), UNAVAILABLE);
-	store_kv_tell(store, "c", STR("1"));
+	store_kv_queue(store, "c", STR("1"));
 	for (int i = 0; i < 100 && !store_stats(store).lost; i++)
 		turn_for(60);
 	CHECK(store_stats(store).lost == 1);
@@ -381,8 +381,8 @@ TEST(corrupt_inside, "a corrupt page in the middle is found at the start")
 		char name[16];
 
 		snprintf(name, sizeof(name), "key%d", i);
-		store_kv_tell(store, name,
-			      STR("a value that takes some space of the page it is in"));
+		store_kv_queue(store, name,
+			       STR("a value that takes some space of the page it is in"));
 	}
 	store_close(take_ptr(store));
 	scratch_run(

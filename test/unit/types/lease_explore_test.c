@@ -67,7 +67,7 @@ static void hear(struct search *all, const struct world *from, const struct leas
 	struct lease_step step;
 
 	unfold(from, &lease);
-	step = lease_hear(&lease, event, &lease);
+	step = lease_handle(&lease, event, &lease);
 	if (step.changed && from->faults) { // the commit fails
 		to.faults--;
 		to.pc = from->pc == DOWN ? DOWN : IDLE;
@@ -237,7 +237,7 @@ static void ask(struct search *all, const struct world *w)
 			continue;
 		}
 		unfold(&to, &lease);
-		step = lease_hear(&lease, &event, &lease);
+		step = lease_handle(&lease, &event, &lease);
 		if (!step.changed)
 			continue;
 		fold(&to, &lease);

@@ -143,7 +143,7 @@ static bool check_box(size_t i, int seen, int state)
 	const struct cell *want = &table[i].in[state];
 	struct lease from = lease_in((enum lease_state)state), to;
 	struct lease_event event = event_of(table[i].kind, (enum lease_seen)seen);
-	struct lease_step step = lease_hear(&from, &event, &to);
+	struct lease_step step = lease_handle(&from, &event, &to);
 	int to_state = want->to < 0 ? state : want->to;
 
 	if (step.row == want->row && step.changed == (want->to >= 0) && (int)to.state == to_state &&
@@ -189,7 +189,7 @@ TEST(early, "before its deadline no state is moved by time")
 		struct lease_event event = event_of(LEASE_TIME, NOTHING);
 
 		event.now_ms = NOW - 1;
-		CHECK(!lease_hear(&from, &event, &to).changed);
+		CHECK(!lease_handle(&from, &event, &to).changed);
 		CHECK(equal(&from, &to));
 	}
 }
@@ -204,7 +204,7 @@ TEST(row7, "row 7: an accepted run at the deadline repairs a lost write")
 		struct lease_step step;
 
 		event.has_accepted = true;
-		step = lease_hear(&from, &event, &to);
+		step = lease_handle(&from, &event, &to);
 		CHECK(step.row == 7 && to.state == A && step.changed);
 		CHECK_STR(to.run, "run_2");
 		CHECK_STR(to.instance, OLD);
@@ -218,7 +218,7 @@ TEST(row16, "row 16: a warm runner with queued work is not stopped, it is used")
 	struct lease_step step;
 
 	event.has_queued = true;
-	step = lease_hear(&from, &event, &to);
+	step = lease_handle(&from, &event, &to);
 	CHECK(!step.changed && step.todo == LEASE_DO_DRAIN);
 }
 
@@ -230,19 +230,19 @@ TEST(ladder, "rows 18 to 23: attempts at 0, 5, 30, 120, 300 s, then quarantine, 
 	struct lease_step step;
 	int64_t now = NOW;
 
-	lease_hear(&lease, &sick, &lease);
+	lease_handle(&lease, &sick, &lease);
 	CHECK(lease.attempts == 0 && lease.next_attempt_ms == NOW);
 	for (uint32_t i = 0; i < 5; i++) {
 		event = event_of(LEASE_TIME, NOTHING);
 		event.now_ms = now;
-		step = lease_hear(&lease, &event, &lease);
+		step = lease_handle(&lease, &event, &lease);
 		CHECK(step.row == 18 && step.todo == LEASE_DO_STOP && lease.attempts == i + 1);
 		now += 2000;
 		event = event_of(LEASE_STOPPED, i % 2 ? OTHER : FAILED);
 		event.attempt = TRY_FRESH;
 		event.error = "no";
 		event.now_ms = now;
-		step = lease_hear(&lease, &event, &lease);
+		step = lease_handle(&lease, &event, &lease);
 		if (i < 4) {
 			CHECK(step.row == 21 && lease.next_attempt_ms == now + gaps[i]);
 			now = lease.next_attempt_ms;
@@ -255,13 +255,13 @@ TEST(ladder, "rows 18 to 23: attempts at 0, 5, 30, 120, 300 s, then quarantine, 
 		event.now_ms = lease_deadline(&lease);
 		if (!event.now_ms)
 			break;
-		step = lease_hear(&lease, &event, &lease);
+		step = lease_handle(&lease, &event, &lease);
 		CHECK(step.row == 26 && step.todo == LEASE_DO_LOOK && lease.attempts == 5);
 	}
 	CHECK(lease_deadline(&lease) == 0); // only a user makes it look again
 	event = event_of(LEASE_FORCE, NOTHING);
 	event.now_ms = now + timer_ms(TIMER_RECHECK_SPAN) * 2;
-	CHECK(lease_hear(&lease, &event, &lease).todo == LEASE_DO_LOOK);
+	CHECK(lease_handle(&lease, &event, &lease).todo == LEASE_DO_LOOK);
 }
 
 TEST(row23, "row 23: the deadline of the fifth attempt ends in quarantine too")
@@ -270,11 +270,11 @@ TEST(row23, "row 23: the deadline of the fifth attempt ends in quarantine too")
 	struct lease_event event = event_of(LEASE_TIME, NOTHING);
 
 	from.attempts = 5;
-	CHECK(lease_hear(&from, &event, &to).row == 23 && to.state == Q);
+	CHECK(lease_handle(&from, &event, &to).row == 23 && to.state == Q);
 	CHECK_STR(to.error, "attempt deadline expired");
 	from = lease_in(SN);
 	from.attempts = 5;
-	CHECK(lease_hear(&from, &event, &to).row == 23 && to.state == Q);
+	CHECK(lease_handle(&from, &event, &to).row == 23 && to.state == Q);
 }
 
 TEST(row24, "row 24: a late answer of another attempt changes nothing, in any state")
@@ -284,7 +284,7 @@ TEST(row24, "row 24: a late answer of another attempt changes nothing, in any st
 		struct lease_event event = event_of(LEASE_STOPPED, NOTHING);
 
 		event.attempt = "cccccccccccccccccccccccccccccccc";
-		CHECK(lease_hear(&from, &event, &to).row == 24);
+		CHECK(lease_handle(&from, &event, &to).row == 24);
 		CHECK(equal(&from, &to));
 	}
 }
@@ -295,7 +295,7 @@ TEST(generations, "generations only grow, and every launch has its own")
 	struct lease_event event = event_of(LEASE_WANTED, NOTHING);
 
 	for (uint64_t i = 4; i < 9; i++) {
-		struct lease_step step = lease_hear(&lease, &event, &lease);
+		struct lease_step step = lease_handle(&lease, &event, &lease);
 
 		CHECK(step.todo & LEASE_DO_LAUNCH);
 		CHECK(lease.generation == i && lease.next_generation == i + 1);
@@ -314,7 +314,7 @@ TEST(fence, "no event leads from a fenced state to a launch but by way of none")
 				struct lease from = lease_in(states[i]), to;
 				struct lease_event event = event_of((enum lease_event_kind)kind,
 								    (enum lease_seen)seen);
-				struct lease_step step = lease_hear(&from, &event, &to);
+				struct lease_step step = lease_handle(&from, &event, &to);
 
 				CHECK(!(step.todo & LEASE_DO_LAUNCH));
 				CHECK(to.state == N || lease_is_fenced(&to));
@@ -328,14 +328,14 @@ TEST(lost, "a stop of a lease with a run asks for the run's failure, after the c
 	struct lease from = lease_in(A), to;
 	struct lease_event event = event_of(LEASE_INTERRUPT, NOTHING);
 
-	CHECK(lease_hear(&from, &event, &to).todo & LEASE_DO_FAIL_RUNS);
+	CHECK(lease_handle(&from, &event, &to).todo & LEASE_DO_FAIL_RUNS);
 	event = event_of(LEASE_WANTED, NOTHING);
-	CHECK(lease_hear(&from, &event, &to).todo == (LEASE_DO_LAUNCH | LEASE_DO_FAIL_RUNS));
+	CHECK(lease_handle(&from, &event, &to).todo == (LEASE_DO_LAUNCH | LEASE_DO_FAIL_RUNS));
 	from = lease_in(R);
 	event = event_of(LEASE_INTERRUPT, NOTHING);
-	CHECK(!(lease_hear(&from, &event, &to).todo & LEASE_DO_FAIL_RUNS));
+	CHECK(!(lease_handle(&from, &event, &to).todo & LEASE_DO_FAIL_RUNS));
 	event.has_accepted = true;
-	CHECK(lease_hear(&from, &event, &to).todo & LEASE_DO_FAIL_RUNS);
+	CHECK(lease_handle(&from, &event, &to).todo & LEASE_DO_FAIL_RUNS);
 }
 
 TEST(text, "a lease is read as it was written, in every state")
@@ -371,10 +371,10 @@ TEST(unreadable, "row 27: what does not parse keeps its generation, or one above
 	struct lease_event event = event_of(LEASE_UNREADABLE, NOTHING);
 
 	from.next_generation = 41;
-	CHECK(lease_hear(&from, &event, &to).row == 27);
+	CHECK(lease_handle(&from, &event, &to).row == 27);
 	CHECK(to.state == Q && to.next_generation == 41 && to.whole_session);
 	from.next_generation = 0;
-	lease_hear(&from, &event, &to);
+	lease_handle(&from, &event, &to);
 	CHECK(to.next_generation == (uint64_t)NOW);
 	CHECK(to.reason == LEASE_FOR_RECORD_UNREADABLE);
 }
