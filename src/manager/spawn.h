@@ -4,10 +4,10 @@
 #include "manager/exec.h"
 
 struct spawn {
-	struct str id;	    // len 0: a new one
-	struct str session; // as the request names it, for the record; at == NULL: none
+	struct str id;	     // len 0: a new one
+	struct str session;  // as the request names it, for the record; at == NULL: none
 	struct str state_of; // the session whose state it starts with; at == NULL: none
-	struct str shown;   // the command, as answers repeat it
+	struct str shown;    // the command, as answers repeat it
 	bool auto_cleanup, keep_error;
 	bool open_stdin; // after stdin_bytes: proc_write()
 };
