@@ -69,7 +69,7 @@ static void free_box(struct deferred *later)
 {
 	struct box *box = link_of(later, struct box, free_later);
 
-	box_tell_kinds(box, BOX_END_FREED);
+	box_end_kinds(box, BOX_END_FREED);
 	tape_budget_drop(box->tape_budget);
 	free(box);
 }

@@ -10,7 +10,7 @@ static void hear(struct str bytes)
 	struct shell_end end;
 	size_t used = 0;
 
-	if (shell_hear(bytes, &end, &used) != SHELL_END)
+	if (shell_parse(bytes, &end, &used) != SHELL_END)
 		return;
 	MUST(used > 0 && used <= bytes.len && bytes.at[used - 1] == 0);
 	MUST(end.status >= 0 && end.status <= 255 && end.cwd.len < SHELL_END_MAX);

@@ -222,7 +222,7 @@ static fallible local_end_terminal(const struct box_ref *ref, const char *id, in
 	term_kill(term);
 	while (!term_ended(term, &result, &box_gone))
 		TRY(term_await(term, UINT64_MAX, deadline), "end the terminal of a session");
-	term_told(term);
+	term_forget(term);
 	return OK;
 }
 

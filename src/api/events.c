@@ -145,7 +145,7 @@ static fallible events_reply_page(struct http *x, struct filter *filter)
 }
 
 // Announces deleted events. Its number is the position to resume from.
-static fallible events_tell_missed(struct http *x, uint64_t after, const struct store_events *page)
+static fallible events_send_missed(struct http *x, uint64_t after, const struct store_events *page)
 {
 	auto_buf text = BUF_INIT(512), data = BUF_INIT(256);
 	struct json_out out = json_to(&data);
@@ -174,7 +174,7 @@ static fallible events_copy(struct http *x, struct filter *filter)
 
 		TRY(events_read_page(x, filter, BATCH, arena, &page));
 		if (page.missed && filter->place.after >= filter->told) {
-			TRY(events_tell_missed(x, filter->place.after, &page));
+			TRY(events_send_missed(x, filter->place.after, &page));
 			filter->told = page.newest;
 		}
 		for (size_t i = 0; i < page.count; i++) {

@@ -475,7 +475,7 @@ static fallible sessions_read_some(struct stream_of *of, char *room, bool *out_e
 	return sessions_flush(of);
 }
 
-static fallible sessions_tell(struct stream_of *of)
+static fallible sessions_send(struct stream_of *of)
 {
 	char *room = arena_take(of->x->arena, READ);
 	bool end = false;
@@ -509,7 +509,7 @@ fallible api_sessions_events(struct http *x)
 	if (of.offset > tape_kept(tape))
 		return err_new(INVALID, "bad_offset", "the offset is past the end of the log");
 	tape_attach(&of.reader, tape, of.offset);
-	err = sessions_tell(&of);
+	err = sessions_send(&of);
 	tape_detach(&of.reader);
 	buf_done(&of.line);
 	buf_done(&of.out);

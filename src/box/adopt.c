@@ -251,7 +251,7 @@ void box_abandon(struct box *box)
 		}
 	await_tapes(box);
 	exec_end_all(box);
-	box_tell_kinds(box, BOX_END_LEFT);
+	box_end_kinds(box, BOX_END_LEFT);
 	box_unref(box);
 }
 

@@ -381,7 +381,7 @@ static void box_ask_number(struct ask *ask, struct order *order)
 		snprintf(order->trace, sizeof(order->trace), "%s", log_trace_now());
 }
 
-bool ask_tell(struct ask *ask, struct order *order)
+bool ask_send(struct ask *ask, struct order *order)
 {
 	char room[1024];
 	size_t len;

@@ -43,7 +43,7 @@ fallible ask_plain(struct ask *ask, struct order *order, const char *box, int64_
 // The warden expects that box next.
 bool ask_is_expected(const struct ask *ask, const char *box);
 // Sends an order that has no answer. Never waits. False: not sent.
-bool ask_tell(struct ask *ask, struct order *order);
+bool ask_send(struct ask *ask, struct order *order);
 // Turns a TIMEOUT into UNAVAILABLE no_warden, for callers to which silence is not an answer.
 fallible ask_unanswered(struct err *err);
 

@@ -56,7 +56,7 @@ static void let_go(struct bash *shell)
 		loop_defer(shell->box->loop, &shell->free_later);
 }
 
-static void be_told(struct bash *shell);
+static void bash_send_next(struct bash *shell);
 
 // Called when the pipes are settled.
 static void bash_go_on(struct bash *shell)
@@ -67,7 +67,7 @@ static void bash_go_on(struct bash *shell)
 		if (shell->done)
 			shell->phase = BASH_DYING;
 		else
-			be_told(shell);
+			bash_send_next(shell);
 	} else if (phase == BASH_SETTLING) {
 		shell->phase = BASH_AT_REST;
 		pipes_turn(&shell->pipes, shell->aside);
@@ -175,7 +175,7 @@ static void bash_push(struct bash *shell)
 	*told = BUF_INIT(WORDS_MAX);
 }
 
-static void be_told(struct bash *shell)
+static void bash_send_next(struct bash *shell)
 {
 	shell->phase = BASH_AT_WORK;
 	pipes_turn(&shell->pipes, shell->tape);
@@ -201,7 +201,7 @@ static bool skip_past(struct bash *shell)
 		struct shell_end end;
 
 		if (shell->phase == BASH_AT_WORK &&
-		    shell_hear(buf_view(heard), &end, &used) == SHELL_END &&
+		    shell_parse(buf_view(heard), &end, &used) == SHELL_END &&
 		    end.mark == shell->mark) {
 			shell->resync = false;
 			return true;
@@ -228,7 +228,7 @@ static bool take_end(struct bash *shell, int sender)
 	if (shell->resync && (!skip_past(shell) || shell->resync))
 		return shell->heard.len < SHELL_END_MAX;
 
-	switch (shell_hear(buf_view(&shell->heard), &end, &used)) {
+	switch (shell_parse(buf_view(&shell->heard), &end, &used)) {
 	case SHELL_MORE:
 		return true;
 	case SHELL_NONSENSE:
@@ -250,7 +250,7 @@ static bool take_end(struct bash *shell, int sender)
 	return true;
 }
 
-static void bash_hear(struct bash *shell)
+static void bash_receive(struct bash *shell)
 {
 	char room[READ];
 	int sender = 0;
@@ -284,7 +284,7 @@ static void on_dialogue(struct watch *watch, uint32_t events)
 	if (events & EPOLLOUT)
 		bash_push(shell);
 	if (shell->open && (events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
-		bash_hear(shell);
+		bash_receive(shell);
 	let_go(shell);
 }
 
@@ -294,7 +294,7 @@ static void bash_on_done(void *arg)
 
 	shell->refs++;
 	if (shell->open)
-		bash_hear(shell); // the end record of its last command may be there
+		bash_receive(shell); // the end record of its last command may be there
 	bash_shut(shell);
 	shell->done = true;
 	if (shell->phase == BASH_AT_REST || shell->phase == BASH_AT_WORK)
@@ -403,7 +403,7 @@ fallible bash_open(struct exec *exec, struct tape *aside, const char *cwd, struc
 	secret_random(&shell->mark, sizeof(shell->mark));
 	shell_greet(&shell->told, cwd, shell->mark);
 	shell->tape = aside;
-	be_told(shell);
+	bash_send_next(shell);
 	*out = shell;
 	return OK;
 }
@@ -425,26 +425,26 @@ fallible bash_open_other(struct exec *exec, struct tape *aside, struct buf *word
 	TRY(bash_attach(exec, aside, &shell));
 	bash_take_words(shell, words, mark);
 	shell->tape = aside;
-	be_told(shell);
+	bash_send_next(shell);
 	*out = shell;
 	return OK;
 }
 
-void bash_tell_other(struct bash *shell, struct buf *words, uint64_t mark, struct tape *tape)
+void bash_send_other(struct bash *shell, struct buf *words, uint64_t mark, struct tape *tape)
 {
 	bash_take_words(shell, words, mark);
 	shell->tape = tape;
 	settle(shell, BASH_CLEARING);
 }
 
-void bash_tell(struct bash *shell, struct buf *words, bool aside, const char *back,
+void bash_send(struct bash *shell, struct buf *words, bool aside, const char *back,
 	       struct tape *tape)
 {
 	uint64_t mark;
 
 	secret_random(&mark, sizeof(mark));
 	shell_say_end(words, aside, back, mark);
-	bash_tell_other(shell, words, mark, tape);
+	bash_send_other(shell, words, mark, tape);
 }
 
 void bash_turn_aside(struct bash *shell, struct tape *aside)

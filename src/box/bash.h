@@ -22,7 +22,7 @@ struct bash {
 	bool done; // the process has ended: exec->result
 	struct pipes pipes;
 	struct tape *aside; // held: output that belongs to no command
-	struct tape *tape;  // of the command; borrowed from the caller of bash_tell()
+	struct tape *tape;  // of the command; borrowed from the caller of bash_send()
 	struct watch watch; // the dialogue
 	bool open;
 	struct buf heard, told; // a partial record; bytes not sent yet
@@ -58,10 +58,10 @@ fallible bash_open_other(struct exec *exec, struct tape *aside, struct buf *word
 // that ends the first command.
 fallible bash_adopt(struct exec *exec, struct tape *aside, uint32_t sender, struct bash **out);
 // Sends a command to an idle shell. `words` are its lines but the last, which is added here.
-void bash_tell(struct bash *shell, struct buf *words, bool aside, const char *back,
+void bash_send(struct bash *shell, struct buf *words, bool aside, const char *back,
 	       struct tape *tape);
 // The same of another program: all of its lines, which contain `mark`.
-void bash_tell_other(struct bash *shell, struct buf *words, uint64_t mark, struct tape *tape);
+void bash_send_other(struct bash *shell, struct buf *words, uint64_t mark, struct tape *tape);
 // Sets the tape for output of no command; while idle.
 void bash_turn_aside(struct bash *shell, struct tape *aside);
 // Limits the CPU time of everything in its cgroup from now on; 0: no limit.

@@ -16,7 +16,7 @@
 #include "box/private.h"
 #include "box/tape.h"
 
-void box_tell_kinds(struct box *box, enum box_end how)
+void box_end_kinds(struct box *box, enum box_end how)
 {
 	for (const struct box_kind *kind = box->kinds; kind->name; kind++)
 		if (kind->tell[how])
@@ -30,7 +30,7 @@ void box_free_later(struct deferred *deferred)
 	channel_close(&box->channel);
 	if (box->tape_budget)
 		tape_budget_on_lack(box->tape_budget, NULL, NULL);
-	box_tell_kinds(box, BOX_END_FREED);
+	box_end_kinds(box, BOX_END_FREED);
 	tape_budget_drop(box->tape_budget);
 	if (box->has_folder)
 		tape_remove_folder(box->loop, box->tapes_dir, box->id);
@@ -78,7 +78,7 @@ void box_free(struct box *box)
 	if (!box)
 		return;
 	box->lost = NULL;
-	box_tell_kinds(box, BOX_END_LEFT);
+	box_end_kinds(box, BOX_END_LEFT);
 	if (box->tape_budget)
 		tape_budget_leave(box->tape_budget); // the quota's owner may be freed now
 	box_unref(box);
@@ -96,7 +96,7 @@ static void lose(struct box *box, const char *why)
 	box->phase = BOX_LOST;
 	condition_signal(&box->greeted);
 	box_ref(box);
-	box_tell_kinds(box, BOX_END_LOST);
+	box_end_kinds(box, BOX_END_LOST);
 	box->lost = NULL;
 	if (lost && !box->stopping)
 		lost(box, box->lost_arg);

@@ -78,7 +78,7 @@ bool box_foretell(struct ask *ask, const struct order *build)
 
 	order.kind = ORDER_BUILD;
 	order.ahead = true;
-	return ask_is_expected(ask, build->box) && ask_tell(ask, &order);
+	return ask_is_expected(ask, build->box) && ask_send(ask, &order);
 }
 
 // Destroys the box whether or not the order was carried out: it has no owner.
@@ -174,7 +174,7 @@ fallible box_destroy(struct box *box, int64_t deadline)
 	err = order_destroy(box->ask, box->id, deadline);
 	if (!err) {
 		channel_close(&box->channel);
-		box_tell_kinds(box, BOX_END_LOST);
+		box_end_kinds(box, BOX_END_LOST);
 		box->phase = BOX_DESTROYED;
 	}
 	box_unref(box);
@@ -259,7 +259,7 @@ static void drop_cgroups(struct box *box, int64_t deadline)
 static void box_quiet(struct box *box, int64_t deadline)
 {
 	channel_close(&box->channel);
-	box_tell_kinds(box, BOX_END_STOPPED);
+	box_end_kinds(box, BOX_END_STOPPED);
 	drop_cgroups(box, deadline);
 	contexts_settle(box);
 	procs_settle(box); // pid 1, which would repeat the ends, is gone

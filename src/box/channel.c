@@ -55,7 +55,7 @@ static ssize_t channel_take_words(int fd, char *words, size_t size, int fds[CHAN
 }
 
 // False: nothing more for now, or closed.
-static bool channel_hear(struct channel *channel)
+static bool channel_receive(struct channel *channel)
 {
 	static char words[WORDS_MAX]; // only the loop's thread is here
 	const char *no_words[1] = {NULL};
@@ -97,7 +97,7 @@ static void channel_on_ready(struct watch *watch, uint32_t events)
 	}
 	if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR)) || channel->paused)
 		return;
-	for (int i = 0; i < TURN_MAX && channel->open && channel_hear(channel); i++)
+	for (int i = 0; i < TURN_MAX && channel->open && channel_receive(channel); i++)
 		continue;
 }
 

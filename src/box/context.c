@@ -150,7 +150,7 @@ static fallible context_err_deleted(const struct repl *repl)
 	return err_new(NOT_FOUND, "no_context", "the context was deleted");
 }
 
-static void context_tell(struct context_run *run)
+static void context_report(struct context_run *run)
 {
 	struct repl *repl = run->run.repl;
 	struct buf words = BUF_INIT(CONTEXT_CODE_MAX + HEAD_MAX);
@@ -162,7 +162,7 @@ static void context_tell(struct context_run *run)
 	buf_done(&run->run.words);
 	if (run->run.timeout_ms)
 		repl_run_limit(&run->run, (int64_t)run->run.timeout_ms);
-	bash_tell_other(repl->shell, &words, mark, run->run.tape);
+	bash_send_other(repl->shell, &words, mark, run->run.tape);
 }
 
 static bool context_may_begin(struct repl *repl, struct repl_run *run)
@@ -180,7 +180,7 @@ static void context_label_task(void *arg)
 	task_shield(true);
 	tape_begin(run->run.tape);
 	if (repl->run == &run->run && repl->shell && !repl->shell->done)
-		context_tell(run); // else the process, and the cell with it, has ended meanwhile
+		context_report(run); // else the process, and the cell with it, has ended meanwhile
 	repl_run_unref(&run->run);
 }
 
@@ -190,7 +190,7 @@ static void context_begin(struct repl *repl, struct repl_run *base)
 
 	run->result.count = ++((struct context *)repl)->cells;
 	if (!tape_is_named(base->tape)) {
-		context_tell(run);
+		context_report(run);
 		return;
 	}
 	base->refs++; // the task's reference
@@ -617,7 +617,7 @@ static void context_resume(struct context_run *run)
 	run->result.timeout_ms = run->run.timeout_ms;
 	if (run->run.timeout_ms)
 		repl_run_limit(&run->run, left_ms > 0 ? left_ms : 1);
-	bash_tell_other(repl->shell, &words, mark, run->run.tape);
+	bash_send_other(repl->shell, &words, mark, run->run.tape);
 }
 
 static fallible context_take_process(struct context *context, struct adoptee *held)

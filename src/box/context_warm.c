@@ -428,6 +428,6 @@ struct bash *context_warm_take(const struct context_launch *launch)
 	if (launch->id)
 		exec_relabel(shell->exec, &(struct exec_spec){.label = &label});
 	shell->ended = shell->lost = NULL;
-	bash_tell_other(shell, &words, mark, launch->aside);
+	bash_send_other(shell, &words, mark, launch->aside);
 	return shell;
 }

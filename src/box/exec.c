@@ -599,7 +599,7 @@ static struct exec *exec_find(struct link *among, uint32_t conn)
 	return NULL;
 }
 
-void exec_heard(struct box *box, const struct talk *talk, int *fds, int count)
+void exec_on_message(struct box *box, const struct talk *talk, int *fds, int count)
 {
 	static const enum exec_state states[TALK_KIND_COUNT] = {
 		[TALK_STARTED] = EXEC_RUNNING,

@@ -137,7 +137,7 @@ static struct box_file_worker *find_asked(struct box *box, uint32_t conn)
 	return NULL;
 }
 
-bool box_file_worker_heard(struct box *box, const struct talk *talk, int *fds, int count)
+bool box_file_worker_on_message(struct box *box, const struct talk *talk, int *fds, int count)
 {
 	struct box_file_worker *worker = find_asked(box, talk->conn);
 	bool is = talk->kind == TALK_WORKER_IS, abandoned;

@@ -473,7 +473,7 @@ static void files_walk_finish(struct files_walk *walk, const struct fileop_reply
 }
 
 // Reads the next message: items, or the end. An error ends the walk.
-static fallible files_walk_hear(struct files_walk *walk, int64_t deadline)
+static fallible files_walk_receive(struct files_walk *walk, int64_t deadline)
 {
 	struct fileop_reply say;
 	auto_closer_fd fd = -1;
@@ -502,7 +502,7 @@ static fallible files_walk_hear(struct files_walk *walk, int64_t deadline)
 static fallible files_walk_more(struct files_walk *walk, int64_t deadline, bool *more)
 {
 	while (walk->items.left == 0 && walk->worker)
-		TRY(files_walk_hear(walk, deadline));
+		TRY(files_walk_receive(walk, deadline));
 	*more = walk->items.left > 0;
 	return OK;
 }
@@ -556,7 +556,7 @@ fallible files_end(struct files_walk *walk, struct files_total *total)
 	if (!walk)
 		return OK;
 	while (total && !err && walk->worker && walk->items.left == 0)
-		err = files_walk_hear(walk, walk->deadline);
+		err = files_walk_receive(walk, walk->deadline);
 	if (total && !err)
 		*total = walk->total;
 	files_drop(walk);
@@ -616,7 +616,7 @@ static fallible files_begin_items(const struct files *files, struct fileop_reque
 	struct err *err;
 
 	TRY(files_walk_begin(files, ask, include, exclude, kind, &walk));
-	err = files_walk_hear(walk, walk->deadline);
+	err = files_walk_receive(walk, walk->deadline);
 	if (err) {
 		files_drop(walk);
 		return err;

@@ -48,12 +48,12 @@ static void on_said(struct channel *channel, const struct talk *talk, int *fds, 
 		return;
 	}
 	if (talk->kind == TALK_SYNC) {
-		box_sync_heard(box, fds, count);
+		box_sync_on_message(box, fds, count);
 		return;
 	}
 	if (talk->kind != TALK_READY && talk->kind != TALK_BROKEN) {
-		if (!box_file_worker_heard(box, talk, fds, count))
-			exec_heard(box, talk, fds, count);
+		if (!box_file_worker_on_message(box, talk, fds, count))
+			exec_on_message(box, talk, fds, count);
 		return;
 	}
 	if (count > 0 || box->phase != BOX_GREETING) {

@@ -132,7 +132,7 @@ struct box {
 struct box *box_new(struct loop *loop, struct ask *ask, const char *id, int tapes_dir);
 struct tape_budget *box_tape_budget(struct box *box); // borrowed
 void box_ref(struct box *box);
-void box_tell_kinds(struct box *box, enum box_end how);
+void box_end_kinds(struct box *box, enum box_end how);
 void box_free_later(struct deferred *deferred);		    // box->free_later
 void box_on_lost(struct channel *channel, const char *why); // box->channel.lost
 void box_unref(struct box *box);
@@ -148,7 +148,7 @@ void box_adoption_lost(struct box *box); // wakes the adopting task
 void box_held(struct box *box, const struct talk *talk, int *fds, int count);
 
 // In exec.c, called for messages of pid 1.
-void exec_heard(struct box *box, const struct talk *talk, int *fds, int count);
+void exec_on_message(struct box *box, const struct talk *talk, int *fds, int count);
 void exec_pay(struct box *box);	    // sends messages that a full socket did not take
 void exec_end_all(struct box *box); // the box is gone
 // In session.c: every session ends with its box.
@@ -172,11 +172,11 @@ void procs_free(struct box *box);
 extern const struct box_cgroup_events exec_cgroup_events;
 
 // In sync.c: SYNC of pid 1 (takes ownership of the fds); an adopted box; a freed box.
-void box_sync_heard(struct box *box, int *fds, int count);
+void box_sync_on_message(struct box *box, int *fds, int count);
 void box_sync_adopted(struct box *box);
 void box_sync_drop(struct box *box);
 
 // In file_worker.c. False: the message is for no file worker.
-bool box_file_worker_heard(struct box *box, const struct talk *talk, int *fds, int count);
+bool box_file_worker_on_message(struct box *box, const struct talk *talk, int *fds, int count);
 void box_file_worker_end_all(struct box *box);
 void box_file_worker_rest_end(struct box *box); // ends the idle ones

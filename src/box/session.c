@@ -350,7 +350,7 @@ static void session_begin_command(struct session *session, struct session_run *r
 		repl_run_limit(&run->run, (int64_t)run->run.timeout_ms);
 	if (run->cpu_ms)
 		bash_limit_cpu(shell, run->cpu_ms * 1000);
-	bash_tell(shell, &run->run.words, run->kind == RUN_ASIDE, back, run->run.tape);
+	bash_send(shell, &run->run.words, run->kind == RUN_ASIDE, back, run->run.tape);
 }
 
 static void session_begin(struct repl *repl, struct repl_run *base)

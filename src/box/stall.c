@@ -128,7 +128,7 @@ void stall_enter(const struct stall_at *at, enum stall_kind kind)
 		sem_post(&stall.wake);
 }
 
-static void stall_tell(void)
+static void stall_report(void)
 {
 	struct stall_at at;
 
@@ -153,7 +153,7 @@ void stall_leave(void)
 		slot->call->thread = 0;
 	pthread_mutex_unlock(&slot->lock);
 	if (slot == &stall.slots[0] && atomic_load(&stall.unlogged))
-		stall_tell();
+		stall_report();
 }
 
 int stall_open(const struct stall_at *at)

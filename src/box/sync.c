@@ -75,7 +75,7 @@ static void sync_due(struct timer *timer)
 		serve_sync(box);
 }
 
-void box_sync_heard(struct box *box, int *fds, int count)
+void box_sync_on_message(struct box *box, int *fds, int count)
 {
 	box->sync.timer.due = sync_due;
 	if (count == FD_LOST) { // no fd was left in this process: ask again later

@@ -478,7 +478,7 @@ static bool term_evict(struct unit *unit)
 	return term->phase == TERM_ENDED;
 }
 
-void term_told(struct term *term)
+void term_forget(struct term *term)
 {
 	term_evict(&term->unit);
 }

@@ -62,5 +62,5 @@ void term_kill(struct term *term); // the whole tree
 
 // True once it has ended and all output can be read. *out_box_gone: with its box.
 bool term_ended(const struct term *term, struct exec_result *out, bool *out_box_gone);
-void term_told(struct term *term);	       // a client was told of the end: frees its id
+void term_forget(struct term *term);	       // a client was told of the end: frees its id
 void term_attach(struct term *term, int step); // 1 or -1: counts attached clients

@@ -7,7 +7,7 @@
 #include "cli/interrupt.h"
 #include "cli/print.h"
 
-static void status_tell(const struct cove_result *result)
+static void status_report(const struct cove_result *result)
 {
 	static const struct {
 		const char *word, *text;
@@ -41,7 +41,7 @@ fallible status_whole(const struct cove_result *result)
 fallible status_take(struct call *call, const struct cove_result *result)
 {
 	if (!call_has(call, OPT_QUIET))
-		status_tell(result);
+		status_report(result);
 	if (strcmp(result->ended, "box_lost") == 0)
 		return err_new(BAD_PEER, "box_lost", "the command has no exit status");
 	TRY(status_whole(result));

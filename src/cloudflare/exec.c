@@ -162,7 +162,7 @@ static fallible write_ask(struct http *x, const struct json *body, struct buf *o
 		       : err_new(TOO_LARGE, "payload_too_large", "the command is too long");
 }
 
-static fallible exec_tell_end(struct exec *exec, struct err *err)
+static fallible exec_send_end(struct exec *exec, struct err *err)
 {
 	auto_free char *words = NULL;
 	auto_err fault = NULL;
@@ -198,7 +198,7 @@ fallible bridge_exec(struct http *x)
 	http_be_patient(x);
 	http_set(x, "Cache-Control", STR("no-cache"));
 	TRY(http_begin(x, 200, "text/event-stream"));
-	return exec_tell_end(&exec,
+	return exec_send_end(&exec,
 			     bridge_forward_ask(&exec.forward, "POST",
 						named_box_target(x, id, "/api/execute/stream"),
 						NULL, buf_view(&ask), &calls));

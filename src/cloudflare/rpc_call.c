@@ -64,7 +64,7 @@ static const struct {
 				{"result", callback_put_result},
 				{"error", callback_put_error}};
 
-static fallible callback_tell(struct callback *callback, struct str data)
+static fallible callback_send(struct callback *callback, struct str data)
 {
 	auto_buf text = BUF_INIT(2 * EVENT_MAX);
 	struct json_out out = json_to(&text);
@@ -98,7 +98,7 @@ static fallible callback_pass(struct callback *callback, struct str bytes)
 		case SSE_TOO_LARGE:
 			return err_new(INTERNAL, "internal", "an event did not fit");
 		case SSE_EVENT:
-			TRY(callback_tell(callback, event.data));
+			TRY(callback_send(callback, event.data));
 		}
 	}
 }

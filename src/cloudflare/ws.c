@@ -286,7 +286,7 @@ static fallible finish_pieces(struct call *call)
 	return err;
 }
 
-static fallible ws_mux_tell_end(struct call *call, bool is_whole)
+static fallible ws_mux_send_end(struct call *call, bool is_whole)
 {
 	if (call->in_pieces && is_whole)
 		return finish_pieces(call);
@@ -318,7 +318,7 @@ static void ws_mux_on_end(void *arg, bool is_whole)
 	if (map_get(mux->calls, call_id(call)) == call)
 		map_take(mux->calls, call_id(call));
 	if (!mux->ended || call->in_pieces)
-		err_free(ws_mux_tell_end(call, is_whole)); // the client may be gone
+		err_free(ws_mux_send_end(call, is_whole)); // the client may be gone
 	mux->refs++;
 	call_free(call);
 	ws_mux_start_waiting(mux);

@@ -51,7 +51,7 @@ static bool is_too_large(const struct sse_reader *reader)
 	       !buf_ok(&reader->id);
 }
 
-static void sse_forget_told(struct sse_reader *reader)
+static void sse_forget_returned(struct sse_reader *reader)
 {
 	if (!reader->told)
 		return;
@@ -83,7 +83,7 @@ static bool fill_line(struct sse_reader *reader, struct str *in)
 
 enum sse_verdict sse_read(struct sse_reader *reader, struct str *in, struct sse_event *out)
 {
-	sse_forget_told(reader);
+	sse_forget_returned(reader);
 	while (in->len && fill_line(reader, in)) {
 		struct str line = buf_view(&reader->line);
 
@@ -104,7 +104,7 @@ enum sse_verdict sse_read(struct sse_reader *reader, struct str *in, struct sse_
 						  buf_view(&reader->data)};
 			return SSE_EVENT;
 		}
-		sse_forget_told(reader);
+		sse_forget_returned(reader);
 	}
 	return is_too_large(reader) ? SSE_TOO_LARGE : SSE_MORE;
 }

@@ -234,7 +234,7 @@ static enum ws_event end_message(struct ws_reader *reader, struct ws_item *out)
 	return WS_MESSAGE;
 }
 
-static void codec_ws_forget_told(struct ws_reader *reader)
+static void codec_ws_forget_sent(struct ws_reader *reader)
 {
 	if (!reader->told)
 		return;
@@ -289,7 +289,7 @@ enum ws_event ws_read(struct ws_reader *reader, struct str *in, struct ws_item *
 
 	if (reader->is_over)
 		return ws_fault(reader, out, WS_PROTOCOL_ERROR, "nothing may follow the end");
-	codec_ws_forget_told(reader);
+	codec_ws_forget_sent(reader);
 	reader->in = in;
 	while (event == WS_MORE) {
 		struct wslay_frame_iocb frame = {0};

@@ -228,7 +228,7 @@ static void gateway_audit_log_begin(struct audit_log_mark *mark, const struct ht
 	mark->row = audit_log_add_row(mark, x, action, mark->target, "begun");
 }
 
-static bool may_tell(const struct audit_log_mark *mark, const struct http *x)
+static bool may_record(const struct audit_log_mark *mark, const struct http *x)
 {
 	char action[ACTION_MAX];
 	struct sum *sum;
@@ -258,7 +258,7 @@ void audit_log_look(struct audit_log *audit, struct http *x, const struct manage
 		snprintf(out->target, sizeof(out->target), STR_FMT, STR_ARG(x->params[0]));
 	if (!entry || x->route->flags & ROUTE_READONLY)
 		return;
-	if (x->route->flags & ROUTE_AUDITED || may_tell(out, x))
+	if (x->route->flags & ROUTE_AUDITED || may_record(out, x))
 		gateway_audit_log_begin(out, x);
 }
 

@@ -48,7 +48,7 @@ static fallible client_gone(void)
 }
 
 // An error of a callback counts as a lost client: no more calls follow.
-static fallible in_process_told(struct in_process *inner, struct err *err)
+static fallible in_process_outcome(struct in_process *inner, struct err *err)
 {
 	inner->gone |= err != NULL;
 	return err;
@@ -62,7 +62,7 @@ static fallible in_process_read(struct http *x, void *room, size_t size, size_t 
 	if (inner->gone)
 		return client_gone();
 	if (inner->calls.read)
-		return in_process_told(inner, inner->calls.read(inner->arg, room, size, out));
+		return in_process_outcome(inner, inner->calls.read(inner->arg, room, size, out));
 	if (size > left)
 		size = left;
 	if (size)
@@ -89,7 +89,7 @@ static fallible tell_head(struct http *x, const char *type, bool is_whole, uint6
 	inner->due = head.length;
 	if (inner->gone)
 		return client_gone();
-	return in_process_told(inner, inner->calls.head(inner->arg, &head));
+	return in_process_outcome(inner, inner->calls.head(inner->arg, &head));
 }
 
 static fallible in_process_write(struct http *x, const void *bytes, size_t len)
@@ -103,7 +103,7 @@ static fallible in_process_write(struct http *x, const void *bytes, size_t len)
 	if (inner->is_sized && len > inner->due)
 		return err_new(INTERNAL, "internal", "a reply longer than announced");
 	inner->due -= inner->is_sized ? len : 0;
-	TRY(in_process_told(inner, inner->calls.bytes(inner->arg, (struct str){bytes, len})));
+	TRY(in_process_outcome(inner, inner->calls.bytes(inner->arg, (struct str){bytes, len})));
 	x->bytes_out += len;
 	return OK;
 }

@@ -82,7 +82,7 @@ bool conn_greet(bool returns)
 	return talk_send(&ready, NULL, 0);
 }
 
-int conn_tell_broken(const char *step)
+int conn_send_broken(const char *step)
 {
 	struct talk talk = {.kind = TALK_BROKEN};
 

@@ -33,7 +33,7 @@ bool conn_is_over(const struct conn *conn);
 
 // HELLO to a daemon; `returns`: another daemon may connect later. False: not sent.
 bool conn_greet(bool returns);
-int conn_tell_broken(const char *step); // instead of HELLO; returns the exit status
+int conn_send_broken(const char *step); // instead of HELLO; returns the exit status
 // A process waits in sync or syncfs: `listener` is that of the filter. Returns like conn_send().
 bool conn_send_sync(int listener);
 

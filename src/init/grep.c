@@ -63,7 +63,8 @@ static long grep_find(const char *line, size_t len)
 	return at ? at - line : -1;
 }
 
-static void grep_tell(const char *path, uint64_t number, const char *line, size_t len, long column)
+static void grep_report(const char *path, uint64_t number, const char *line, size_t len,
+			long column)
 {
 	struct fileop_match match = {
 		.path = str_of(path),
@@ -98,7 +99,7 @@ static size_t search_lines(const char *path, size_t len, bool is_last, uint64_t 
 		++*number;
 		column = grep_find(at, (size_t)(stop - at));
 		if (column >= 0)
-			grep_tell(path, *number, at, (size_t)(stop - at), column);
+			grep_report(path, *number, at, (size_t)(stop - at), column);
 		at = stop + 1;
 	}
 	return at > end ? len : (size_t)(at - job.piece);

@@ -761,10 +761,10 @@ int init_main(void)
 	init.letters[0] = &init.first;
 	init.stale = RUN_NONE;
 	if (failed)
-		return conn_tell_broken(failed);
+		return conn_send_broken(failed);
 	if (!exec_cgroup_learn(&init.exec_cgroups[0], init.setup.joins_by_clone,
 			       (int[]){TALK_FD_CGROUP, TALK_FD_CGROUP_2}))
-		return conn_tell_broken("take the first exec cgroup");
+		return conn_send_broken("take the first exec cgroup");
 	init.returns = handover_may_return();
 	if (!conn_greet(init.returns))
 		return 1;

@@ -62,8 +62,8 @@ static bool init_tree_look(const struct walk_at *at, struct fileop_entry *out)
 }
 
 // Sends the entry; at the limit sets `more`.
-static void init_tree_tell(struct reply_batch *batch, const struct fileop_request *ask,
-			   const struct fileop_entry *entry, struct fileop_reply *reply)
+static void init_tree_report(struct reply_batch *batch, const struct fileop_request *ask,
+			     const struct fileop_entry *entry, struct fileop_reply *reply)
 {
 	if (ask->limit && batch->count >= ask->limit) {
 		reply->more = true;
@@ -96,7 +96,7 @@ static bool tell_tree(const struct fileop_request *ask, judge_fn *judge, struct 
 		unsigned verdict = step == WALK_LEFT ? 0 : judge(ask, &at, &entry);
 
 		if (verdict & TELL)
-			init_tree_tell(&batch, ask, &entry, reply);
+			init_tree_report(&batch, ask, &entry, reply);
 		if ((verdict & ENTER) && entry.stat.type == FILEOP_DIRECTORY && !walk_enter())
 			reply->skipped++;
 	}

@@ -235,7 +235,7 @@ static void init_watch_flush(void)
 	forget_left();
 }
 
-static bool init_watch_is_told(const char *path)
+static bool init_watch_is_reported(const char *path)
 {
 	const struct fileop_request *ask = job.ask;
 
@@ -247,11 +247,11 @@ static bool init_watch_is_told(const char *path)
 	return ask->includes == 0;
 }
 
-static void init_watch_tell(enum fileop_event_type type, bool is_directory, const char *path)
+static void init_watch_report(enum fileop_event_type type, bool is_directory, const char *path)
 {
 	char *own;
 
-	if (*path && !init_watch_is_told(path))
+	if (*path && !init_watch_is_reported(path))
 		return;
 	for (int i = job.count - 1; i >= 0; i--) {
 		if (strcmp(job.pending[i].path, path) != 0)
@@ -309,7 +309,7 @@ static bool watch_beneath(int root, const char *path, bool fresh)
 			continue;
 		is_dir = tree_is_directory(&at);
 		if (fresh)
-			init_watch_tell(FILEOP_CREATE, is_dir, job.path);
+			init_watch_report(FILEOP_CREATE, is_dir, job.path);
 		if (!is_dir || !(job.ask->flags & FILEOP_RECURSIVE))
 			continue;
 		all &= watch_dir(at.dir, at.name, job.path);
@@ -370,9 +370,9 @@ static bool init_watch_is_ours(const struct inotify_event *event, const char *na
 		return false;
 	job.cookie = 0;
 	if (job.temp == PATH_RESOLVE_TEMP_NEW)
-		init_watch_tell(FILEOP_CREATE, event->mask & IN_ISDIR, job.path);
+		init_watch_report(FILEOP_CREATE, event->mask & IN_ISDIR, job.path);
 	if (!(event->mask & IN_ISDIR))
-		init_watch_tell(FILEOP_MODIFY, false, job.path);
+		init_watch_report(FILEOP_MODIFY, false, job.path);
 	return !(event->mask & IN_ISDIR);
 }
 
@@ -392,7 +392,7 @@ static void watch_event_name(const struct inotify_event *event)
 		return;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 		if (event->mask & rows[i].bit)
-			init_watch_tell(rows[i].type, is_dir, job.path);
+			init_watch_report(rows[i].type, is_dir, job.path);
 	if (!is_dir || event->len == 0 || !(job.ask->flags & FILEOP_RECURSIVE))
 		return;
 	if (event->mask & IN_MOVED_FROM) {
@@ -433,12 +433,12 @@ static void watch_event(const struct inotify_event *event)
 	struct place *place;
 
 	if (event->mask & IN_Q_OVERFLOW) {
-		init_watch_tell(FILEOP_OVERFLOW, false, "");
+		init_watch_report(FILEOP_OVERFLOW, false, "");
 		rescan();
 		return;
 	}
 	if (event->wd == job.parent_wd && !is_there()) {
-		init_watch_tell(FILEOP_STOPPED, true, "");
+		init_watch_report(FILEOP_STOPPED, true, "");
 		job.is_over = true;
 	}
 	place = watched_find(event->wd);
@@ -446,7 +446,7 @@ static void watch_event(const struct inotify_event *event)
 		return;
 	if (event->mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_UNMOUNT | IN_IGNORED)) {
 		if (event->wd == job.root_wd) {
-			init_watch_tell(FILEOP_STOPPED, true, "");
+			init_watch_report(FILEOP_STOPPED, true, "");
 			job.is_over = true;
 		} else if (event->mask & (IN_IGNORED | IN_UNMOUNT)) {
 			give_up(place);
@@ -482,7 +482,7 @@ static bool watch_read_events(void)
 			watch_event(event);
 	}
 	if (job.lame)
-		init_watch_tell(FILEOP_OVERFLOW, false, "");
+		init_watch_report(FILEOP_OVERFLOW, false, "");
 	job.lame = false;
 	return true;
 }
@@ -499,7 +499,7 @@ static bool init_watch_catch_up(void)
 	for (int i = 0; i < CATCH_UP_READS && !job.is_over && poll(&ready, 1, 0) > 0; i++)
 		if (!watch_read_events())
 			return false;
-	init_watch_tell(FILEOP_CAUGHT_UP, false, "");
+	init_watch_report(FILEOP_CAUGHT_UP, false, "");
 	init_watch_flush();
 	return true;
 }

@@ -245,7 +245,7 @@ static size_t parts_of(const char *path)
 }
 
 // Names that are not UTF-8 are also sent as base64.
-static fallible lib_tree_tell(const struct json *at, cove_entry_fn *each, void *arg)
+static fallible lib_tree_report(const struct json *at, cove_entry_fn *each, void *arg)
 {
 	struct cove_entry entry = lib_tree_entry_of(at);
 	auto_buf path = BUF_INIT(1 << 20);
@@ -277,7 +277,7 @@ static fallible lib_tree_list(struct cove_box *box, const char *path, bool recur
 	TRY(tree_send(box, "/api/list-files", &body, &json, &answer));
 	files = json_get(answer, "files");
 	for (size_t i = 0; files && i < json_count(files); i++)
-		TRY(lib_tree_tell(json_at(files, i), each, arg));
+		TRY(lib_tree_report(json_at(files, i), each, arg));
 	return OK;
 }
 

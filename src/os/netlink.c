@@ -100,7 +100,7 @@ void netlink_close(struct netlink *batch, size_t nest)
 }
 
 // Reads one datagram of answers; each is the errno of one message, 0 for success. -1: no more.
-static int netlink_hear(int sock, int borne, int *first, int *count)
+static int netlink_receive(int sock, int borne, int *first, int *count)
 {
 	_Alignas(NLMSG_ALIGNTO) char room[3072];
 	struct sockaddr_nl from = {0};
@@ -140,7 +140,7 @@ int netlink_run(int family, const struct netlink *batch, int borne)
 	if (sendto(sock, batch->bytes, batch->len, 0, (const struct sockaddr *)&kernel,
 		   sizeof(kernel)) != (ssize_t)batch->len)
 		failure = errno;
-	while (!failure && netlink_hear(sock, borne, &failure, &count) == 0)
+	while (!failure && netlink_receive(sock, borne, &failure, &count) == 0)
 		;
 	close(sock);
 	if (!failure && count == 0)

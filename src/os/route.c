@@ -46,7 +46,7 @@ static bool prefix_holds(const uint8_t *prefix, const uint8_t *address, unsigned
 
 // Reads datagrams until the end of the answer: an acknowledgement, or the end of a dump. -1 with
 // errno: no answer; else 0, or the errno of the kernel's answer.
-static int route_hear(int sock, route_read_fn *read, void *arg)
+static int route_receive(int sock, route_read_fn *read, void *arg)
 {
 	auto_free char *room = mem_new(ROOM);
 
@@ -83,7 +83,7 @@ static int route_ask(int sock, const struct netlink *question, route_read_fn *re
 	if (sendto(sock, question->bytes, question->len, 0, (const struct sockaddr *)&kernel,
 		   sizeof(kernel)) != (ssize_t)question->len)
 		return -1;
-	return route_hear(sock, read, arg);
+	return route_receive(sock, read, arg);
 }
 
 static void route_read(const struct nlmsghdr *head, void *arg)

@@ -235,7 +235,7 @@ void shell_say_end(struct buf *out, bool aside, const char *back, uint64_t mark)
 	buf_text(out, " && :\n");
 }
 
-enum shell_heard shell_hear(struct str bytes, struct shell_end *out, size_t *out_used)
+enum shell_parsed shell_parse(struct str bytes, struct shell_end *out, size_t *out_used)
 {
 	const char *nul = bytes.len ? memchr(bytes.at, 0, bytes.len) : NULL;
 	struct str rest = {bytes.at, nul ? (size_t)(nul - bytes.at) : 0}, word;

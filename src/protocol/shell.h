@@ -42,9 +42,9 @@ struct shell_end {
 	struct str cwd; // a slice of the input; empty: unknown
 };
 #define SHELL_END_MAX 20480 // bytes of a record, with the longest directory that is accepted
-enum shell_heard { SHELL_MORE, SHELL_END, SHELL_NONSENSE };
+enum shell_parsed { SHELL_MORE, SHELL_END, SHELL_NONSENSE };
 // Reads one record from the start of `bytes`. SHELL_END: *out_used of them.
-enum shell_heard shell_hear(struct str bytes, struct shell_end *out, size_t *out_used);
+enum shell_parsed shell_parse(struct str bytes, struct shell_end *out, size_t *out_used);
 
 // Prints a script that restores the state of the shell that runs it.
 #define SHELL_DUMP                                                                                 \

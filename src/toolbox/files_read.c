@@ -286,7 +286,7 @@ static fallible files_stream_send_error(struct path_arg *path_arg, const struct 
 
 // Whether an error is sent inside the stream: only errors of the file, not of the request or the
 // sandbox.
-static bool files_stream_is_told(const struct err *err)
+static bool files_stream_is_reported(const struct err *err)
 {
 	static const char *const reasons[] = {"no_file", "is_directory", "not_regular",
 					      "permission_denied", "not_directory"};
@@ -321,7 +321,7 @@ fallible toolbox_files_stream(struct path_arg *path_arg)
 	TRY(path_arg_read(path_arg));
 	err = open_file_open(path_arg, false, &file);
 	path_arg_unlock(path_arg); // a stream holds the session's lock only until it has started
-	if (err && !files_stream_is_told(err))
+	if (err && !files_stream_is_reported(err))
 		return take_ptr(err);
 	TRY(gateway_begin_events(path_arg->x));
 	if (err)

@@ -295,7 +295,7 @@ fallible follow_next(struct follow *follow, enum tape_stream *stream, size_t *ou
 }
 
 // Announces the bytes that the client cannot get, before the run of `len` bytes after them.
-static void follow_tell_missed(struct follow *follow, size_t len, bool last)
+static void follow_send_missed(struct follow *follow, size_t len, bool last)
 {
 	const struct tape_reader *reader = &follow->reader;
 	uint64_t behind = len + (reader->missed - follow->told);
@@ -353,7 +353,7 @@ fallible follow_tape(struct follow *follow)
 
 		TRY(follow_next(follow, &stream, &len));
 		if (follow->reader.cut)
-			follow_tell_missed(follow, len, false);
+			follow_send_missed(follow, len, false);
 		if (follow->from.sent)
 			len -= follow_leave_out(follow, stream, len);
 		else
@@ -366,7 +366,7 @@ fallible follow_tape(struct follow *follow)
 	for (int i = 0; i < TAPE_STREAMS; i++)
 		follow_add_run(follow, (enum tape_stream)i, 0, true);
 	if (follow->reader.cut)
-		follow_tell_missed(follow, 0, true);
+		follow_send_missed(follow, 0, true);
 	return OK;
 }
 

@@ -462,7 +462,7 @@ static fallible term_follow(struct watcher *watcher)
 		return OK;
 	}
 	TRY(send_exit(watcher->ws, &result));
-	term_told(watcher->term);
+	term_forget(watcher->term);
 	wsock_close(watcher->ws, WS_NORMAL, "the terminal has ended");
 	return OK;
 }
@@ -662,7 +662,7 @@ fallible toolbox_term_kill(struct http *x)
 
 	TRY(toolbox_term_find(x, &ref, &term));
 	term_kill(term);
-	term_told(term);
+	term_forget(term);
 	json_put_text(&out, "id", term_view(term).id);
 	return gateway_answer(x, &out);
 }

@@ -164,7 +164,7 @@ static void put_path(struct json_out *out, const char *root, struct str path)
 }
 
 // A queue overflow is reported as a change of the whole tree, so that the client rescans it.
-static fallible watch_tell(struct http *x, const struct watch_ask *ask,
+static fallible watch_send(struct http *x, const struct watch_ask *ask,
 			   const struct fileop_event *event, struct buf *room)
 {
 	bool lost = event->type == FILEOP_OVERFLOW;
@@ -215,7 +215,7 @@ static fallible watch_follow(struct http *x, const struct watch_ask *ask, struct
 		if (err || event.type == FILEOP_STOPPED)
 			return send_end(x, err, room);
 		if (event.type != FILEOP_CAUGHT_UP && watch_ask_wants(ask, &event))
-			TRY(watch_tell(x, ask, &event, room));
+			TRY(watch_send(x, ask, &event, room));
 	}
 }
 

@@ -266,7 +266,7 @@ static fallible block_signals(struct warden *warden)
 
 // SIGTERM during the start: exit at once, and leave boxes as they are. SIGINT waits until the boxes
 // that it ends are known.
-static bool is_told_to_leave(struct warden *warden)
+static bool is_asked_to_leave(struct warden *warden)
 {
 	sigset_t pending;
 
@@ -314,7 +314,7 @@ static fallible warden_start_begin(struct warden *warden, const struct options *
 	TRY(open_groups(warden));
 	TRY(open_run(warden, options));
 	open_ids(warden);
-	if (is_told_to_leave(warden))
+	if (is_asked_to_leave(warden))
 		return OK;
 	TRY(recover_boxes(warden, &recover), "recover the boxes of an earlier warden");
 	kill_point("warden.start", "recovered");
@@ -323,13 +323,13 @@ static fallible warden_start_begin(struct warden *warden, const struct options *
 	// Before the filter: boxes inherit from the zygote.
 	TRY(zygote_start(warden->groups->unified, &warden->zygote));
 	TRY(deferred_unmount_start(&warden->unmount));
-	if (is_told_to_leave(warden))
+	if (is_asked_to_leave(warden))
 		return OK;
 	TRY(disk_open(warden->data, options->disk, &options->pool, &warden->disk),
 	    "open the disks");
 	TRY(recover_disks(warden, recover), "recover the disks of an earlier warden");
 	TRY(templates_open(warden->data, &warden->templates), "open the templates");
-	if (is_told_to_leave(warden))
+	if (is_asked_to_leave(warden))
 		return OK;
 	make_host_template(warden);
 	TRY(ids_take(warden->ids, &slot, &warden->jail_userns), "open the id range of the jail");

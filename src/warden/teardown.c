@@ -165,7 +165,7 @@ static void answer_all(struct warden *warden, struct warden_box *box, bool kept)
 	box->refusal = NULL;
 }
 
-static void teardown_tell(const struct warden_box *box, const char *event)
+static void teardown_report(const struct warden_box *box, const char *event)
 {
 	char took[24];
 
@@ -185,7 +185,7 @@ static void drop_state(struct warden *warden, struct warden_box *box)
 // Nothing waits for the rest: an empty state file, and a steering program without sockets.
 static void teardown_forget(struct warden *warden, struct warden_box *box)
 {
-	teardown_tell(box, "box.destroyed");
+	teardown_report(box, "box.destroyed");
 	answer_all(warden, box, false);
 	drop_state(warden, box);
 	map_take(warden->boxes, str_of(box->id));
@@ -197,7 +197,7 @@ static void teardown_forget(struct warden *warden, struct warden_box *box)
 
 static void teardown_keep(struct warden *warden, struct warden_box *box)
 {
-	teardown_tell(box, "box.stopped");
+	teardown_report(box, "box.stopped");
 	drop_state(warden, box);
 	fd_drop(&box->steer);
 	answer_all(warden, box, true);

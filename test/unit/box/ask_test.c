@@ -78,7 +78,7 @@ BOX_TEST(told, "an order without an answer is sent and delays no other order")
 	build.limits = LIMITS_DEFAULT;
 	id_box(build.box);
 	for (int i = 0; i < 3; i++)
-		CHECK(ask_tell(fixture.ask, &build));
+		CHECK(ask_send(fixture.ask, &build));
 	CHECK_OK(ask_order(fixture.ask, &quick, &answer, fds, in(5000)));
 	CHECK(answer.id == quick.id && quick.id == build.id + 1);
 }
@@ -136,7 +136,7 @@ BOX_TEST(
 	int64_t before = clock_ms();
 	auto_err err = OK;
 
-	CHECK(ask_tell(fixture.ask, &deadly)); // which shows that it arrives
+	CHECK(ask_send(fixture.ask, &deadly)); // which shows that it arrives
 	err = ask_order(fixture.ask, &slow, &answer, fds, in(20000));
 
 	CHECK(err && err_kind(err) == ERR_UNAVAILABLE);

@@ -21,7 +21,7 @@ static int gift = -1;	   // the fd that it passes
 
 static void said(struct channel *channel, const struct talk *talk, int *fds, int count)
 {
-	CHECK(channel == &box.channel && box_file_worker_heard(&box, talk, fds, count));
+	CHECK(channel == &box.channel && box_file_worker_on_message(&box, talk, fds, count));
 }
 
 static void lost(struct channel *channel, const char *why)

@@ -53,9 +53,9 @@ TEST(quotes, "a quoted text is one word, whatever is in it")
 	CHECK(quotes_to("$(x) `y` \\ \n!", "'$(x) `y` \\ \n!'"));
 }
 
-static enum shell_heard hear(const char *text, size_t len, struct shell_end *end, size_t *used)
+static enum shell_parsed hear(const char *text, size_t len, struct shell_end *end, size_t *used)
 {
-	return shell_hear((struct str){text, len}, end, used);
+	return shell_parse((struct str){text, len}, end, used);
 }
 
 TEST(hears, "an end record is status, mark, job and directory")
