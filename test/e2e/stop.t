@@ -130,7 +130,7 @@ def configuration():
     c.ok("COVE_LISTEN" in text and "boxes-max" in text, "the table of options can be printed", text)
     listed = {line.split()[0] for line in text.splitlines()} | {"--config", "--help"}
     text = subprocess.run([c.BIN, "help", "serve"], capture_output=True, text=True).stdout
-    shown = {word for word in text.replace(",", " ").split() if word.startswith("--")}
+    shown = {word.rstrip(".") for word in text.replace(",", " ").split() if word.startswith("--")}
     c.same(shown, listed, "and the help of serve shows the same")
 
 

@@ -374,14 +374,14 @@ def older_state(cove):
          "DROP TABLE egress", "DROP TABLE egress_sums", "DROP INDEX runs_by_age", "ALTER TABLE sessions DROP COLUMN made",
          "ALTER TABLE leases DROP COLUMN made", "ALTER TABLE runs DROP COLUMN made",
          "CREATE TABLE tapes (sandbox TEXT NOT NULL, id TEXT NOT NULL, PRIMARY KEY (sandbox, id))",
-         "DROP INDEX idempotency_by_age", "ALTER TABLE idempotency RENAME TO pledges", "CREATE INDEX pledges_by_age ON pledges (kept)",
+         "DROP TABLE secrets", "DROP INDEX idempotency_by_age", "ALTER TABLE idempotency RENAME TO pledges", "CREATE INDEX pledges_by_age ON pledges (kept)",
          "UPDATE schema SET version = 1")
     cove.start()
     c.same(cove.out("patient", "pgrep -c sleep"), "1\n", "the state of the first version: its sandboxes are there")
     c.same(cove.get("/v1/events?limit=1000").json["items"][:len(events)], events, "and its events")
     check = cove.get("/v1/audit/check").json
     c.ok(check["ok"] and check["rows"] > 0, "the audit log is whole", check)
-    c.same(sql(cove, "SELECT version FROM schema"), [(5,)], "the database has the current version")
+    c.same(sql(cove, "SELECT version FROM schema"), [(6,)], "the database has the current version")
 
 
 def portable():
