@@ -41,13 +41,20 @@ static void open_house(struct app *app)
 	});
 }
 
-static void close_house(struct app *app)
+static void turn(struct app *app)
 {
-	manager_free(app->manager);
-	ask_close(app->ask);
-	// The connection's task ends when the loop turns.
 	task_start(app->loop, "stop", stop, app->loop);
 	loop_run(app->loop);
+}
+
+static void close_house(struct app *app)
+{
+	// A written event signals the manager.
+	err_free(store_flush(app->store));
+	turn(app);
+	manager_free(app->manager);
+	ask_close(app->ask);
+	turn(app); // the connection's task ends
 	task_trim();
 	store_close(app->store);
 	admit_close(app->admit);
