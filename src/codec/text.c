@@ -3,7 +3,6 @@
 // forms, no surrogates.
 #include "codec/text.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -203,19 +202,20 @@ size_t text_plain(const void *bytes, size_t len)
 	return i;
 }
 
-// Minutes east of UTC; false: malformed.
+// Minutes east of UTC of "Z" or "+hh:mm"; false: malformed.
 static bool text_read_zone(const char *at, int *out)
 {
-	int hours, minutes, used = 0;
+	struct str text = str_of(at);
+	uint64_t hours, minutes;
 
 	*out = 0;
-	if (!strcmp(at, "Z"))
+	if (str_is(text, "Z"))
 		return true;
-	if ((*at != '+' && *at != '-') ||
-	    sscanf(at + 1, "%2d:%2d%n", &hours, &minutes, &used) != 2 || used != 5 || at[6] ||
-	    hours > 14 || minutes > 59)
+	if (text.len != 6 || (*at != '+' && *at != '-') || at[3] != ':' ||
+	    !str_to_u64((struct str){at + 1, 2}, 0, 14, &hours) ||
+	    !str_to_u64((struct str){at + 4, 2}, 0, 59, &minutes))
 		return false;
-	*out = (*at == '-' ? -1 : 1) * (hours * 60 + minutes);
+	*out = (*at == '-' ? -1 : 1) * (int)(hours * 60 + minutes);
 	return true;
 }
 

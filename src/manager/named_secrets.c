@@ -318,7 +318,7 @@ fallible named_secrets_list(struct manager *manager, const struct who *who,
 	while (map_next(manager->secrets, &at, &key, &value))
 		if (!strcmp(((struct named_secret *)value)->tenant, who->tenant))
 			all[count++] = value;
-	qsort(all, count, sizeof(*all), named_secrets_compare);
+	qsort(all, count, sizeof(struct named_secret *), named_secrets_compare);
 	*out = all;
 	*out_count = count;
 	return OK;
