@@ -42,7 +42,7 @@ struct spare {
 	struct timer timer; // starts or ends it
 };
 
-// What a box has for its contexts.
+// The contexts of a box and their limits.
 struct contexts {
 	struct box *box;
 	struct tape_files tapes;

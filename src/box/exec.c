@@ -717,7 +717,7 @@ static fallible exec_await_answer(struct exec *exec, int64_t deadline)
 	return err;
 }
 
-// One try with one cgroup. The cgroup does not belong to the exec before pid 1 has answered: a CPU
+// Tries one cgroup. The cgroup does not belong to the exec before pid 1 has answered: a CPU
 // limit that fires until then is meant for the processes left in it.
 static fallible exec_try(struct exec *exec, const struct exec_spec *spec, int *tries)
 {

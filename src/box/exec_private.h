@@ -106,7 +106,7 @@ void exec_label_flag(struct exec *exec, uint32_t flag, bool on);
 void exec_label_sender(struct exec *exec, uint32_t sender);
 // The pty spool of a terminal, once; -1: none.
 void exec_take_spool(struct exec *exec, int ends[2]);
-// It was told to end: kills it if it still runs after that time.
+// The process was told to end: kills it if it still runs after that time.
 void exec_kill_after(struct exec *exec, int64_t ms);
 // Sets the cause killed_by_api; the caller ends what is left in the cgroup.
 void exec_stop_by_api(struct exec *exec);

@@ -1,4 +1,4 @@
-// What an exec tells pid 1 while it runs: signals, the close of its stdin, its label. A message
+// Messages of a running exec to pid 1: signals, the close of its stdin, its label. A message
 // that a full socket does not take is sent later; of signals and labels pid 1 must get the last.
 //
 // syscalls: clock_gettime

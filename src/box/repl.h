@@ -3,9 +3,9 @@
 // start of the process and its phases, the queue of runs, the state file, adoption. Their
 // differences are a row of functions, struct repl_kind.
 //
-// One run is active; the others wait in order of arrival; a run that no caller holds when its turn
-// comes is skipped. Everything happens in callbacks of the process and of timers, so that a run
-// goes to its end even if its client has gone.
+// A single run is active; the others wait in order of arrival; a run that no caller holds when its
+// turn comes is skipped. Everything happens in callbacks of the process and of timers, so that a
+// run goes to its end even if its client has gone.
 #pragma once
 
 #include "base/buf.h"

@@ -1,4 +1,4 @@
-// What processes, terminals, shell sessions and interpreters have in common: the table of units by
+// The common part of processes, terminals, shell sessions and interpreters: the table of units by
 // id, references, tapes, adoption. A unit is freed with its last reference. Adoption goes by the
 // files of the box's folder, the latest first, then by what pid 1 holds and has no file: of two
 // units with the same id the later one stands.

@@ -50,7 +50,7 @@ struct unit {
 	struct condition changed;
 };
 
-// One reference, the caller's.
+// The caller has the only reference.
 void unit_init(struct unit *unit, const struct unit_kind *kind, struct box *box, struct str id);
 void unit_done(struct unit *unit); // frees the unit, whose first member this is
 void unit_ref(struct unit *unit);

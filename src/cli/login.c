@@ -33,7 +33,7 @@ static fallible login_check_name(const char *name)
 // The caller wipes *out.
 static fallible ask_key(struct buf *out)
 {
-	TRY(tty_read_secret("Key", out));
+	TRY(tty_read_secret("Key", false, out));
 	buf_char(out, 0);
 	if (!buf_ok(out) || !str_trim(str_of(out->at)).len)
 		return err_hint(err_new(INVALID, "no_key", "no key was given"),

@@ -261,7 +261,7 @@ static fallible cli_policy_read_value(const struct secret *secret, struct buf *o
 	const char *own;
 
 	if (str_is(secret->value, "-"))
-		return tty_read_secret("Value", out);
+		return tty_read_secret("Value", true, out);
 	if (secret->value.at) {
 		buf_str(out, secret->value);
 		return OK;

@@ -61,7 +61,7 @@ fallible secrets_set(struct call *call)
 	if (expires_ms)
 		json_put_time(&out, "expiresAt", clock_wall_ms() + expires_ms);
 	if (!call_has(call, OPT_KEEP)) {
-		TRY(tty_read_secret("Value", &value));
+		TRY(tty_read_secret("Value", true, &value));
 		json_put_str(&out, "value", buf_view(&value));
 	}
 	json_end(&out, '}');

@@ -373,7 +373,7 @@ static const struct column run_columns[] = {
 	{.head = NULL},
 };
 
-// One run of the list: a row, its id, or its text.
+// A run of the list: a row, its id, or its text.
 static fallible show_run(struct call *call, struct remote *remote, const char *id,
 			 struct grid *grid, struct buf *all)
 {

@@ -160,13 +160,13 @@ static fallible tty_read_value(int fd, bool line, struct buf *out)
 	return OK;
 }
 
-fallible tty_read_secret(const char *prompt, struct buf *out)
+fallible tty_read_secret(const char *prompt, bool whole, struct buf *out)
 {
 	auto_fd tty = -1;
 	struct err *err;
 
 	if (!isatty(STDIN_FILENO))
-		return tty_read_value(STDIN_FILENO, false, out);
+		return tty_read_value(STDIN_FILENO, !whole, out);
 	tty = open("/dev/tty", O_RDWR | O_CLOEXEC);
 	if (tty < 0 || !tty_silent(tty))
 		return err_new(UNAVAILABLE, "no_terminal", "there is no terminal to ask at");

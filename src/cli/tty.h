@@ -15,10 +15,10 @@ bool tty_raw(int fd);
 // next raw mode. Signals and echo are unchanged.
 bool tty_type_ahead(int fd);
 void tty_unraw(void); // as it was before tty_raw()
-// A secret: typed without echo after the prompt if stdin is a terminal, else all of stdin; without
-// the newline at its end. The caller wipes *out, also after a failure. CANCELLED; TOO_LARGE
-// bad_value: more than *out holds.
-fallible tty_read_secret(const char *prompt, struct buf *out);
+// A secret: typed without echo after the prompt if stdin is a terminal, else the first line of
+// stdin, or all of stdin (`whole`); without the newline at its end. The caller wipes *out, also
+// after a failure. CANCELLED; TOO_LARGE bad_value: more than *out holds.
+fallible tty_read_secret(const char *prompt, bool whole, struct buf *out);
 void tty_restore(void); // harmless twice, and in a signal handler
 // False: unknown.
 bool tty_size(int fd, uint16_t *out_cols, uint16_t *out_rows);

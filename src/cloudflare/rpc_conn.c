@@ -1,4 +1,4 @@
-// One RPC connection: its export table, messages to the client, and streams in both directions. A
+// An RPC connection: its export table, messages to the client, and streams in both directions. A
 // number is used once and never again. rpc.c frees the exports, because it knows their kinds.
 //
 // A stream to the client: each write has a number, under which the client acknowledges it. At most

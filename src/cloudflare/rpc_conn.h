@@ -1,4 +1,4 @@
-// One RPC connection: its exports (objects that the client refers to by number) and its calls. A
+// An RPC connection: its exports (objects that the client refers to by number) and its calls. A
 // call is an in-process exchange whose reply is sent as messages.
 #pragma once
 

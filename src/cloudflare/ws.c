@@ -28,7 +28,7 @@
 #define EVENT_MAX (8u << 20)
 #define FRAME_HEAD 512
 
-// One WebSocket that carries requests, and its running calls. Closing the socket cancels the calls.
+// A WebSocket that carries requests, and its running calls. Closing the socket cancels the calls.
 struct ws_mux {
 	int refs;
 	struct wsock *ws;

@@ -7,7 +7,7 @@
 #include "egress/secrets.h"
 #include "egress/tls_stream.h"
 
-// One side of a followed connection: a stream, or TLS over it.
+// A side of a followed connection: a stream, or TLS over it.
 struct half {
 	struct stream *stream;
 	struct tls_stream *tls; // NULL: plain

@@ -405,7 +405,9 @@ static void secrets_write_headers(struct secrets_set *set, struct buf *out)
 		const char *format = pair->secret->format ? pair->secret->format : "{}";
 		const char *mark = strstr(format, "{}");
 
-		if (pair->secret->form != POLICY_HEADER || !may_stand_in_field(pair->value))
+		// Of two secrets for one header the first is sent.
+		if (pair->secret->form != POLICY_HEADER || !may_stand_in_field(pair->value) ||
+		    secrets_of_field(set, POLICY_HEADER, str_of(pair->secret->field)) != pair)
 			continue;
 		secrets_note_use(set, pair);
 		buf_fmt(out, "%s: %.*s", pair->secret->field, (int)(mark - format), format);

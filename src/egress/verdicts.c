@@ -82,8 +82,8 @@ static struct store_egress_entry verdicts_entry_of(const struct verdict *verdict
 
 // --------------------------------------------------------------------------------- subscribers
 
-// One shared object per box. verdicts_ring() counts up and wakes the waiters, so that a change
-// between a read of the ledger and the wait is not lost.
+// A subscriber is shared by all waiters of a box. verdicts_ring() counts up and wakes the waiters,
+// so that a change between a read of the ledger and the wait is not lost.
 struct subscriber {
 	struct verdicts *verdicts; // NULL: freed
 	char *box;

@@ -1,4 +1,4 @@
-// One command or file worker in pid 1's table, the messages about it, and what the next daemon is
+// A command or file worker in pid 1's table, the messages about it, and what the next daemon is
 // told.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What requests about trees share: removal, patterns, kinds of entries.
+// Functions that requests about trees share: removal, patterns, kinds of entries.
 #pragma once
 
 #include "init/walk.h"

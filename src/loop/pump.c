@@ -76,7 +76,7 @@ static bool is_over(int64_t began_us)
 	return took >= SLICE_US && (took >= SLICE_MOST_US || offload_is_wanted());
 }
 
-// One step; -1 with errno of the socket, FILE_FAILED.
+// Resolves a step; -1 with errno of the socket, FILE_FAILED.
 typedef ssize_t step_fn(struct slice *slice);
 #define FILE_FAILED (-2)
 

@@ -42,6 +42,15 @@ static struct named_secret *named_secrets_find(const struct manager *manager, co
 	return map_get(manager->secrets, named_secrets_key(room, tenant, name));
 }
 
+// While the table could not be read, an absent secret proves nothing.
+static fallible named_secrets_ready(const struct manager *manager)
+{
+	if (!manager->secrets_unknown)
+		return OK;
+	return err_hint(err_new(UNAVAILABLE, "state_corrupt", "the secrets could not be read"),
+			"the operator's log has the cause: manager.no_secrets");
+}
+
 static void named_secret_free(struct named_secret *secret)
 {
 	if (!secret)
@@ -122,6 +131,8 @@ fallible named_secrets_fill(const struct manager *manager, const char *tenant,
 			continue;
 		found = named_secrets_find(manager, tenant, str_of(entry->name));
 		policy_fill_named(entry, found ? &found->secret : NULL);
+		if (!found && !err)
+			err = named_secrets_ready(manager);
 		if (!found && !err)
 			err = err_hint(err_new(INVALID, "no_secret", "there is no secret '%s'",
 					       entry->name),
@@ -261,6 +272,7 @@ fallible named_secrets_set(struct manager *manager, const struct who *who, struc
 	struct err *err;
 
 	TRY(access_ask(who, ACCESS_SECRETS));
+	TRY(named_secrets_ready(manager));
 	TRY(policy_secret_name(name));
 	old = named_secrets_find(manager, who->tenant, name);
 	if (!old)
@@ -269,8 +281,10 @@ fallible named_secrets_set(struct manager *manager, const struct who *who, struc
 	memcpy(fresh.tenant, who->tenant, sizeof(fresh.tenant));
 	if (old)
 		fresh.created_ms = old->created_ms;
-	fresh.rotated_ms = old && !strcmp(old->secret.value, fresh.secret.value) ? old->rotated_ms
-										 : clock_wall_ms();
+	fresh.rotated_ms = clock_wall_ms();
+	// A secret that could not be unsealed has no value.
+	if (old && old->secret.value && !strcmp(old->secret.value, fresh.secret.value))
+		fresh.rotated_ms = old->rotated_ms;
 	*out_made = !old;
 	named_secrets_key(key, fresh.tenant, name);
 	err = named_secrets_seal(manager, key, &fresh.secret);
@@ -291,6 +305,7 @@ fallible named_secrets_get(struct manager *manager, const struct who *who, struc
 	const struct named_secret *found;
 
 	TRY(access_ask(who, ACCESS_SECRET_NAMES));
+	TRY(named_secrets_ready(manager));
 	found = named_secrets_find(manager, who->tenant, name);
 	if (!found)
 		return named_secrets_absent(name);
@@ -314,6 +329,7 @@ fallible named_secrets_list(struct manager *manager, const struct who *who,
 	void *value;
 
 	TRY(access_ask(who, ACCESS_SECRET_NAMES));
+	TRY(named_secrets_ready(manager));
 	all = mem_new((map_count(manager->secrets) + 1) * sizeof(struct named_secret *));
 	while (map_next(manager->secrets, &at, &key, &value))
 		if (!strcmp(((struct named_secret *)value)->tenant, who->tenant))
@@ -336,6 +352,7 @@ fallible named_secrets_drop(struct manager *manager, const struct who *who, stru
 	auto_free char *text = NULL;
 
 	TRY(access_ask(who, ACCESS_SECRETS));
+	TRY(named_secrets_ready(manager));
 	if (!named_secrets_find(manager, who->tenant, name))
 		return named_secrets_absent(name);
 	text = mem_dup(name.at, name.len);
@@ -412,6 +429,7 @@ void named_secrets_load(struct manager *manager)
 		egress_on_secret(manager->egress, named_secrets_on_use, manager);
 	if (manager->store)
 		err = store_secrets_load(manager->store, arena, &rows, &count);
+	manager->secrets_unknown = err != NULL;
 	if (err)
 		log_event(LOG_ERROR, "manager.no_secrets", "reason", err_reason(err), "trail",
 			  err_trail(err), NULL);

@@ -26,10 +26,10 @@ void named_secrets_put(struct json_out *out, const struct named_secret *secret);
 fallible named_secrets_set(struct manager *manager, const struct who *who, struct str name,
 			   const struct json *body, const struct named_secret **out,
 			   bool *out_made);
-// NOT_FOUND no_secret.
+// NOT_FOUND no_secret. UNAVAILABLE state_corrupt, here and below: the secrets could not be read.
 fallible named_secrets_get(struct manager *manager, const struct who *who, struct str name,
 			   const struct named_secret **out);
-// Those of the caller's tenant, by name; the caller frees the array. Borrowed likewise.
+// The secrets of the caller's tenant, by name; the caller frees the array. Borrowed likewise.
 fallible named_secrets_list(struct manager *manager, const struct who *who,
 			    const struct named_secret ***out, size_t *out_count);
 // Durable on return; sandboxes that refer to it send nothing for it from then on.

@@ -260,7 +260,7 @@ static fallible sweep_leaked_verify(struct sweep_leaked *leaked_all)
 	return OK;
 }
 
-// One part of a round: lists, removes at most SWEEP_BATCH leaked resources, and lists again; what
+// A part of a round: lists, removes at most SWEEP_BATCH leaked resources, and lists again; what
 // is still there is a failed attempt. Waits. UNAVAILABLE when the warden cannot be asked: nothing
 // was touched.
 static fallible sweep_leaked_go(struct sweep_leaked *leaked_all, struct sweep_round *round)

@@ -69,6 +69,7 @@ struct manager {
 	struct accounts accounts;
 	struct map *images;		   // of manager/templates: image configurations by template
 	struct map *secrets, *secret_uses; // of manager/named_secrets
+	bool secrets_unknown;		   // the secrets could not be read
 	struct queue *queue;
 	int64_t queue_wait_ms;
 	uint32_t loops_max;		   // loop devices that boxes may use

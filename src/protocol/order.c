@@ -118,7 +118,7 @@ static bool order_name_is_valid(const struct order *order, struct str name)
 	       (order->kind == ORDER_FORGET && order_is_unfinished(name));
 }
 
-// What bounds cannot say. A text has its NUL here.
+// Checks beyond the bounds of a row. A text has its NUL here.
 static bool order_check(uint8_t check, const void *message, const void *member)
 {
 	const struct order *order = message;

@@ -370,7 +370,7 @@ static fallible try_http(struct watcher *w, int fd, int64_t deadline, bool *out)
 	return OK;
 }
 
-// One probe. A failure to connect only means that the port is not ready yet.
+// Probes once. A failure to connect only means that the port is not ready yet.
 static fallible ports_watch_probe(struct watcher *w, bool *out)
 {
 	struct files files = gateway_files(w->x, &w->ref, PROBE_MS);
@@ -415,7 +415,7 @@ static fallible tell_exit(struct watcher *w)
 				view.exit_code, NULL);
 }
 
-// One probe and one wait, during which the client may disconnect.
+// Probes once and waits once, during which the client may disconnect.
 static fallible ports_watch_turn(struct watcher *w, bool *ready, bool *over)
 {
 	struct err *err;

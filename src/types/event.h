@@ -49,7 +49,7 @@ enum event_kind {
 const char *event_word(enum event_kind kind);
 
 // Publishes an event beside its log line. Fields are pairs of name and text, ended by NULL; a NULL
-// text leaves its field out. `tenant`, `sandbox` and `session` say whom it concerns. Folders below
+// text leaves its field out. `tenant`, `sandbox` and `session` name its subject. Folders below
 // the manager publish through the subscriber of their thread; a thread without one drops events.
 void event_publish(enum event_kind kind, ...) __attribute__((sentinel));
 // The subscriber gets every event that this thread publishes. It must not wait.

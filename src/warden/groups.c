@@ -390,7 +390,7 @@ static bool group_sweep(const struct group_tree *tree, bool by_number, const cha
 	return unlinkat(tree->dir, name, AT_REMOVEDIR) == 0 || errno == ENOENT;
 }
 
-// One round over all cgroups: how many boxes are left, and how many were seen.
+// A round over all cgroups: how many boxes are left, and how many were seen.
 static int groups_sweep(struct groups *groups, const struct map *known, int *seen)
 {
 	int left = 0;

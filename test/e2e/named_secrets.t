@@ -140,12 +140,16 @@ def command_line(cove, outside):
     got = cli("secret", "ls")
     c.ok("CLI_KEY" in got.text and "Authorization: Token {}" in got.text and TWO not in got.text, "ls shows it", got.text)
     c.same(cli("secret", "ls", "-q").text.split(), ["CLI_KEY", "HEAD_KEY", "QUERY_KEY"], "names alone")
-    cli("create", "--name", "by-cli", "--network", "allow", "--allow", "api.test", "--secret", "CLI_KEY")
+    cli("secret", "set", "SAME_HEADER", "--for", "api.test", "--header", "authorization: Other {}", value=THREE)
+    cli("create", "--name", "by-cli", "--network", "allow", "--allow", "api.test", "--secret", "CLI_KEY", "--secret", "SAME_HEADER")
     box = cove.get("/v1/sandboxes/by-cli").json
-    c.same(box["network"]["secrets"], ["CLI_KEY"], "create --secret refers to it")
+    c.same(box["network"]["secrets"], ["CLI_KEY", "SAME_HEADER"], "create --secret refers to them")
     outside.trusted(cove, box)
     curl(cove, box, "https://api.test/cli")
-    c.same(outside.seen[-1].headers["Authorization"], "Token " + TWO, "its header is sent")
+    c.same([v for k, v in outside.seen[-1].headers.items() if k.lower() == "authorization"], ["Token " + TWO],
+           "its header is sent, and not that of the second")
+    cli("policy", "by-cli", "--secret", "SAME_HEADER@")
+    cli("secret", "rm", "SAME_HEADER")
     cli("secret", "set", "CLI_KEY", "--for", "api.test", "--keep")
     c.ok("header" not in cove.get("/v1/secrets/CLI_KEY").json, "--keep sets the rest", cove.get("/v1/secrets/CLI_KEY").json)
     cli("policy", "by-cli", "--secret", "QUERY_KEY")
@@ -158,6 +162,18 @@ def command_line(cove, outside):
     cli("secret", "rm", "CLI_KEY", want=3)
     cli("secret", "rm", "-f", "CLI_KEY")
     cli("rm", "-y", "by-cli")
+
+
+def lost_key(cove):
+    """The file that values are sealed with is gone, as after a restore of the database alone."""
+    c.kill_all(cove)
+    os.unlink(os.path.join(cove.data, "daemon", "egress.key"))
+    cove.start()
+    c.ok("egress.secret_lost" in cove.log_text(), "without its key a value is lost, and the log says so")
+    c.ok("QUERY_KEY" in [s["name"] for s in cove.get("/v1/secrets").json["items"]], "the secret is still listed")
+    reply = cove.request("PUT", "/v1/secrets/QUERY_KEY", {"hosts": ["q.test"], "query": "token"})
+    c.ok(reply.status == 400 and reply.json["reason"] == "secret_without_value", "its value must be sent again", reply)
+    c.same(cove.request("PUT", "/v1/secrets/QUERY_KEY", {"value": ODD, "hosts": ["q.test"], "query": "token"}).status, 200, "and is taken")
 
 
 def nowhere(cove):
@@ -188,6 +204,7 @@ def main():
         tenants(cove)
         command_line(cove, outside)
         nowhere(cove)
+        lost_key(cove)
         cove.delete(box)
         c.same(cove.stop(), 0, "cove stops cleanly")
     finally:

@@ -41,7 +41,7 @@ static const char *reading(struct str text, size_t step)
 
 #define PIECE 4000 // with its header below PIPE_BUF, as in the drivers
 
-// One whole event in frames, as a driver writes it.
+// A whole event in frames, as a driver writes it.
 static void put_event(struct buf *out, const char *key, struct str event)
 {
 	do {
