@@ -5,7 +5,7 @@
 #
 # Everything lands in build/<variant>/. VERBOSE=1 shows the commands.
 #
-# make            build/cove, with pid 1 inside: one file to install
+# make            build/cove, with pid 1 and the dashboard inside: one file to install (WEB=0: no dashboard)
 # make lib        build/libcove.so, build/libcove.a: the client library for C programs
 # make run        build, start `cove serve` on 127.0.0.1:8484, show one command in a sandbox
 # make test       every unit test, whole story and hostile row, as TAP
@@ -70,7 +70,9 @@ SYSROOT_FLAGS := $(if $(SYSROOT),--sysroot=$(SYSROOT))
 # The flags of this tree are put in front, so that CPPFLAGS, CFLAGS, LDFLAGS of the caller win.
 cppflags = -D_GNU_SOURCE -iquote src -iquote test -iquote $(O) -MMD -MP \
            $(if $(sanitized)$(filter debug torture,$(V)),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3) $(CPPFLAGS)
-cflags   = -std=gnu17 -fPIE -ffunction-sections -fno-omit-frame-pointer $(HARDEN) $(CFLAGS_$(V)) $(WARN) \
+# char is unsigned on every architecture, as it is on arm64: what a byte is does not depend on the host.
+bytes    = -funsigned-char
+cflags   = -std=gnu17 $(bytes) -fPIE -ffunction-sections -fno-omit-frame-pointer $(HARDEN) $(CFLAGS_$(V)) $(WARN) \
            $(if $(sanitized)$(filter debug,$(V)),$(calm),-Wframe-larger-than=4096) $(SYSROOT_FLAGS) $(CFLAGS)
 # Instrumented code confuses gcc's guesses about lengths and paths; the release build makes them.
 calm     = $(if $(is_clang),,-Wno-format-truncation -Wno-format-overflow -Wno-maybe-uninitialized)
@@ -127,11 +129,11 @@ $(O)/%.o: %.S | $(gens)
 	$(call say,CC)$(CC) $(cppflags) $(cflags) -c -o $@ $<
 
 # One archive a floor. The warden's also carries pid 1, the box's the drivers of interpreters, the
-# cloudflare folder's the description of the API.
+# cloudflare folder's the description of the API, api's the dashboard.
 drivers := $(patsubst %,$(O)/kernels_%.o,boot_py python_py python_pyc figures_py boot_js node_js typescript_js)
 define floor_rule
 $(O)/$(1).a: $(call objects,$(1)) $(if $(filter warden,$(1)),$(O)/pid1.o) $(if $(filter cloudflare,$(1)),$(O)/openapi.o) \
-          $(if $(filter box,$(1)),$(drivers))
+          $(if $(filter box,$(1)),$(drivers)) $(if $(filter api,$(1)),$(O)/dashboard.o)
 	@rm -f $$@.new && ar rcsD $$@.new $$^ && mv $$@.new $$@
 endef
 $(foreach f,$(FLOORS),$(eval $(call floor_rule,$(f))))
@@ -141,12 +143,13 @@ $(foreach f,$(FLOORS),$(eval $(call floor_rule,$(f))))
 floor_of = $(word 3,$(subst /, ,$(patsubst $(O)/%,%,$(1))))
 links = $(call reach,$(1)) $(peer_$(1))
 peer_box := init # no arrow joins the two, but a box's test talks to the real pid 1
+peer_agent := init # so do artifacts
 cflags_test = -DCOVE_INIT='"$(abspath $(pid1))"' $(big_frames) $(calm)
 cflags_fuzz = $(big_frames)
 big_frames = -Wno-frame-larger-than # the small stacks are the tasks', not the tests'
 .SECONDEXPANSION:
 $(tests): $(O)/%: $(O)/%.o $$(foreach f,$$(call links,$$(call floor_of,$$@)),$$(call archive,$$f)) \
-          $$(if $$(filter init box,$$(call floor_of,$$@)),$(pid1)) $$(if $$(filter serve warden,$$(call floor_of,$$@)),$(lists))
+          $$(if $$(filter init box agent,$$(call floor_of,$$@)),$(pid1)) $$(if $$(filter serve warden,$$(call floor_of,$$@)),$(lists))
 	$(call say,LINK)$(CC) $(ldflags) -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(ldlibs)
 
 # A fuzzer links the rooms that it includes, and what they see.
@@ -197,7 +200,7 @@ musl_lib  = $(SYSROOT)/usr/lib/$(MUSL)
 gcc_file  = $(shell $(PID1_CC) -print-file-name=$(1))
 pid1_srcs := $(shell $(AWK) -f tools/closure.awk $(wildcard src/init/*.c) /dev/null)
 pid1_objs := $(patsubst %.c,$(O)/pid1/%.o,$(pid1_srcs))
-pid1_flags = -std=gnu17 -D_GNU_SOURCE -D_FORTIFY_SOURCE=0 -DCOVE_PID1 $(if $(is_weak),-DCOVE_WEAK) -iquote src -iquote $(O) -MMD -MP -nostdinc \
+pid1_flags = -std=gnu17 $(bytes) -D_GNU_SOURCE -D_FORTIFY_SOURCE=0 -DCOVE_PID1 $(if $(is_weak),-DCOVE_WEAK) -iquote src -iquote $(O) -MMD -MP -nostdinc \
              -isystem $(musl_inc) -isystem $(call gcc_file,include) -isystem $(O)/uapi \
              -Os -g -fPIE -ffunction-sections -fdata-sections -fno-asynchronous-unwind-tables \
              -fstack-protector-strong -fstack-clash-protection $(HARDEN_$(ARCH)) $(WARN) -Wframe-larger-than=8192
@@ -221,10 +224,13 @@ $(pid1): $(pid1_objs)
 	@$(OBJCOPY) --strip-all $@.full $@
 
 OBJCOPY ?= $(if $(SYSROOT),$(ARCH)-linux-gnu-)objcopy
-$(O)/pid1.o $(O)/openapi.o $(drivers): $(O)/%.o: tools/embed.S
+$(O)/pid1.o $(O)/openapi.o $(O)/dashboard.o $(drivers): $(O)/%.o: tools/embed.S
 	$(call say,AS)$(CC) $(SYSROOT_FLAGS) $(HARDEN_$(ARCH)) -DEMBED_NAME=$* -DEMBED_FILE='"$(lastword $^)"' -c -o $@ $<
 $(O)/pid1.o: $(pid1)
 $(O)/openapi.o: docs/openapi.json
+$(O)/dashboard.o: build/web/dashboard.pack
+build/web/dashboard.pack: web/package-lock.json web/build.mjs tools/web $(wildcard web/src/*) $(if $(filter 0,$(WEB))$(wildcard build/web/none),always)
+	$(call say,WEB)WEB=$(WEB) tools/web $@
 $(O)/kernels_boot_py.o: src/kernels/boot.py
 $(O)/kernels_python_py.o: src/kernels/python.py
 $(O)/kernels_python_pyc.o: build/kernels/python.pyc
@@ -361,7 +367,7 @@ fuzz: deps
 	+@$(again) V=fuzz fuzz-built
 fuzzers: $(fuzzers)
 fuzz-built: fuzzers
-	@rm -rf $(O)/tap; TAP_DIR=$(O)/tap FUZZ_SECONDS=$(FUZZ_SECONDS) \
+	@rm -rf $(O)/tap; TAP_DIR=$(O)/tap FUZZ_SECONDS=$(FUZZ_SECONDS) TEST_SECONDS=$$(($(FUZZ_SECONDS) + 300)) \
 		prove -j $(JOBS) --exec 'tools/tap tools/fuzz' -f $(fuzzers)
 
 torture: need := build run test
@@ -384,6 +390,7 @@ vm: vm-built
 lint: need := build lint
 lint: deps
 	+@$(again) lint-tree
+	@tools/web --check
 	+@$(again) -k O=build/lint CC=clang lint-files
 .PHONY: lint-tree lint-files
 house  := $(wildcard src/*.c src/*/*.[chS])
@@ -395,8 +402,9 @@ lint-tree: $(all_objects) | $(gens)
 	@$(NM) -A -P $(all_objects) | tools/calls src/FLOORS
 	@$(AWK) -f tools/cycles.awk $(mine)
 	@$(AWK) -f tools/bans.awk $(mine) $(shown)
+	@$(AWK) -f tools/web_bans.awk $(wildcard web/src/*)
 	@$(AWK) -f tools/statics.awk $(filter %.c,$(house))
-	@tools/check-words tools/words $(shell git ls-files README.md CHANGELOG.md src docs man test fuzz ':!fuzz/corpus' ':!test/old')
+	@tools/check-words tools/words $(shell git ls-files README.md CHANGELOG.md src docs man test fuzz web ':!fuzz/corpus' ':!web/package-lock.json' ':!test/old')
 	@$(AWK) -f tools/openings.awk $(filter %.c,$(house))
 	@$(AWK) -f tools/width.awk README.md CHANGELOG.md $(wildcard docs/*.md src/*/README.md)
 	@clang-format --dry-run -Werror $(filter %.c %.h,$(mine) $(shown)) 2>&1 | grep 'error:' && exit 1; true

@@ -3,7 +3,8 @@
 
 Start a session with it and give it work:
 
-    POST /v1/agent-sessions        {"user": "me", "runner": {"argv": ["python3", "/workspace/runner.py"]}}
+    POST /v1/agent-sessions        {"user": "me", "runner": {"argv": ["python3", "runner.py"]},
+                                    "files": [{"path": "runner.py", "content": "..."}]}
     POST /v1/agent-sessions/ID/runs {"input": {"command": "make test"}}
 
 Whatever the command writes becomes output of the run, its exit status the result.

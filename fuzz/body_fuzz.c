@@ -11,10 +11,12 @@
 #include "box/private.h"
 #include "box/tape.h"
 #include "cloudflare/bridge.h"
+#include "daytona/daytona.h"
 #include "fuzz.h"
 #include "gateway/gateway.h"
 #include "http/in_process.h"
 #include "manager/table.h"
+#include "monitor/monitor.h"
 #include "toolbox/toolbox.h"
 
 #define NAME "mfrggzdfmy2tqnrzgezdgnbvay" // a name for the bridge as well
@@ -26,6 +28,7 @@ static const struct who keyholder = {
 	.role = WHO_OPERATOR, .scopes = WHO_MAY_ALL, .may_host = true, .name = "operator"};
 static struct store *store;
 static struct gateway gateway;
+static struct sinks sinks; // none
 static size_t route_count;
 
 // ------------------------------------------------------------------------------------ the house
@@ -54,10 +57,20 @@ static void open_house(void)
 	must_work(store_open(&(struct store_options){.loop = gateway.loop, .dir = -1}, &store));
 	gateway.ring = keyring_new(gateway.manager, store);
 	gateway.sweep = sweep_new(gateway.manager);
+	must_work(monitor_new(&(struct monitor_options){.loop = gateway.loop,
+							.manager = gateway.manager,
+							.sweep = gateway.sweep,
+							.store = store,
+							.version = "0",
+							.sinks = &sinks,
+							.dir = -1},
+			      &gateway.monitor));
 	gateway.auth = authenticate_new(gateway.loop, &(struct authenticate_options){0});
+	gateway.web = web_sessions_new(gateway.manager, store, gateway.ring,
+				       (const uint8_t[SECRET_HASH]){0});
 	gateway.idempotency_keys = idempotency_keys_new(gateway.loop);
-	gateway.routes = router_join(
-		(const struct route *const[]){api_routes, toolbox_routes, cloudflare_routes, NULL});
+	gateway.routes = router_join((const struct route *const[]){
+		api_routes, toolbox_routes, cloudflare_routes, daytona_routes, NULL});
 	gateway.version = "0";
 	must_work(http_server_open(gateway.loop, &limits, gateway_serve, gateway_refuse, &gateway,
 				   &gateway.server));
@@ -246,7 +259,7 @@ static bool is_text(const struct json *json, const char *key)
 
 static bool is_health(const struct route *route)
 {
-	return strcmp(route->pattern, "/health") == 0 || strcmp(route->pattern, "/v1/health") == 0;
+	return str_ends(str_of(route->pattern), "/health");
 }
 
 static bool is_fault(const struct trip *trip, const struct json *json)
@@ -256,6 +269,10 @@ static bool is_fault(const struct trip *trip, const struct json *json)
 	if (!trip->is_whole || !trip->is_json || !json || json_type(json) != JSON_OBJECT)
 		return false;
 	context = json_get(json, "context");
+	// A request that is none has no route yet: http/in_process answers it itself.
+	if (str_starts(str_of(trip->route->pattern), "/daytona/") && !json_get(json, "httpStatus"))
+		return is_text(json, "message") && json_get(json, "statusCode") &&
+		       (is_text(json, "error") || is_text(json, "code")); // the toolbox has codes
 	if (strstr(trip->route->pattern, "/proxy/")) // some are of Cloudflare's own proxy
 		return is_text(json, "message") && (context || is_text(json, "error"));
 	return is_text(json, "code") && is_text(json, "message") && context &&
@@ -277,12 +294,16 @@ static void judge(const struct trip *trip)
 	MUST(!"an error in a form that clients do not know");
 }
 
-// The end of a sandbox is the warden's to verify, and is tried until there is one.
+// The end of a sandbox is the warden's to verify, and is tried until there is one. A stream of
+// stats ends when its client leaves.
 static bool waits(const struct route *route)
 {
+	if (str_ends(str_of(route->pattern), "/stats"))
+		return true;
 	return strcmp(route->method, "DELETE") == 0 &&
 	       (strcmp(route->pattern, "/v1/sandboxes/{id}") == 0 ||
-		strcmp(route->pattern, "/v1/sandbox/{id}") == 0);
+		strcmp(route->pattern, "/v1/sandbox/{id}") == 0 ||
+		strcmp(route->pattern, "/daytona/sandbox/{id}") == 0);
 }
 
 // A process that could not start is remembered: what is asked of it is decoded.

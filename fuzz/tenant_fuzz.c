@@ -35,6 +35,9 @@ static void try_terms(struct str text)
 	MUST(first.template_count <= TENANT_TEMPLATES_MAX && !first.name[0]);
 	for (size_t i = 0; i < first.template_count; i++)
 		MUST(id_is_template(str_of(first.templates[i])));
+	MUST(first.image_count <= TENANT_IMAGES_MAX);
+	for (size_t i = 0; i < first.image_count; i++)
+		MUST(reference_is_pattern(str_of(first.images[i])));
 	write_terms(&first, &once);
 	auto_err read = json_read(buf_view(&once), &again);
 	auto_err same = read ? NULL : tenant_read(again, &second);
@@ -43,7 +46,7 @@ static void try_terms(struct str text)
 	write_terms(&second, &twice);
 	MUST(once.len == twice.len && !memcmp(once.at, twice.at, once.len));
 	MUST(!memcmp(&first.quota, &second.quota, sizeof(first.quota)) &&
-	     first.host == second.host);
+	     first.host == second.host && !strcmp(first.template, second.template));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)

@@ -12,7 +12,7 @@ BEGIN {
 # Routes get a sandbox, and the rights of their client to it, from gateway/ alone. A preview has no
 # client: its credential is the token of a port.
 BEGIN { looked_up["box_ref_begin"] = looked_up["box_ref_look"] = looked_up["access_find"] = 1 }
-FNR == 1 { is_route = FILENAME ~ /^src\/(api|toolbox|cloudflare)\// }
+FNR == 1 { is_route = FILENAME ~ /^src\/(api|toolbox|cloudflare|daytona)\// }
 
 # Names that the command line prints may steer a terminal: cli/print.h escapes them.
 FNR == 1 { is_cli = FILENAME ~ /^src\/cli\// && FILENAME !~ /\/(print|help|complete|man_tail|edit|picture|screen|repl|tty)\.c$/ }

@@ -3,8 +3,9 @@
 // start reserves the threshold on the host's file system, in the same turn of the loop, until its
 // first run is over or it was unused for a while. By then its real usage is visible in statfs.
 //
-// Lack of space destroys nothing. Only a sandbox whose own file system proves unusable is rebuilt,
-// and only if the file system below it is sound.
+// Lack of space destroys nothing. Only a sandbox that proves unusable is rebuilt: by its own file
+// system, or because it cannot be controlled or set up. And only if the file system below it is
+// sound.
 #include "agent/admission.h"
 
 #include <errno.h>
@@ -25,7 +26,7 @@ struct admission_judgement admission_judge(const struct admission_facts *facts)
 
 	if (proves)
 		return (struct admission_judgement){ADMISSION_UNUSABLE, facts->host_sound};
-	if (facts->no_workspace)
+	if (facts->no_workspace || facts->control_failed || facts->probe_hung)
 		return (struct admission_judgement){ADMISSION_FAILED, facts->host_sound};
 	if (!facts->measured)
 		return (struct admission_judgement){ADMISSION_UNKNOWN, false};
@@ -231,24 +232,65 @@ static fallible agent_admission_ask(struct agent_session *agent)
 	return OK;
 }
 
-fallible admission_prepared(struct agent_session *agent, struct err *failed)
+void admission_classify(enum admission_step step, const struct err *failed,
+			struct admission_facts *out)
 {
-	struct admission_facts facts = {
-		.no_workspace = true,
-		.errnum = failed ? admission_proof(failed) : 0,
-		.host_floor = agent->agents->threshold / 8,
-	};
+	bool lost = !strcmp(err_reason(failed), "file_worker_lost");
 
-	if (!facts.errnum)
+	out->errnum = admission_proof(failed);
+	switch (err_kind(failed)) {
+	case ERR_TIMEOUT:
+		out->probe_hung = step == ADMISSION_PROBE;
+		break;
+	case ERR_INTERNAL:
+	case ERR_BAD_PEER:
+		out->control_failed = step == ADMISSION_PROBE || lost;
+		out->no_workspace = !out->control_failed;
+		break;
+	case ERR_INVALID:
+	case ERR_CONFLICT:
+	case ERR_FORBIDDEN:
+		out->no_workspace = step == ADMISSION_WORKSPACE;
+		break;
+	default:
+		break;
+	}
+}
+
+static fallible admission_explain(const struct admission_facts *facts)
+{
+	static const char *const made_new = "and it was removed for a new one";
+
+	if (facts->errnum)
+		return err_new(UNAVAILABLE, "filesystem_unusable",
+			       "the file system of the sandbox was unusable, %s", made_new);
+	if (facts->probe_hung)
+		return err_new(UNAVAILABLE, "sandbox_unreachable", "the sandbox did not answer, %s",
+			       made_new);
+	if (facts->control_failed)
+		return err_new(UNAVAILABLE, "sandbox_failed",
+			       "the sandbox could not be controlled, %s", made_new);
+	return err_new(UNAVAILABLE, "workspace_failed",
+		       "the sandbox had no room for a workspace, %s", made_new);
+}
+
+fallible admission_setup(struct agent_session *agent, enum admission_step step, struct err *failed)
+{
+	struct admission_facts facts = {.host_floor = agent->agents->threshold / 8};
+
+	if (!failed)
+		return OK;
+	admission_classify(step, failed, &facts);
+	if (!facts.errnum && !facts.no_workspace && !facts.control_failed && !facts.probe_hung)
 		return failed;
 	err_free(admission_measure(agent, &facts));
 	if (!admission_judge(&facts).may_destroy)
 		return failed;
+	log_event(LOG_WARN, "sandbox.setup_failed", "sandbox", agent->box, "session", agent->id,
+		  "trail", err_trail(failed), NULL);
 	err_free(failed);
 	admission_rebuild(agent);
-	return err_new(UNAVAILABLE, "filesystem_unusable",
-		       "the file system of the sandbox was unusable, and the sandbox was removed "
-		       "for a new one");
+	return admission_explain(&facts);
 }
 
 // True while another cold start is measured in the same sandbox. Different sandboxes are measured

@@ -20,8 +20,11 @@ struct admission_facts {
 	bool cleaned; // stale files were already removed
 	// From probing, listing, removing or creating on the sandbox's own file system.
 	int errnum;
-	bool host_sound;   // the file system below is neither full nor failing
-	bool no_workspace; // the setup itself failed
+	bool host_sound; // the file system below is neither full nor failing
+	// From the setup, each by what observes it.
+	bool no_workspace;   // its directories cannot be made
+	bool control_failed; // the sandbox answers with an internal error
+	bool probe_hung;     // it does not answer
 };
 
 enum admission_verdict {
@@ -30,7 +33,7 @@ enum admission_verdict {
 	ADMISSION_REJECTED, // capacity_rejected
 	ADMISSION_UNKNOWN,  // capacity_unknown
 	ADMISSION_UNUSABLE, // filesystem_unusable
-	ADMISSION_FAILED,   // setup_failed
+	ADMISSION_FAILED,   // the setup failed
 };
 // The errno that an error proves of the sandbox's own file system: EROFS, EIO; else 0. ENOSPC
 // proves nothing: it may be the tenant's quota.
@@ -42,10 +45,16 @@ struct admission_judgement {
 };
 struct admission_judgement admission_judge(const struct admission_facts *facts);
 
-// Handles the result of creating a workspace. Returns the error, or, if it proves that the
-// sandbox's own file system is unusable, UNAVAILABLE filesystem_unusable after removing that
-// sandbox, so that a retry gets a new one. Takes the error over.
-fallible admission_prepared(struct agent_session *agent, struct err *failed);
+// Handles the result of a step of the setup. Returns the error, or, if it proves that the sandbox
+// is unusable, UNAVAILABLE filesystem_unusable, sandbox_unreachable, sandbox_failed or
+// workspace_failed after removing that sandbox, so that a retry gets a new one. Takes the error
+// over.
+enum admission_step { ADMISSION_PROBE, ADMISSION_WORKSPACE };
+fallible admission_setup(struct agent_session *agent, enum admission_step step, struct err *failed);
+// The meaning of a step's error for the sandbox. Errors of the tenant's own limits, of a part of
+// cove that is not ready and of a wait that was ended say nothing.
+void admission_classify(enum admission_step step, const struct err *failed,
+			struct admission_facts *out);
 
 // Admission of one agent session. NO_SPACE capacity_rejected, filesystem_unusable; UNAVAILABLE
 // capacity_unknown. Changes no lease. An admitted start holds a reservation until

@@ -9,6 +9,9 @@
 #include "types/env_map.h"
 #include "types/lease.h"
 #include "types/owner.h"
+#include "types/who.h"
+
+struct choices;
 
 // Whose session it is, and where. Borrowed for the call.
 struct backend_site {
@@ -17,7 +20,8 @@ struct backend_site {
 	const char *tenant;    // "": the operator's own
 	const char *directory; // name of the session's directories in the sandbox
 	enum owner_class class;
-	bool isolated; // no other session is in that sandbox
+	bool isolated;		       // no other session is in that sandbox
+	const struct choices *choices; // how the sandbox is made; NULL: unknown
 };
 
 struct backend_launch {
@@ -65,11 +69,19 @@ struct backend_cleaned {
 
 struct backend {
 	void *arg;
+	// Whether `who` may have a sandbox of these choices, and whether the one that exists is
+	// such. Sets the template, if none is chosen. CONFLICT sandbox_differs, what create_check()
+	// refuses.
+	fallible (*check)(void *arg, const struct who *who, const struct backend_site *local,
+			  struct choices *choices);
 	// Makes the sandbox run, creating or waking it if needed. *out_cold: it did not exist
 	// before.
 	fallible (*provision)(void *arg, const struct backend_site *local, bool *out_cold);
-	// Creates the session's directories. INTERNAL, NO_SPACE …
-	fallible (*prepare)(void *arg, const struct backend_site *local);
+	// Whether the sandbox can be controlled. Read-only, within 30 s. TIMEOUT, INTERNAL …
+	fallible (*probe)(void *arg, const struct backend_site *local);
+	// Creates the session's directories. *out_new: its files are to be written.
+	fallible (*prepare)(void *arg, const struct backend_site *local, bool *out_new);
+	fallible (*fill)(void *arg, const struct backend_site *local);
 	// Starts the leased instance. Returns once it runs; the caller owns its socket.
 	fallible (*launch)(void *arg, const struct backend_site *local,
 			   const struct backend_launch *what, struct lease_place *out_place,

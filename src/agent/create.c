@@ -78,6 +78,51 @@ static struct agent_session *draft(struct agent_sessions *agents, const struct w
 	return agent;
 }
 
+// Another session that lives in its sandbox; NULL: none.
+static const struct agent_session *agent_create_find_sibling(const struct agent_session *agent)
+{
+	list_each (at, &agent->agents->all) {
+		const struct agent_session *other = link_of(at, struct agent_session, link);
+
+		if (!other->lone && !strcmp(other->box, agent->box))
+			return other;
+	}
+	return NULL;
+}
+
+// A sandbox is made the same way for all its sessions: as the first of them chose. Waits.
+static fallible agent_create_settle(struct agent_session *agent, const struct who *who,
+				    const struct choices *asked)
+{
+	const struct backend *backend = agent->agents->backend;
+	const struct agent_session *sibling = agent_create_find_sibling(agent);
+	struct backend_site local = agent_local(agent);
+	auto_choices choices = {0};
+
+	if (sibling)
+		TRY(choices_join(asked, &sibling->choices, &choices));
+	else
+		choices_copy(asked, &choices);
+	TRY(backend->check(backend->arg, who, &local, &choices));
+	choices_done(&agent->choices);
+	agent->choices = choices;
+	choices = (struct choices){0};
+	return OK;
+}
+
+static fallible agent_create_ask_share(const struct agent_session *agent)
+{
+	const struct agent_sessions *agents = agent->agents;
+
+	if (!agent->choices.text[CHOICE_FILES] ||
+	    agents_share(agents, agent->tenant) + choices_bytes(&agent->choices) <=
+		    agents->input_share)
+		return OK;
+	return err_hint(err_new(EXHAUSTED, "too_much_input",
+				"the agent sessions already have too many bytes of files"),
+			"put files into a template, or delete sessions that are not needed");
+}
+
 static fallible ask_class(const struct agent_session *agent)
 {
 	const struct agent_sessions *agents = agent->agents;
@@ -113,38 +158,6 @@ static fallible make_durable(struct agent_session *agent)
 	TRY(admission_ask(agent));
 	TRY(persist_agent_commit(agent, &change));
 	agent->agents->refusal = agent->room; // other creates may have been refused meanwhile
-	return OK;
-}
-
-static fallible agent_create_make(struct agent_sessions *agents, const struct who *who,
-				  const struct agent_spec *spec, const struct owner *owner,
-				  struct agent_session **out)
-{
-	struct agent_session *agent = draft(agents, who, spec, owner);
-	struct err *err = ask_class(agent);
-
-	if (!err && !agent_list(agent, AGENT_LISTED))
-		err = err_hint(
-			err_new(CONFLICT, "session_taken", "this session id was used before"),
-			"omit it to get a new one");
-	if (err) {
-		agent_unref(agent);
-		return err;
-	}
-	logs_open(agent);
-	err = make_durable(agent);
-	if (err) {
-		agent_unlist(agent);
-		return err;
-	}
-	agent_move(agent, AGENT_COMMITTED);
-	log_event(LOG_INFO, "agent_session.created", "session", agent->id, "sandbox", agent->box,
-		  "tenant", agent->tenant, NULL);
-	event_publish(EVENT_SESSION_MADE, "session", agent->id, "sandbox", agent->box, "tenant",
-		      agent->tenant, NULL);
-	condition_signal(&agent->changed);
-	actor_start(agent);
-	*out = agent;
 	return OK;
 }
 
@@ -184,6 +197,59 @@ static fallible agent_create_resume(struct agent_sessions *agents, const struct 
 	return OK;
 }
 
+// Its choices stand: no session of that alias, and none in that sandbox, was made meanwhile. *out
+// is the session of the alias, if there is one.
+static fallible agent_create_agree(struct agent_session *agent, const struct who *who,
+				   const struct agent_spec *spec, const struct owner *owner,
+				   struct agent_session **out)
+{
+	const struct agent_session *sibling;
+
+	do {
+		TRY(agent_create_settle(agent, who, &spec->choices));
+		TRY(agent_create_resume(agent->agents, who, spec, owner, out));
+		sibling = agent_create_find_sibling(agent);
+	} while (!*out && sibling && !choices_agree(&agent->choices, &sibling->choices));
+	if (*out)
+		return OK;
+	TRY(agent_create_ask_share(agent));
+	TRY(ask_class(agent));
+	if (agent_list(agent, AGENT_LISTED))
+		return OK;
+	return err_hint(err_new(CONFLICT, "session_taken", "this session id was used before"),
+			"omit it to get a new one");
+}
+
+static fallible agent_create_make(struct agent_sessions *agents, const struct who *who,
+				  const struct agent_spec *spec, const struct owner *owner,
+				  struct agent_session **out, bool *out_made)
+{
+	struct agent_session *agent = draft(agents, who, spec, owner), *found = NULL;
+	struct err *err = agent_create_agree(agent, who, spec, owner, &found);
+
+	if (err || found) {
+		agent_unref(agent);
+		*out = found;
+		return err;
+	}
+	logs_open(agent);
+	err = make_durable(agent);
+	if (err) {
+		agent_unlist(agent);
+		return err;
+	}
+	agent_move(agent, AGENT_COMMITTED);
+	log_event(LOG_INFO, "agent_session.created", "session", agent->id, "sandbox", agent->box,
+		  "tenant", agent->tenant, NULL);
+	event_publish(EVENT_SESSION_MADE, "session", agent->id, "sandbox", agent->box, "tenant",
+		      agent->tenant, NULL);
+	condition_signal(&agent->changed);
+	actor_start(agent);
+	*out = agent;
+	*out_made = true;
+	return OK;
+}
+
 // "tenant-acme:x" is the derived name of organisation x of tenant acme: no organisation may have
 // it.
 static fallible agent_create_check_shadow(const struct who *who, struct str org)
@@ -201,6 +267,7 @@ fallible agents_create(struct agent_sessions *agents, const struct create_grant 
 	char session[OWNER_SESSION_LEN + 1];
 	struct owner owner = spec->owner;
 	struct agent_session *agent = NULL;
+	auto_choices same = {0};
 
 	if (agents->closing || agents->draining)
 		return agent_draining();
@@ -213,9 +280,11 @@ fallible agents_create(struct agent_sessions *agents, const struct create_grant 
 	for (size_t i = 0; i < spec->alias_count; i++)
 		TRY(owner_check_part(spec->aliases[i], "alias"));
 	TRY(agent_create_resume(agents, who, spec, &owner, &agent));
-	*out_made = !agent;
+	*out_made = false;
 	if (!agent)
-		TRY(agent_create_make(agents, who, spec, &owner, &agent));
+		TRY(agent_create_make(agents, who, spec, &owner, &agent, out_made));
+	if (!*out_made)
+		TRY(choices_join(&spec->choices, &agent->choices, &same));
 	*out = agent;
 	return OK;
 }

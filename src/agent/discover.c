@@ -11,6 +11,7 @@
 
 #include "base/mem.h"
 #include "loop/closer.h"
+#include "types/event.h"
 #include "types/timers.h"
 
 #define PROCESSES_MAX 32768
@@ -226,6 +227,7 @@ static fallible see_all(const struct box_ref *ref, see_fn *see, void *of)
 // ---------------------------------------------------------------------------- grouping
 
 struct grouping {
+	struct entry *entry;
 	const struct backend_site *site;
 	const struct lease *lease;
 	uint32_t exec_cgroup;
@@ -262,6 +264,33 @@ static bool discover_is_first(const struct grouping *grouping, const struct back
 	return !found->pid || seen->start < found->start;
 }
 
+// The marks are those of a runner whose cgroup it is not in: a process of the sandbox wrote them
+// itself. A leased runner of an older cove is in a cgroup without its name.
+static bool discover_is_spoofed(const struct grouping *grouping, const struct seen *seen)
+{
+	bool is_leased = grouping->exec_cgroup && seen->exec_cgroup == grouping->exec_cgroup &&
+			 !strcmp(seen->instance, grouping->lease->instance);
+
+	return seen->session[0] && seen->instance[0] && strcmp(seen->instance, seen->mark) != 0 &&
+	       !is_leased;
+}
+
+// Each such process is told of once, in the order of their starts.
+static void discover_report(struct grouping *grouping, const struct seen *seen)
+{
+	struct entry *entry = grouping->entry;
+	char pid[16];
+
+	if (seen->start < entry->spoofed.start ||
+	    (seen->start == entry->spoofed.start && seen->pid <= entry->spoofed.pid))
+		return;
+	entry->spoofed.start = seen->start;
+	entry->spoofed.pid = seen->pid;
+	snprintf(pid, sizeof(pid), "%d", seen->pid);
+	event_publish_security(entry->record.id, "marker_spoofed", "medium", "claims",
+			       seen->session, "pid", pid);
+}
+
 static void group(const struct seen *seen, void *of)
 {
 	struct grouping *grouping = of;
@@ -271,6 +300,8 @@ static void group(const struct seen *seen, void *of)
 		      (seen->mark[0] && strcmp(seen->mark, lease->instance) == 0);
 	struct backend_found *found;
 
+	if (discover_is_spoofed(grouping, seen))
+		discover_report(grouping, seen);
 	// A process in the leased cgroup is the leased runner's, unless it carries another mark.
 	if (marked)
 		found = group_of(grouping->out, seen->instance, seen->generation);
@@ -291,7 +322,7 @@ static void group(const struct seen *seen, void *of)
 void discover(const struct box_ref *ref, const struct backend_site *local,
 	      const struct lease *lease, uint32_t cgroup, struct backend_view *out)
 {
-	struct grouping grouping = {local, lease, cgroup, out};
+	struct grouping grouping = {ref->entry, local, lease, cgroup, out};
 	auto_err err = OK;
 
 	*out = (struct backend_view){0};

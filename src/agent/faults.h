@@ -9,7 +9,7 @@
 // clang-format off
 #define FAULT_POINTS(X) \
 	X(OBSERVE, "observe") X(STOP, "stop") X(LAUNCH, "launch") X(PERSIST, "persist") \
-	X(CAPACITY, "capacity")
+	X(CAPACITY, "capacity") X(PROBE, "probe")
 #define FAULT_MODES(X) X(FAIL, "fail") X(HANG, "hang") X(ENOSPC, "enospc")
 // clang-format on
 enum fault_point {

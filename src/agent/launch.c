@@ -83,9 +83,18 @@ static fallible launch_check_disk(struct agent_session *agent, const struct back
 static fallible launch_make_workspace(struct agent_session *agent, const struct backend_site *local)
 {
 	const struct backend *backend = agent->agents->backend;
+	struct err *err = faults_meet_until(
+		FAULT_PROBE, agent->id, loop_now(agent->agents->loop) + timer_ms(TIMER_INSPECTION));
+	bool is_new = false;
 
-	TRY(admission_prepared(agent, backend->prepare(backend->arg, local)),
+	if (!err)
+		err = backend->probe(backend->arg, local);
+	TRY(admission_setup(agent, ADMISSION_PROBE, err), "probe the sandbox");
+	TRY(admission_setup(agent, ADMISSION_WORKSPACE,
+			    backend->prepare(backend->arg, local, &is_new)),
 	    "prepare the workspace");
+	if (is_new)
+		TRY(backend->fill(backend->arg, local), "write the files");
 	agent->prepared = true;
 	return OK;
 }

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "agent/admission.h"
+#include "agent/choices.h"
 #include "agent/discover.h"
 #include "agent/faults.h"
 #include "base/clock.h"
@@ -25,6 +26,9 @@
 #include "loop/offload.h"
 #include "manager/access.h"
 #include "manager/box_ref.h"
+#include "manager/metering.h"
+#include "manager/pull.h"
+#include "manager/templates.h"
 #include "types/timers.h"
 
 #define SWEEPS 3
@@ -124,6 +128,85 @@ static fallible local_find_proc(const struct local *local, const struct backend_
 
 // ------------------------------------------------------------------------- the sandbox
 
+// Whether the sandbox that exists is as it was asked for.
+static fallible local_compare(const struct entry *entry, const struct choices *choices,
+			      const struct spec *spec)
+{
+	auto_buf asked = BUF_INIT(CHOICES_BYTES_MAX), had = BUF_INIT(CHOICES_BYTES_MAX);
+	struct json_out asked_out = json_to(&asked), had_out = json_to(&had);
+
+	if (strcmp(spec->template, entry->record.template) != 0)
+		return choices_differ(choice_keys[CHOICE_TEMPLATE]);
+	if (!choices->text[CHOICE_NETWORK] && !choices->text[CHOICE_SECRETS])
+		return OK;
+	policy_write(&asked_out, spec->network);
+	if (entry->record.network)
+		policy_write(&had_out, entry->record.network);
+	if (str_eq(buf_view(&asked), buf_view(&had)))
+		return OK;
+	return choices_differ(choice_keys[CHOICE_NETWORK]);
+}
+
+// The settings of a profile are chosen with it, and stay when the profile changes.
+static fallible local_apply_profile(const struct local *local, struct choices *choices)
+{
+	auto_json name = NULL;
+
+	if (!choices->text[CHOICE_PROFILE] || choices->text[CHOICE_LIMITS])
+		return OK;
+	TRY(json_read(str_of(choices->text[CHOICE_PROFILE]), &name));
+	if (local->options.profile)
+		return local->options.profile(local->options.profile_arg, json_chars(name),
+					      choices);
+	return err_hint(
+		err_new(INVALID, "no_profile", "there is no profile '%.64s'", json_chars(name).at),
+		"a section [profile NAME] of the server's configuration makes one");
+}
+
+static fallible local_check(void *arg, const struct who *who, const struct backend_site *at,
+			    struct choices *choices)
+{
+	const struct local *local = arg;
+	struct manager *manager = local->options.manager;
+	struct entry *entry = local_entry(local, at);
+	struct create_grant grant;
+	bool is_chosen;
+	auto_spec spec = {0};
+
+	TRY(access_create(who, &grant));
+	TRY(local_apply_profile(local, choices));
+	is_chosen = choices->text[CHOICE_TEMPLATE] || choices->text[CHOICE_IMAGE];
+	TRY(choices_spec(choices, manager_bounds(manager), &spec));
+	if (entry && !is_chosen)
+		snprintf(spec.template, sizeof(spec.template), "%s",
+			 record_template(&entry->record));
+	templates_default(manager, who, spec.template);
+	if (!is_chosen)
+		choices_set_template(choices, spec.template);
+	TRY(create_check(manager, &grant, &spec));
+	entry = local_entry(local, at); // after the wait
+	return entry ? local_compare(entry, choices, &spec) : OK;
+}
+
+// The limits of the class; a profile may have less.
+static void local_fit_limits(const struct limits *class, const struct choices *choices,
+			     struct limits *limits)
+{
+	static const enum limit of_profile[] = {LIMIT_MEMORY, LIMIT_CPUS, LIMIT_PIDS, LIMIT_DISK};
+	struct limits asked = *limits;
+
+	*limits = *class;
+	if (!choices->text[CHOICE_LIMITS])
+		return;
+	for (size_t i = 0; i < sizeof(of_profile) / sizeof(*of_profile); i++) {
+		uint64_t most = limit_of(class, of_profile[i]);
+		uint64_t wanted = limit_of(&asked, of_profile[i]);
+
+		if (wanted && (!most || wanted < most))
+			*limit_at(limits, of_profile[i]) = wanted;
+	}
+}
+
 static fallible make_box(const struct local *local, const struct backend_site *at)
 {
 	struct who who = local_who(at);
@@ -132,14 +215,17 @@ static fallible make_box(const struct local *local, const struct backend_site *a
 	const struct record *record;
 	bool made;
 
-	TRY(spec_read(NULL, manager_bounds(local->options.manager), &spec));
+	TRY(choices_spec(at->choices, manager_bounds(local->options.manager), &spec));
 	snprintf(spec.id, sizeof(spec.id), "%s", at->sandbox);
-	if (local->options.template[0])
-		snprintf(spec.template, sizeof(spec.template), "%s", local->options.template);
-	spec.limits = local->options.classes[at->class];
+	local_fit_limits(&local->options.classes[at->class], at->choices, &spec.limits);
 	env_map_set(&spec.labels, STR("cove/class"), str_of(owner_class_word(at->class)));
+	env_map_set(&spec.labels, STR(CHARGE_OWNER), str_of(at->sandbox));
+	if (at->isolated && strlen(at->session) <= ENV_MAP_LABEL_VALUE)
+		env_map_set(&spec.labels, STR(CHARGE_SESSION), str_of(at->session));
 	spec.retention.sleep_after_ms = (uint64_t)timer_ms(TIMER_IDLE);
 	TRY(access_create(&who, &grant));
+	if (spec.image)
+		TRY(pull_again(local->options.manager, at->tenant, str_of(spec.image)));
 	return create_box(local->options.manager, &grant, &spec, CREATE_NEW, &record, &made);
 }
 
@@ -191,23 +277,59 @@ static fallible provision(void *arg, const struct backend_site *at, bool *out_co
 	return local_box_ref(local, at, &ref); // wakes it
 }
 
-static fallible make_directory(const struct files *files, const char *above, const char *name)
+static fallible local_probe(void *arg, const struct backend_site *at)
 {
-	auto_free char *path = mem_fmt("%s/%s", above, name);
-
-	return files_mkdir(files, path, true, 0755);
-}
-
-static fallible local_prepare(void *arg, const struct backend_site *at)
-{
-	const struct local *local = arg;
 	auto_box_ref ref = {0};
 	struct files files;
 
-	TRY(local_box_ref(local, at, &ref));
+	TRY(local_box_ref(arg, at, &ref));
+	files = local_files(&ref, TIMER_INSPECTION);
+	return files_probe(&files);
+}
+
+// The home is made last, by local_fill(): where it is missing, the files may not be complete.
+static fallible local_prepare(void *arg, const struct backend_site *at, bool *out_new)
+{
+	auto_free char *base = mem_fmt(WORKSPACE "/%s", at->directory);
+	auto_free char *home = mem_fmt(HOMES "/%s", at->directory);
+	auto_box_ref ref = {0};
+	struct files files;
+	bool is_made;
+
+	TRY(local_box_ref(arg, at, &ref));
 	files = local_files(&ref, TIMER_WORKSPACE);
-	TRY(make_directory(&files, WORKSPACE, at->directory));
-	return make_directory(&files, HOMES, at->directory);
+	TRY(files_mkdir(&files, base, true, 0755));
+	TRY(files_mkdir(&files, HOMES, true, 0755));
+	TRY(files_exists(&files, home, &is_made));
+	*out_new = !is_made;
+	return OK;
+}
+
+static struct err *local_write_file(void *arg, const struct choice_file *file)
+{
+	auto_free char *path = mem_dup(file->path.at, file->path.len);
+	auto_free char *why = NULL;
+	struct err *err = files_write(arg, path, FILEOP_PARENTS, file->mode, file->bytes);
+
+	if (!err)
+		return OK;
+	why = mem_str(err_message(err));
+	return err_recast(err, err_kind(err), "files_not_written",
+			  "cannot write the file %.200s: %s", path, why);
+}
+
+static fallible local_fill(void *arg, const struct backend_site *at)
+{
+	auto_free char *base = mem_fmt(WORKSPACE "/%s", at->directory);
+	auto_free char *home = mem_fmt(HOMES "/%s", at->directory);
+	auto_box_ref ref = {0};
+	struct files files;
+
+	TRY(local_box_ref(arg, at, &ref));
+	files = local_files(&ref, TIMER_WORKSPACE);
+	files.base = base;
+	TRY(choices_each_file(at->choices, local_write_file, &files));
+	return files_mkdir(&files, home, true, 0755);
 }
 
 // Terminals of the session end with the session.
@@ -855,8 +977,11 @@ struct local *local_new(const struct local_options *options)
 	local->options = *options;
 	local->backend = (struct backend){
 		.arg = local,
+		.check = local_check,
 		.provision = provision,
+		.probe = local_probe,
 		.prepare = local_prepare,
+		.fill = local_fill,
 		.launch = local_launch,
 		.attach = local_attach,
 		.dial = local_dial,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "agent/backend.h"
+#include "agent/choices.h"
 #include "manager/manager.h"
 #include "types/limits.h"
 
@@ -11,8 +12,11 @@ struct local_options {
 	struct manager *manager;
 	int data;			      // a directory of the host's file system; borrowed
 	struct limits classes[OWNER_CLASSES]; // of each size class
-	char template[TEMPLATE_NAME_MAX];     // "": the default
 	char boot[LEASE_BOOT_LEN + 1];	      // "": unknown
+	// Offers what the profile gives: choices_offer(), its limits always. INVALID no_profile.
+	// NULL: there are no profiles.
+	struct err *(*profile)(void *arg, struct str name, struct choices *choices);
+	void *profile_arg;
 };
 
 struct local;

@@ -40,6 +40,9 @@ static void persist_agent_write_session(struct buf *buf, const struct agent_sess
 	json_end(&out, ']');
 	json_key(&out, "env");
 	env_map_write(&out, &agent->env);
+	json_put_begin(&out, "choices", '{');
+	choices_put(&out, &agent->choices, false);
+	json_end(&out, '}');
 	json_put_int(&out, "created", agent->created_ms);
 	json_put_int(&out, "used", agent->used_ms);
 	json_put_bool(&out, "deleting", agent->deletion != DELETION_NONE);
@@ -193,6 +196,18 @@ static bool read_directory(const struct json *object, const struct store_agent *
 	return owner_is_id(str_of(out), &kind) && kind == OWNER_SES;
 }
 
+// A record of an older version has none: its sandbox is of the template `host`.
+static bool persist_agent_read_choices(const struct json *object, struct choices *out)
+{
+	const struct json *choices = json_get(object, "choices");
+
+	if (!choices)
+		choices_set_template(out, "host");
+	else if (json_type(choices) == JSON_OBJECT)
+		choices_load(choices, out);
+	return out->text[CHOICE_TEMPLATE] != NULL;
+}
+
 bool persist_agent_read_session(const struct store_agent *row, struct agent_session *out)
 {
 	auto_json object = NULL;
@@ -216,6 +231,7 @@ bool persist_agent_read_session(const struct store_agent *row, struct agent_sess
 	       number_ms(object, "created", &out->created_ms) &&
 	       number_ms(object, "used", &out->used_ms) &&
 	       flag(object, "prepared", &out->prepared) &&
+	       persist_agent_read_choices(object, &out->choices) &&
 	       read_directory(object, row, out->directory);
 }
 

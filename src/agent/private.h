@@ -72,7 +72,7 @@ struct run_end {
 	const char *code, *message;
 };
 
-// Memory that the open runs of one tenant take.
+// Memory that the open runs and the choices of one tenant's sessions take.
 struct agent_share {
 	uint64_t bytes;
 };
@@ -132,6 +132,7 @@ struct agent_session {
 	size_t alias_count;
 	char **argv; // NULL-ended
 	struct env_map env;
+	struct choices choices;
 	int64_t created_ms, used_ms; // wall clock
 	uint64_t version;	     // of the session's row
 	enum agent_phase phase;
@@ -312,6 +313,7 @@ const char *agent_id_of(const char *tenant, const char *key);
 // Adds it to the table with its id and aliases reserved; false: one of them is taken.
 struct agent_session *agent_new(struct agent_sessions *agents);
 bool agent_list(struct agent_session *agent, enum agent_change change);
+uint64_t agents_share(const struct agent_sessions *agents, const char *tenant); // its bytes
 // Removes it from the table; the last reference frees it.
 void agent_unlist(struct agent_session *agent);
 // The key of an alias: unique per owner.

@@ -59,6 +59,7 @@ void agent_write(struct json_out *out, const struct agent_session *agent, const 
 	for (size_t i = 0; i < agent->alias_count; i++)
 		json_add_text(out, agent->aliases[i]);
 	json_end(out, ']');
+	choices_put(out, &agent->choices, true);
 	json_put_int(out, "created_at", agent->created_ms);
 	json_put_int(out, "used_at", agent->used_ms);
 	json_key(out, "lease");
@@ -114,6 +115,36 @@ size_t agents_owned(const struct agent_sessions *agents, const char *tenant)
 	list_each (at, &agents->all)
 		count += strcmp(link_of(at, struct agent_session, link)->tenant, tenant) == 0;
 	return count;
+}
+
+struct agents_view agents_look(const struct agent_sessions *agents)
+{
+	struct agents_view view = {
+		.attempts = agents->attempts,
+		.rejected = agents->rejected,
+		.cleaned = agents->cleaned,
+		.skipped = agents->skipped,
+	};
+	int64_t now = agents_now(agents);
+
+	list_each (at, &agents->all) {
+		const struct agent_session *agent = link_of(at, struct agent_session, link);
+		const struct lease *lease = &agent->lease;
+		bool runs = agent_running(agent) != NULL;
+
+		view.leases[lease->state]++;
+		view.unreadable += lease->reason == LEASE_FOR_RECORD_UNREADABLE;
+		view.late += agent->loss == LOSS_LATE;
+		view.stuck += agent->loss == LOSS_STUCK;
+		view.running += runs;
+		view.queued += agent->run_count - runs;
+		if (lease->state != LEASE_STOP_NEEDED)
+			continue;
+		view.overdue += now - lease->requested_ms >= timer_ms(TIMER_ORPHAN);
+		if (now - lease->requested_ms > view.oldest_stop_ms)
+			view.oldest_stop_ms = now - lease->requested_ms;
+	}
+	return view;
 }
 
 // Reports to the janitor. Nothing is ended here: leases end runners by their own deadlines.

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "agent/backend.h"
+#include "agent/choices.h"
 #include "manager/access.h"
 #include "manager/manager.h"
 #include "manager/sweep.h"
@@ -65,10 +66,12 @@ struct agent_spec {
 	size_t alias_count;
 	const char **argv; // of the runner; NULL-ended
 	const struct env_map *env;
+	struct choices choices;
 };
 // A new session, or that of the alias: *out_made says which. Durable before anything is
-// provisioned. INVALID invalid_owner; CONFLICT session_taken, alias_taken; NO_SPACE
-// capacity_rejected; UNAVAILABLE capacity_unknown, state_unwritable. Borrowed until the caller's
+// provisioned. INVALID invalid_owner; CONFLICT session_taken, alias_taken, sandbox_differs;
+// NO_SPACE capacity_rejected; UNAVAILABLE capacity_unknown, state_unwritable; what create_check()
+// refuses. Borrowed until the caller's
 // next wait.
 fallible agents_create(struct agent_sessions *agents, const struct create_grant *grant,
 		       const struct agent_spec *spec, struct agent_session **out, bool *out_made);
@@ -133,3 +136,18 @@ fallible agents_sweep(void *agents, struct sweep_round *round);
 
 size_t agents_owned(const struct agent_sessions *agents,
 		    const char *tenant); // sessions of a tenant
+
+// Numbers for the monitor. Does not wait.
+struct agents_view {
+	uint64_t leases[LEASE_STATE_COUNT];
+	uint64_t attempts;	// to stop a runner, since the start
+	int64_t oldest_stop_ms; // how long ago the oldest STOP_NEEDED was asked for; 0: none
+	uint64_t overdue;	// STOP_NEEDED for longer than TIMER_ORPHAN
+	uint64_t unreadable;	// leases whose record cannot be read
+	uint64_t late, stuck;	// runners that did not start in time, runs that took too long: not
+				// verified gone yet
+	uint64_t queued, running; // runs
+	// Of cold starts, since the start.
+	uint64_t rejected, cleaned, skipped;
+};
+struct agents_view agents_look(const struct agent_sessions *agents);

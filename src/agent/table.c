@@ -43,6 +43,7 @@ struct backend_site agent_local(const struct agent_session *agent)
 		.directory = agent->directory,
 		.class = agent->class,
 		.isolated = agent->route.kind == OWNER_SES,
+		.choices = &agent->choices,
 	};
 }
 
@@ -208,6 +209,7 @@ void agent_unref(struct agent_session *agent)
 		free(agent->aliases[i]);
 	mem_free_list(agent->argv);
 	env_map_done(&agent->env);
+	choices_done(&agent->choices);
 	free(agent->id);
 	free(agent->key);
 	free(agent->org);
@@ -266,6 +268,14 @@ static struct agent_share *agent_table_share_of(struct agent_sessions *agents, c
 	return share;
 }
 
+uint64_t agents_share(const struct agent_sessions *agents, const char *tenant)
+{
+	const struct agent_share *share = map_get(agents->shares,
+						  tenant[0] ? str_of(tenant) : STR(" "));
+
+	return share ? share->bytes : 0;
+}
+
 bool agent_list(struct agent_session *agent, enum agent_change change)
 {
 	struct agent_sessions *agents = agent->agents;
@@ -279,6 +289,7 @@ bool agent_list(struct agent_session *agent, enum agent_change change)
 		map_put(agents->by_alias, buf_view(&key), agent);
 	}
 	agent->share = agent_table_share_of(agents, agent->tenant);
+	agent->share->bytes += choices_bytes(&agent->choices);
 	agent_move(agent, change);
 	link_add(&agents->all, &agent->link);
 	agents->count++;
@@ -292,6 +303,7 @@ void agent_unlist(struct agent_session *agent)
 	if (!agent_move(agent, AGENT_UNLISTED))
 		return;
 	agent_unreserve(agent);
+	agent->share->bytes -= choices_bytes(&agent->choices);
 	map_take(agents->by_key, str_of(agent->key));
 	for (size_t i = 0; i < agent->alias_count; i++) {
 		auto_buf key = BUF_INIT(4096);

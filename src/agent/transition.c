@@ -27,20 +27,19 @@ static fallible transition_launch_failed(struct agent_session *agent, enum lease
 	bool again = run && launch_may_retry(run, err);
 	struct transition transition = {.event = {.kind = kind, .error = err_message(err)},
 					.run = run};
-	static const int64_t pauses_ms[] = {1000, 2000, 4000};
-	int64_t wait_ms = pauses_ms[0];
+	int64_t wait_ms = timer_retry_ms(0);
 
 	log_event(LOG_WARN, "runner.unready", "session", agent->id, "sandbox", agent->box, "trail",
 		  err_trail(err), NULL);
 	if (run) {
 		transition.before = runs_mark(run);
-		wait_ms = pauses_ms[run->tries < 2 ? run->tries : 2];
+		wait_ms = timer_retry_ms(run->tries);
 		run->tries += !launch_is_early(err);
 		if (!again)
 			runs_set_end(run, &(struct run_end){RUN_FAILED, err_reason(err),
 							    err_message(err)});
 	}
-	agent->launch_at = loop_now(agent->agents->loop) + wait_ms / timers_scale_now();
+	agent->launch_at = loop_now(agent->agents->loop) + wait_ms;
 	return transition_apply(agent, &transition);
 }
 

@@ -3,12 +3,16 @@
 // of an unnamed sandbox leaves none behind. Lists are in pages with an encrypted cursor.
 #include <stdio.h>
 
+#include "api/box_json.h"
 #include "api/handlers.h"
 #include "base/log.h"
 #include "gateway/gateway.h"
 #include "manager/access.h"
 #include "manager/manager.h"
+#include "manager/sampler.h"
+#include "manager/usage.h"
 
+#define SUMMARY_AGE_MS 1000 // samples of a summary are younger
 #define PAGE_DEFAULT 100
 #define PAGE_MAX 1000
 #define PAGE_BYTES (1 << 20) // a page ends early when labels make it large
@@ -47,8 +51,8 @@ static const char *boxes_whose(const struct http *x)
 
 // Writes a record with its path token and a base URL that contains it, for clients that cannot send
 // headers. The host is the request's Host, unless configured otherwise.
-static void write_box(struct http *x, struct json_out *out, const struct record *record,
-		      const struct order_usage *usage)
+void box_write(struct http *x, struct json_out *out, const struct record *record,
+	       const struct order_usage *usage)
 {
 	const char *base = record->retention.base_url;
 	char token[PATH_TOKEN_LEN + 1];
@@ -74,7 +78,7 @@ static fallible answer_record(struct http *x, int status, const struct record *r
 	auto_buf body = BUF_INIT(REPLY_MAX);
 	struct json_out out = json_to(&body);
 
-	write_box(x, &out, record, NULL);
+	box_write(x, &out, record, NULL);
 	return http_reply_json(x, status, &body);
 }
 
@@ -107,7 +111,7 @@ static fallible boxes_make(struct http *x, const struct create_grant *grant, str
 	gateway_begin(x, spec->id);
 	TRY(create_box(gateway->manager, grant, spec, CREATE_NEW, &record, &made));
 	place = str_of(arena_fmt(x->arena, "/v1/sandboxes/%s", record->id));
-	write_box(x, &out, record, NULL);
+	box_write(x, &out, record, NULL);
 	if (!buf_ok(&body) || is_orphan(x, record->name, idempotency != NULL)) {
 		log_event(LOG_INFO, "box.orphan", "sandbox", record->id, NULL);
 		err_free(life_delete(gateway->manager, gateway_who(x), str_of(record->id), false));
@@ -142,7 +146,7 @@ static fallible answer_made(struct http *x, struct idempotency *idempotency)
 		return OK;
 	if (record->state == STATE_DELETING)
 		return OK; // it was incomplete and is being destroyed
-	write_box(x, &out, record, NULL);
+	box_write(x, &out, record, NULL);
 	idempotency_keep(idempotency, 201,
 			 str_of(arena_fmt(x->arena, "/v1/sandboxes/%s", record->id)),
 			 buf_view(&body));
@@ -240,7 +244,7 @@ fallible api_boxes_get(struct http *x)
 		TRY(manager_get(manager, gateway_who(x), x->params[0],
 				&record)); // the wait may have changed it
 	}
-	write_box(x, &out, record, with_usage ? &usage : NULL);
+	box_write(x, &out, record, with_usage ? &usage : NULL);
 	return http_reply_json(x, 200, &body);
 }
 
@@ -355,11 +359,52 @@ static bool cursor_open(const uint8_t key[SECRET_HASH], struct str text, uint64_
 }
 
 struct page {
+	bool summary; // a row of a table for each sandbox
 	const struct record **records;
 	const struct order_usage *usage; // of each box; NULL: not requested
 	size_t count;
 	uint64_t last; // 0: no more pages
 };
+
+static void put_known(struct json_out *out, const char *key, uint64_t value)
+{
+	json_key(out, key);
+	if (value == COUNTER_UNKNOWN)
+		json_add_null(out);
+	else
+		json_add_int(out, (int64_t)value);
+}
+
+// The columns of a table of sandboxes: who it is, and the last sample.
+static void put_summary(struct json_out *out, const struct record *record)
+{
+	const struct sample *sample = sampler_last(link_of(record, struct entry, record));
+
+	json_put_text(out, "id", record->id);
+	json_put_text(out, "shortId", record->short_id);
+	json_put_text(out, "name", record->name[0] ? record->name : NULL);
+	json_put_text(out, "state", state_word(record->state));
+	json_put_text(out, "reason", record->reason[0] ? record->reason : NULL);
+	json_put_text(out, "tenant", record->tenant[0] ? record->tenant : NULL);
+	json_put_text(out, "template", record_template(record));
+	json_key(out, "labels");
+	env_map_write(out, &record->labels);
+	json_put_time(out, "createdAt", record->created_ms);
+	json_key(out, "cpu");
+	if (sample && sample->cores >= 0)
+		json_add_double(out, (double)(int64_t)(sample->cores * 10000 + 0.5) / 10000);
+	else
+		json_add_null(out);
+	put_known(out, "memory", sample ? sample->counters.memory_working : COUNTER_UNKNOWN);
+	put_known(out, "pids", sample ? sample->counters.pids : COUNTER_UNKNOWN);
+	put_known(out, "disk", sample ? sample->disk : COUNTER_UNKNOWN);
+	put_known(out, "requests", sample ? sample->network.requests : COUNTER_UNKNOWN);
+	json_put_begin(out, "limits", '{');
+	json_put_int(out, "memory", (int64_t)record->limits.memory);
+	json_key(out, "cpu");
+	json_add_double(out, (double)record->limits.cpu_milli / 1000);
+	json_end(out, '}');
+}
 
 static void write_page(const struct gateway *gateway, struct buf *body, const struct page *page)
 {
@@ -371,7 +416,10 @@ static void write_page(const struct gateway *gateway, struct buf *body, const st
 	json_put_begin(&out, "items", '[');
 	for (size_t i = 0; i < page->count; i++) {
 		json_begin(&out, '{');
-		record_put(&out, page->records[i]);
+		if (page->summary)
+			put_summary(&out, page->records[i]);
+		else
+			record_put(&out, page->records[i]);
 		if (page->usage)
 			usage_put(&out, &page->usage[i]);
 		json_end(&out, '}');
@@ -414,6 +462,7 @@ static void ask_usages(struct http *x, struct page *page)
 fallible api_boxes_list(struct http *x)
 {
 	struct str limit = http_query(x, "limit"), cursor = http_query(x, "cursor");
+	struct str view = http_query(x, "view");
 	uint64_t max = PAGE_DEFAULT, after = 0;
 	auto_buf body = BUF_INIT(REPLY_MAX);
 	auto_pairs labels = {0};
@@ -426,12 +475,17 @@ fallible api_boxes_list(struct http *x)
 		return err_hint(err_new(INVALID, "bad_cursor", "this is not a cursor"),
 				"send the 'cursor' of the page before, or none");
 	TRY(gateway_flag(x, "usage", &with_usage));
+	if (view.at && !str_is(view, "summary"))
+		return err_new(INVALID, "bad_field", "'view' must be summary");
+	page.summary = view.at != NULL;
 	TRY(boxes_read_labels(x, &labels, &none));
+	if (page.summary)
+		sampler_catch_up(gateway_of(x)->manager, SUMMARY_AGE_MS);
 	page.records = arena_take(x->arena, max * sizeof(void *));
 	TRY(manager_page(gateway_of(x)->manager, gateway_who(x), &labels, after, max, page.records,
 			 &page.count, &page.last));
 	if (none)
-		page = (struct page){0};
+		page = (struct page){.summary = page.summary};
 	if (with_usage)
 		ask_usages(x, &page);
 	write_page(gateway_of(x), &body, &page);

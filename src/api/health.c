@@ -1,12 +1,13 @@
-// The health of the daemon. Without a key the answer is only whether it is ready. The operator's
-// detailed answer reads the host and is cached in the gateway; a tenant gets readiness and its own
-// numbers.
+// The health of the daemon: 503 when no sandbox can be made or kept. Without a key the answer is
+// only its status. The operator's detailed answer has the reasons, reads the host and is cached in
+// the gateway; a tenant gets the status and its own numbers.
 #include "api/handlers.h"
 #include "gateway/gateway.h"
 #include "manager/queue.h"
+#include "monitor/monitor.h"
 #include "store/store.h"
 
-#define TEXT_MAX 8192
+#define TEXT_MAX 16384
 #define FRESH_MS 10
 
 static void write_boxes(struct json_out *out, const struct manager_view *view)
@@ -99,16 +100,16 @@ static void write_queue(struct json_out *out, const struct gateway *gateway)
 	json_end(out, '}');
 }
 
-static void health_write_all(struct json_out *out, struct gateway *gateway, bool is_ready,
-			     bool in_detail)
+static void health_write_all(struct json_out *out, struct gateway *gateway,
+			     const struct monitor_health *health, bool in_detail)
 {
 	json_begin(out, '{');
-	// Without a warden nothing can be created, but it is restarted at once.
-	json_put_text(out, "status", is_ready ? "ok" : "starting");
+	json_put_text(out, "status", monitor_health_word(health));
 	json_put_text(out, "version", gateway->version);
 	if (in_detail) {
 		struct manager_view view = manager_look(gateway->manager);
 
+		monitor_put_health(out, health);
 		json_put_int(out, "uptimeMs", loop_now(gateway->loop) - gateway->started_ms);
 		write_boxes(out, &view);
 		write_engine(out, gateway);
@@ -122,33 +123,33 @@ static void health_write_all(struct json_out *out, struct gateway *gateway, bool
 
 // Rewritten when a box changed, else every FRESH_MS: frequent requests do not cause more reads of
 // the host.
-static const struct buf *in_detail(struct gateway *gateway, bool is_ready)
+static const struct buf *in_detail(struct gateway *gateway, const struct monitor_health *health)
 {
 	struct buf *text = &gateway->health.text;
 	uint64_t changes = manager_changes(gateway->manager);
 	struct json_out out;
 
 	if (loop_now(gateway->loop) < gateway->health.until && changes == gateway->health.changes &&
-	    is_ready == gateway->health.ready)
+	    health->is_ready == gateway->health.ready)
 		return text;
 	buf_done(text);
 	*text = BUF_INIT(TEXT_MAX);
 	out = json_to(text);
-	health_write_all(&out, gateway, is_ready, true);
+	health_write_all(&out, gateway, health, true);
 	gateway->health.until = loop_now(gateway->loop) + FRESH_MS;
 	gateway->health.changes = changes;
-	gateway->health.ready = is_ready;
+	gateway->health.ready = health->is_ready;
 	return text;
 }
 
 // A tenant's key sees readiness and its own numbers.
 static void write_own(struct json_out *out, struct gateway *gateway, const struct who *who,
-		      bool is_ready)
+		      const struct monitor_health *health)
 {
 	struct manager_view view = manager_look_own(gateway->manager, who);
 
 	json_begin(out, '{');
-	json_put_text(out, "status", is_ready ? "ok" : "starting");
+	json_put_text(out, "status", monitor_health_word(health));
 	json_put_text(out, "version", gateway->version);
 	write_boxes(out, &view);
 	json_end(out, '}');
@@ -157,24 +158,27 @@ static void write_own(struct json_out *out, struct gateway *gateway, const struc
 fallible api_health(struct http *x)
 {
 	struct gateway *gateway = gateway_of(x);
-	bool is_ready = manager_is_ready(gateway->manager);
+	auto_free struct monitor_health *health = mem_new_of(struct monitor_health);
 	auto_buf body = BUF_INIT(TEXT_MAX);
 	struct json_out out = json_to(&body);
+	const struct who *who = gateway_who(x);
+	int status;
 
-	if (gateway_who(x) && gateway_who(x)->role != WHO_OPERATOR) {
-		write_own(&out, gateway, gateway_who(x), is_ready);
-		return http_reply_json(x, 200, &body);
-	}
-	if (gateway_who(x)) {
-		const struct buf *text = in_detail(gateway, is_ready);
+	monitor_health(gateway->monitor, health);
+	status = health->is_unhealthy ? 503 : 200;
+	if (who && who->role == WHO_OPERATOR) {
+		const struct buf *text = in_detail(gateway, health);
 
 		// Copied: the cache may be rewritten while a slow client reads.
 		if (!buf_ok(text))
-			return http_reply_json(x, 200, text);
+			return http_reply_json(x, status, text);
 		return http_reply(
-			x, 200, NULL,
+			x, status, NULL,
 			(struct str){arena_dup(x->arena, text->at, text->len), text->len});
 	}
-	health_write_all(&out, gateway, is_ready, false);
-	return http_reply_json(x, 200, &body);
+	if (who)
+		write_own(&out, gateway, who, health);
+	else
+		health_write_all(&out, gateway, health, false);
+	return http_reply_json(x, status, &body);
 }

@@ -5,6 +5,7 @@
 
 #include "agent/session.h"
 #include "api/handlers.h"
+#include "execution/execution.h"
 #include "gateway/gateway.h"
 #include "manager/access.h"
 
@@ -110,6 +111,8 @@ fallible api_tenants_set(struct http *x)
 	bool made;
 
 	TRY(gateway_json(x, &json, NULL));
+	// Counted requests of an earlier tenant of that name are written before the new one's.
+	audit_log_flush(gateway_of(x)->audit);
 	TRY(keyring_set_tenant(ring_of(x), gateway_who(x), x->params[0], json, &account, &made));
 	return keys_answer(x, made ? 201 : 200, account);
 }
@@ -130,10 +133,22 @@ static fallible ask_no_sessions(struct http *x)
 		"delete them first");
 }
 
+static fallible tenants_drop_executions(struct http *x)
+{
+	struct gateway *gateway = gateway_of(x);
+	const struct account *account;
+	char name[WHO_TENANT_MAX + 1];
+
+	TRY(keyring_tenant(ring_of(x), gateway_who(x), x->params[0], &account));
+	memcpy(name, account->tenant.name, sizeof(name));
+	return gateway->executions ? executions_drop_tenant(gateway->executions, name) : OK;
+}
+
 fallible api_tenants_drop(struct http *x)
 {
 	TRY(access_ask(gateway_who(x), ACCESS_OPERATOR));
 	TRY(ask_no_sessions(x));
+	TRY(tenants_drop_executions(x));
 	TRY(keyring_drop_tenant(ring_of(x), gateway_who(x), x->params[0]));
 	return http_reply_empty(x, 204);
 }

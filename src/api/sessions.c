@@ -162,11 +162,12 @@ static void write_cleaned(struct buf *body, const struct agent_sessions *agents,
 
 fallible api_sessions_create(struct http *x)
 {
-	static const char *const known[] = {"org",	 "user",    "bot",    "session",
-					    "isolation", "aliases", "runner", NULL};
+	static const char *const known[] = {"org",     "user",	 "bot",	     "session", "isolation",
+					    "aliases", "runner", "template", "network", "secrets",
+					    "profile", "files",	 "image",    NULL};
 	auto_buf body = BUF_INIT(REPLY_MAX);
 	struct json_out out = json_to(&body);
-	char template[TEMPLATE_NAME_MAX] = "host";
+	auto_choices choices = {0};
 	struct agent_spec spec = {0};
 	struct create_grant grant;
 	auto_pairs env = {0};
@@ -185,7 +186,8 @@ fallible api_sessions_create(struct http *x)
 	TRY(read_isolation(json, &spec.isolated));
 	TRY(read_aliases(json_get(json, "aliases"), &spec));
 	TRY(read_runner(x, json_get(json, "runner"), &spec, &env));
-	TRY(templates_resolve(gateway_of(x)->manager, gateway_who(x), template));
+	TRY(choices_read(json, &choices));
+	spec.choices = choices;
 	err = agents_create(agents, &grant, &spec, &agent, &made);
 	if (err)
 		return sessions_explain(x, agents, err);

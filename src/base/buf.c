@@ -11,6 +11,21 @@
 
 #define ROOM_FIRST 64
 
+// realloc() would leave a copy behind.
+static char *buf_move(struct buf *buf, size_t size)
+{
+	char *at = malloc(size);
+
+	if (!at)
+		return NULL;
+	if (buf->at) {
+		memcpy(at, buf->at, buf->len);
+		explicit_bzero(buf->at, buf->room);
+	}
+	free(buf->at);
+	return at;
+}
+
 // Any failure to grow makes the buffer full: its owner checks buf_ok() anyway.
 char *buf_space(struct buf *buf, size_t len)
 {
@@ -29,7 +44,7 @@ char *buf_space(struct buf *buf, size_t len)
 		room = need;
 	if (room > buf->ceiling)
 		room = buf->ceiling;
-	at = realloc(buf->at, room + 1);
+	at = buf->is_secret ? buf_move(buf, room + 1) : realloc(buf->at, room + 1);
 	if (!at)
 		goto full;
 	buf->at = at;
@@ -117,6 +132,8 @@ void buf_clear(struct buf *buf)
 
 void buf_done(struct buf *buf)
 {
+	if (buf->is_secret && buf->at)
+		explicit_bzero(buf->at, buf->room);
 	free(buf->at);
 	buf->at = NULL;
 	buf->len = buf->room = 0;

@@ -14,9 +14,11 @@ struct buf {
 	size_t room;	// allocated, without the NUL
 	size_t ceiling; // never grows past this
 	bool failed;	// an append did not fit: nothing of it was added, nor of any later one
+	bool is_secret; // rooms that it leaves are wiped
 };
 
 #define BUF_INIT(limit) ((struct buf){.ceiling = (limit)})
+#define BUF_SECRET(limit) ((struct buf){.ceiling = (limit), .is_secret = true})
 
 void buf_add(struct buf *buf, const void *bytes, size_t len);
 void buf_str(struct buf *buf, struct str s);

@@ -12,6 +12,12 @@ void id_box(char out[ID_BOX_LEN + 1])
 	secret_hex(out + 4, HEX_MAX / 2);
 }
 
+void id_volume(char out[ID_BOX_LEN + 1])
+{
+	memcpy(out, "vol-", 4);
+	secret_hex(out + 4, HEX_MAX / 2);
+}
+
 static bool id_is_hex(struct str s)
 {
 	for (size_t i = 0; i < s.len; i++)
@@ -30,6 +36,11 @@ bool id_is_box(struct str s)
 		if (str_starts(s, prefixes[i]))
 			return true;
 	return false;
+}
+
+bool id_is_volume(struct str s)
+{
+	return s.len == ID_BOX_LEN && str_starts(s, "vol-") && id_is_hex(str_skip(s, 4));
 }
 
 bool id_is_short(struct str s)

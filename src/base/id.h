@@ -12,6 +12,8 @@
 void id_box(char out[ID_BOX_LEN + 1]); // random
 // Exactly the form above, or the same with the prefix of a derived id (types/owner.h).
 bool id_is_box(struct str s);
+void id_volume(char out[ID_BOX_LEN + 1]); // "vol-" and 48 hex digits: as long as a box's
+bool id_is_volume(struct str s);
 bool id_is_short(struct str s); // 12 to 48 hex digits
 // [a-z0-9][a-z0-9-]{0,61}, and not of the form of an id or a short id.
 bool id_is_name(struct str s);

@@ -230,14 +230,16 @@ static bool box_has_room(const char *box)
 	return ++of_box[at].count <= LOG_BOX_LINES || weak(LOG_LINES);
 }
 
-void log_event_of(const char *box, enum log_level level, const char *what, ...)
+bool log_event_of(const char *box, enum log_level level, const char *what, ...)
 {
+	bool has_room = box_has_room(box);
 	va_list args;
 
 	va_start(args, what);
-	if (log_wants(level) && box_has_room(box))
+	if (has_room && log_wants(level))
 		write_line(level, what, args);
 	va_end(args);
+	return has_room;
 }
 
 bool log_wants(enum log_level level)

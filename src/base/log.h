@@ -20,9 +20,9 @@ void log_event(enum log_level level, const char *what, ...) __attribute__((senti
 
 // The same for events that a sandbox can cause at will: LOG_BOX_LINES a minute of each sandbox are
 // written. The first line of a later minute is preceded by "log.suppressed", with the number of
-// dropped lines. For one thread alone.
+// dropped lines. False: the sandbox is over that number. For one thread alone.
 #define LOG_BOX_LINES 60
-void log_event_of(const char *box, enum log_level level, const char *what, ...)
+bool log_event_of(const char *box, enum log_level level, const char *what, ...)
 	__attribute__((sentinel));
 
 // The trace id of log lines in this turn, until it is set again. NULL: none.

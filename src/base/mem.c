@@ -169,11 +169,18 @@ char *arena_fmt(struct arena *arena, const char *fmt, ...)
 	return arena_dup(arena, text, (size_t)len);
 }
 
+// Requests have bodies in their arenas, and some have secrets in their bodies.
+static void block_wipe(struct block *block)
+{
+	explicit_bzero(block->at, block->used);
+}
+
 static void free_chain(struct block *block)
 {
 	while (block) {
 		struct block *next = block->next;
 
+		block_wipe(block);
 		free(block);
 		block = next;
 	}
@@ -183,6 +190,7 @@ void arena_reset(struct arena *arena)
 {
 	free_chain(arena->newest->next);
 	arena->newest->next = NULL;
+	block_wipe(arena->newest);
 	arena->newest->used = 0;
 }
 

@@ -58,7 +58,7 @@ void secret_wipe(void *at, size_t len)
 void secret_buf_done(struct buf *buf)
 {
 	if (buf->at)
-		secret_wipe(buf->at, buf->len);
+		secret_wipe(buf->at, buf->room);
 	buf_done(buf);
 }
 

@@ -66,8 +66,10 @@ bool str_cut(struct str *rest, char mark, struct str *out)
 {
 	const char *found;
 
-	if (!rest->at)
+	if (!rest->at) {
+		*out = (struct str){NULL, 0};
 		return false;
+	}
 	found = memchr(rest->at, mark, rest->len);
 	if (!found) {
 		*out = *rest;
@@ -76,6 +78,23 @@ bool str_cut(struct str *rest, char mark, struct str *out)
 	}
 	*out = (struct str){rest->at, (size_t)(found - rest->at)};
 	*rest = str_skip(*rest, out->len + 1);
+	return true;
+}
+
+bool str_to_mode(struct str s, uint32_t *out)
+{
+	uint32_t mode = 0;
+
+	if (s.len == 0 || s.len > 5)
+		return false;
+	for (size_t i = 0; i < s.len; i++) {
+		if (s.at[i] < '0' || s.at[i] > '7')
+			return false;
+		mode = mode << 3 | (uint32_t)(s.at[i] - '0');
+	}
+	if (mode > 07777)
+		return false;
+	*out = mode;
 	return true;
 }
 

@@ -29,11 +29,14 @@ struct str str_trim(struct str s); // blanks and tabs at both ends
 struct str str_skip(struct str s, size_t n);
 
 // Cuts the part before `mark` off the front of *rest and skips the mark. Without a mark the whole
-// rest is the last part; false once nothing is left (rest->at == NULL).
+// rest is the last part; false, with an empty *out, once nothing is left (rest->at == NULL).
 bool str_cut(struct str *rest, char mark, struct str *out);
 
 // Decimal digits only, no sign, no blanks, no leading '+': false when malformed or out of range.
 bool str_to_u64(struct str s, uint64_t min, uint64_t max, uint64_t *out);
+
+// The mode of a file in octal digits, at most 07777: false otherwise.
+bool str_to_mode(struct str s, uint32_t *out);
 
 // "512", "512M", "2G", "64k" (powers of 1024) to bytes; "90s", "10m", "1h", "250ms" to
 // milliseconds.

@@ -77,6 +77,7 @@
 	X(HEADS,        "heads",          "connections without a complete head make room, most of one peer") \
 	X(FAIR_SHARES,       "fair_shares",         "nobody takes all connections and all memory for requests") \
 	X(OUTBOUND,      "outbound",        "what is sent for a tenant does not reach the host's own networks") \
+	X(REGISTRY_AUTH, "registry_auth", "credentials of a registry go to that server alone") \
 	X(NEIGHBOURS,   "neighbours",     "hosts on this host's own links are not reached, whatever their address") \
 	X(STRIKES,      "strikes",        "who guesses keys and tokens is held up") \
 	X(USERS_SOCKET, "users_socket",   "the socket for local users is its group's alone") \
@@ -97,7 +98,10 @@
 	X(PROC_FILES,   "proc_files",     "the file API refuses /proc and /sys") \
 	X(LOG_LINES,    "log_lines",      "how many lines of the log a box may cause in a minute") \
 	X(PACE,         "pace",           "how often small pieces of a box's output are read") \
-	X(SENDER,       "sender",         "a shell's answers count from its own process alone")
+	X(SENDER,       "sender",         "a shell's answers count from its own process alone") \
+	X(SECRET_DUMPS, "secret_dumps",   "values of secrets are in no dump of the daemon") \
+	X(PLACEHOLDER,  "placeholder",    "a box has a placeholder instead of a secret's value") \
+	X(SEAL,         "seal",           "values of secrets are encrypted in the database")
 // clang-format on
 enum weak {
 #define X(name, word, what) WEAK_##name,

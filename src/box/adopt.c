@@ -168,6 +168,25 @@ static fallible find_cgroups(struct adoption *adoption)
 	return OK;
 }
 
+// The counter of OOM kills comes with a cgroup: how a command ended while no daemon was there is
+// judged by it. Without it a kill by the kernel is taken for a signal.
+static void find_oom_counter(struct adoption *adoption)
+{
+	struct box *box = adoption->box;
+	struct box_cgroup *exec_cgroup = NULL;
+	bool wanted = false;
+	auto_err err = OK;
+	int tries = 0;
+
+	list_each (at, &adoption->helds)
+		wanted |= link_of(at, struct adoptee, link)->talk.held.ended;
+	if (!wanted || box->oom >= 0)
+		return;
+	err = box_exec_cgroup_take(box, &tries, &exec_cgroup);
+	if (!err)
+		box_exec_cgroup_give(exec_cgroup, true);
+}
+
 // Commands whose clients are gone run on. A shell or terminal without a record is useless, and is
 // killed.
 static fallible take_rest(struct adoption *adoption)
@@ -189,6 +208,7 @@ static fallible take_rest(struct adoption *adoption)
 static fallible box_adopt_take_all(struct adoption *adoption)
 {
 	TRY(ask_unanswered(find_cgroups(adoption)), "find the exec cgroups");
+	find_oom_counter(adoption);
 	TRY(list_folder(adoption));
 	for (size_t i = 0; i < UNIT_TYPES; i++)
 		TRY(units_adopt(adoption, unit_kinds[i]), "adopt each %s", unit_kinds[i]->name);

@@ -460,6 +460,19 @@ fallible ask_plain(struct ask *ask, struct order *order, const char *box, int64_
 	return ask_order(ask, order, answer, none, deadline);
 }
 
+fallible ask_end(struct ask *ask, enum order_kind kind, const char *box, int64_t deadline,
+		 uint64_t *out_cpu_us)
+{
+	auto_free struct answer *answer = mem_new_of(struct answer);
+	struct order order = {.kind = kind};
+	int none[ORDER_FDS_MAX];
+
+	memcpy(order.box, box, sizeof(order.box));
+	TRY(ask_order(ask, &order, answer, none, deadline));
+	*out_cpu_us = answer->cpu_us;
+	return OK;
+}
+
 fallible ask_boxes(struct ask *ask, void (*each)(void *arg, const struct order_box *cell),
 		   void *arg, int64_t deadline)
 {
@@ -475,6 +488,24 @@ fallible ask_boxes(struct ask *ask, void (*each)(void *arg, const struct order_b
 			memcpy(order.box, answer->cells[answer->cell_count - 1].box,
 			       sizeof(order.box));
 	} while (answer->cell_count == ORDER_BOXES_PAGE);
+	return OK;
+}
+
+fallible ask_volumes(struct ask *ask, void (*each)(void *arg, const struct order_volume *volume),
+		     void *arg, int64_t deadline)
+{
+	auto_free struct answer *answer = mem_new_of(struct answer);
+	struct order order = {.kind = ORDER_VOLUMES};
+	int none[ORDER_FDS_MAX];
+
+	do {
+		TRY(ask_order(ask, &order, answer, none, deadline));
+		for (uint32_t i = 0; i < answer->volume_count; i++)
+			each(arg, &answer->volumes[i]);
+		if (answer->volume_count)
+			memcpy(order.volume, answer->volumes[answer->volume_count - 1].volume,
+			       sizeof(order.volume));
+	} while (answer->volume_count == ORDER_VOLUMES_PAGE);
 	return OK;
 }
 

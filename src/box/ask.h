@@ -40,6 +40,9 @@ fallible ask_order_with(struct ask *ask, struct order *order, int fd, struct ans
 			int64_t deadline);
 // The same for an order about one box whose answer carries nothing.
 fallible ask_plain(struct ask *ask, struct order *order, const char *box, int64_t deadline);
+// STOP or DESTROY. *out_cpu_us: what the cgroup of the box had used at its end; 0: there was none.
+fallible ask_end(struct ask *ask, enum order_kind kind, const char *box, int64_t deadline,
+		 uint64_t *out_cpu_us);
 // The warden expects that box next.
 bool ask_is_expected(const struct ask *ask, const char *box);
 // Sends an order that has no answer. Never waits. False: not sent.
@@ -51,6 +54,10 @@ fallible ask_unanswered(struct err *err);
 // are.
 fallible ask_boxes(struct ask *ask, void (*each)(void *arg, const struct order_box *cell),
 		   void *arg, int64_t deadline);
+
+// Lists all volumes likewise.
+fallible ask_volumes(struct ask *ask, void (*each)(void *arg, const struct order_volume *volume),
+		     void *arg, int64_t deadline);
 
 // IMPORT in two steps: begin returns the pipe for the archive; close it, then end waits for the
 // answer.

@@ -54,6 +54,15 @@ static fallible explain_broken(const struct box *box)
 				 "/dev, /proc, /run and /sys must be directories of the image, "
 				 "or absent"),
 			"%s: %s", note, strerror(errnum));
+	if (!strncmp(note, "bad_volume:", strlen("bad_volume:")) &&
+	    (errnum == ENOTDIR || errnum == ELOOP || errnum == EROFS || errnum == ENOENT))
+		return err_while(
+			err_hint(
+				err_new(INVALID, "bad_volume_path",
+					"a volume cannot be mounted at its path"),
+				"path and subpath must be directories, or absent where they can be "
+				"made; links are not followed"),
+			"%s: %s", note, strerror(errnum));
 	return err_sys(errnum, "build step '%s'", note);
 }
 
@@ -65,9 +74,10 @@ static fallible await_greeting(struct box *box, int64_t deadline)
 }
 
 // NOT_FOUND: the box never existed; treat it as destroyed.
-static fallible order_destroy(struct ask *ask, const char *id, int64_t deadline)
+static fallible order_destroy(struct ask *ask, const char *id, int64_t deadline,
+			      uint64_t *out_cpu_us)
 {
-	auto_err err = ask_plain(ask, &(struct order){.kind = ORDER_DESTROY}, id, deadline);
+	auto_err err = ask_end(ask, ORDER_DESTROY, id, deadline, out_cpu_us);
 
 	return err && err_kind(err) == ERR_NOT_FOUND ? OK : take_ptr(err);
 }
@@ -75,6 +85,9 @@ static fallible order_destroy(struct ask *ask, const char *id, int64_t deadline)
 bool box_foretell(struct ask *ask, const struct order *build)
 {
 	struct order order = *build;
+
+	if (build->mounts)
+		return false; // they are ordered first, each with an answer
 
 	order.kind = ORDER_BUILD;
 	order.ahead = true;
@@ -84,13 +97,33 @@ bool box_foretell(struct ask *ask, const struct order *build)
 // Destroys the box whether or not the order was carried out: it has no owner.
 void box_forget(struct loop *loop, struct ask *ask, const char *id)
 {
+	uint64_t cpu_us = 0;
 	auto_err err = OK;
 
 	task_shield(true);
-	err = order_destroy(ask, id, loop_now(loop) + UNDO_MS);
+	err = order_destroy(ask, id, loop_now(loop) + UNDO_MS, &cpu_us);
 	if (err)
 		log_event(LOG_ERROR, "box.undo", "sandbox", id, "error", err_trail(err), NULL);
 	task_shield(false);
+}
+
+// Each volume of the box, before its BUILD.
+static fallible order_mounts(struct ask *ask, const struct order *build, int64_t deadline)
+{
+	auto_free struct order *order = mem_new_of(struct order);
+
+	for (uint32_t i = 0; i < build->mounts; i++) {
+		const struct volume_mount *mount = &build->volumes->at[i];
+
+		*order = (struct order){
+			.kind = ORDER_MOUNT, .number = i, .read_only = mount->read_only};
+		memcpy(order->volume, mount->id, sizeof(order->volume));
+		memcpy(order->path, mount->path, sizeof(order->path));
+		memcpy(order->subpath, mount->subpath, sizeof(order->subpath));
+		TRY(ask_plain(ask, order, build->box, deadline), "mount the volume %s",
+		    mount->name);
+	}
+	return OK;
 }
 
 // Sends BUILD and takes the fds of the answer. *out_refused: the warden has undone it.
@@ -104,7 +137,9 @@ static fallible order_build(struct box *box, const struct order *build, bool aga
 
 	order.kind = ORDER_BUILD;
 	order.again = again;
-	err = ask_order(box->ask, &order, answer, fds, deadline);
+	err = order_mounts(box->ask, build, deadline);
+	if (!err)
+		err = ask_order(box->ask, &order, answer, fds, deadline);
 	*out_refused = err && err_kind(err) != ERR_TIMEOUT && err_kind(err) != ERR_CANCELLED &&
 		       strcmp(err_reason(err), ASK_NO_FILES) != 0;
 	TRY(err);
@@ -171,7 +206,7 @@ fallible box_destroy(struct box *box, int64_t deadline)
 		return OK;
 	box->stopping = true;
 	box_ref(box);
-	err = order_destroy(box->ask, box->id, deadline);
+	err = order_destroy(box->ask, box->id, deadline, &box->ended_cpu_us);
 	if (!err) {
 		channel_close(&box->channel);
 		box_end_kinds(box, BOX_END_LOST);
@@ -197,6 +232,11 @@ uint64_t box_cpu_us(const struct box *box)
 	list_each (at, &box->exec_cgroups)
 		sum += box_exec_cgroup_used_us(link_of(at, struct box_cgroup, all));
 	return sum;
+}
+
+uint64_t box_ended_cpu_us(const struct box *box)
+{
+	return box->ended_cpu_us;
 }
 
 bool box_is_unseen(const struct box *box)
@@ -276,7 +316,7 @@ fallible box_stop(struct box *box, int64_t deadline)
 	box_ref(box);
 	box->stopping = true;
 	task_shield(true);
-	err = box_order(box, ORDER_STOP, deadline);
+	err = ask_end(box->ask, ORDER_STOP, box->id, deadline, &box->ended_cpu_us);
 	if (!err)
 		box_quiet(box, deadline);
 	else if (box->phase == BOX_ALIVE)
@@ -292,13 +332,11 @@ static fallible box_rebuild(struct box *box, const struct order *build, bool fre
 	bool refused;
 
 	if (fresh)
-		TRY(order_destroy(box->ask, box->id, deadline));
+		TRY(order_destroy(box->ask, box->id, deadline, &box->ended_cpu_us));
 	TRY(order_build(box, build, !fresh, deadline, &refused));
 	while (box->phase == BOX_GREETING)
 		TRY(condition_wait(&box->greeted, deadline), "wait for pid 1");
-	if (box->phase == BOX_ALIVE)
-		return OK;
-	return err_sys(box->broken.failed.errnum, "build step '%s'", box->broken.failed.note);
+	return box->phase == BOX_ALIVE ? OK : explain_broken(box);
 }
 
 fallible box_again(struct box *box, const struct order *build, bool fresh)
@@ -313,6 +351,7 @@ fallible box_again(struct box *box, const struct order *build, bool fresh)
 		return err_new(UNAVAILABLE, "box_starting", "the sandbox has not quite ended");
 	box_ref(box);
 	box->phase = BOX_GREETING;
+	box->ended_cpu_us = 0;
 	box->stopping = false;
 	box->broken = (struct talk){0};
 	err = box_rebuild(box, build, fresh, deadline);

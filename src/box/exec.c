@@ -22,6 +22,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/metric.h"
 #include "box/exec_cgroup.h"
 #include "box/exec_message.h"
 #include "box/exec_private.h"
@@ -68,10 +69,7 @@ void ending_report(enum ending ending, const char *box)
 {
 	if (ending != ENDING_OOM && ending != ENDING_CPU_LIMIT && ending != ENDING_WALL_LIMIT)
 		return;
-	log_event_of(box, LOG_INFO, "security", "event", "limit_hit", "severity", "low", "sandbox",
-		     box, "limit", ending_word(ending), NULL);
-	event_publish(EVENT_SECURITY, "event", "limit_hit", "severity", "low", "sandbox", box,
-		      "limit", ending_word(ending), NULL);
+	event_publish_security(box, "limit_hit", "low", "limit", ending_word(ending), NULL, NULL);
 }
 
 static bool exec_may_enter(const struct exec *exec, enum exec_state state)
@@ -346,6 +344,9 @@ static void exec_finish(struct exec *exec)
 		result->ending = exec->cause;
 	if (result->ending == ENDING_WALL_LIMIT)
 		result->exit_code = 124;
+	metric_add(METRIC_EXECS, ending_word(result->ending), NULL, 1);
+	if (result->ending == ENDING_OOM)
+		metric_add(METRIC_BOX_OOM, NULL, NULL, 1);
 	result->stdout_truncated = tape_truncated(exec->tape, TAPE_STDOUT);
 	result->stderr_truncated = tape_truncated(exec->tape, TAPE_STDERR);
 	tape_end(exec->tape);
@@ -771,7 +772,7 @@ fallible exec_start(struct box *box, const struct exec_spec *asked, struct exec 
 	struct exec_spec own = *asked;
 	const struct exec_spec *spec = &own;
 	struct exec *exec;
-	int64_t deadline = loop_now(box->loop) + START_MS;
+	int64_t deadline = loop_now(box->loop) + START_MS, began_us = clock_us();
 	struct err *err = OK;
 	int tries = 0;
 
@@ -797,6 +798,7 @@ fallible exec_start(struct box *box, const struct exec_spec *asked, struct exec 
 		exec_unref(exec);
 		return err_while(err, "start a command in %s", box->id);
 	}
+	metric_observe(METRIC_EXEC_START, NULL, (double)(clock_us() - began_us) / 1e6);
 	*out = exec;
 	return OK;
 }

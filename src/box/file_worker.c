@@ -344,6 +344,11 @@ fallible box_file_worker_take(struct box *box, const char *user, enum file_worke
 	}
 }
 
+const char *box_file_worker_box(const struct box_file_worker *worker)
+{
+	return worker->box->id;
+}
+
 void box_file_worker_give(struct box_file_worker *worker)
 {
 	struct box *box = worker->box;

@@ -31,6 +31,7 @@ void box_file_worker_nudge(struct box_file_worker *worker);
 // -1. After an error other than TIMEOUT the worker is unusable.
 fallible box_file_worker_next(struct box_file_worker *worker, int64_t deadline,
 			      struct fileop_reply *out, int *fd);
+const char *box_file_worker_box(const struct box_file_worker *worker); // the id of its box
 // Its last answer was read: makes it idle.
 void box_file_worker_give(struct box_file_worker *worker);
 // Ends a worker that is busy or broke the protocol, by closing its socket.

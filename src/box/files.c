@@ -19,6 +19,7 @@
 #include "box/private.h"
 #include "loop/closer.h"
 #include "os/fd.h"
+#include "types/event.h"
 
 #define SHOWN 200
 #define TRIES 5 // all idle workers, and a new one
@@ -91,9 +92,12 @@ static fallible files_explain_errno(int errnum, const char *path)
 	return err_new(INTERNAL, "fs_error", "%s: %.*s", strerror(errnum), SHOWN, path);
 }
 
-static fallible files_explain(const struct fileop_reply *failed, const char *path)
+static fallible files_explain(const char *box, const struct fileop_reply *failed, const char *path)
 {
 	switch (failed->why) {
+	case FILEOP_REFUSED:
+		event_publish_security(box, "path_refused", "medium", "path", path, NULL, NULL);
+		return files_explain_errno(EACCES, path);
 	case FILEOP_NOT_REGULAR:
 		return err_new(INVALID, "not_regular", "Not a regular file: %.*s", SHOWN, path);
 	case FILEOP_BAD_PATTERN:
@@ -167,7 +171,7 @@ static fallible files_get(const struct files *files, const struct fileop_request
 	TRY(box_file_worker_next(worker, files->deadline, say, &fd));
 	if (say->kind == FILEOP_FAILED) {
 		box_file_worker_give(take_ptr(worker));
-		return files_explain(say, ask->path.at);
+		return files_explain(files->box->id, say, ask->path.at);
 	}
 	*out_fd = fd;
 	*out = take_ptr(worker);
@@ -212,12 +216,13 @@ fallible files_check_fd(int fd)
 static fallible files_await_done(struct box_file_worker **worker, int64_t deadline,
 				 const char *path, struct fileop_reply *say)
 {
+	const char *box = box_file_worker_box(*worker);
 	auto_closer_fd fd = -1;
 
 	TRY(box_file_worker_next(*worker, deadline, say, &fd));
 	if (say->kind == FILEOP_FAILED) {
 		box_file_worker_give(take_ptr(*worker));
-		return files_explain(say, path);
+		return files_explain(box, say, path);
 	}
 	return say->kind == FILEOP_DONE ? OK : files_nonsense();
 }
@@ -232,6 +237,21 @@ fallible files_stat(const struct files *files, const char *path, bool follow,
 	TRY(files_once(files, &ask, &say));
 	*out = say.stat;
 	return OK;
+}
+
+fallible files_probe(const struct files *files)
+{
+	struct fileop_stat stat;
+	struct err *err;
+
+	do { // the start of a worker has a bound of its own
+		box_file_worker_rest_end(files->box);
+		err = files_stat(files, "/", true, &stat);
+		if (!err || err_kind(err) != ERR_TIMEOUT ||
+		    loop_now(files->box->loop) >= files->deadline)
+			return err;
+		err_free(err);
+	} while (true);
 }
 
 fallible files_exists(const struct files *files, const char *path, bool *out)
@@ -432,6 +452,8 @@ struct files_walk {
 	struct buf room; // items of the last message
 	struct unpack items;
 	char *path;
+	char box[ID_BOX_LEN + 1];
+	bool unpacks;
 };
 
 static struct files_walk *files_walk_new(const struct files *files, const char *path,
@@ -444,6 +466,7 @@ static struct files_walk *files_walk_new(const struct files *files, const char *
 	walk->deadline = files->deadline;
 	walk->room = BUF_INIT(FILEOP_SIZE_MAX);
 	walk->path = mem_str(path);
+	memcpy(walk->box, files->box->id, sizeof(walk->box));
 	unpack_init(&walk->items, "", 0);
 	return walk;
 }
@@ -469,6 +492,9 @@ static void files_walk_finish(struct files_walk *walk, const struct fileop_reply
 					   .skipped = say->skipped,
 					   .more = say->more};
 	memcpy(walk->total.note, say->text.at, len);
+	if (walk->unpacks && walk->total.skipped)
+		event_publish_security(walk->box, "path_refused", "medium", "path",
+				       walk->total.note, "archive", walk->path);
 	box_file_worker_give(take_ptr(walk->worker));
 }
 
@@ -482,7 +508,7 @@ static fallible files_walk_receive(struct files_walk *walk, int64_t deadline)
 	if (err && err_kind(err) == ERR_TIMEOUT)
 		return err;
 	if (!err && say.kind == FILEOP_FAILED) {
-		err = files_explain(&say, walk->path);
+		err = files_explain(walk->box, &say, walk->path);
 		box_file_worker_give(take_ptr(walk->worker));
 	} else if (!err && say.kind == FILEOP_DONE) {
 		files_walk_finish(walk, &say);
@@ -547,6 +573,11 @@ void files_nudge(struct files_walk *walk)
 {
 	if (walk->worker)
 		box_file_worker_nudge(walk->worker);
+}
+
+void files_within(struct files_walk *walk, int64_t deadline)
+{
+	walk->deadline = deadline;
 }
 
 fallible files_end(struct files_walk *walk, struct files_total *total)
@@ -703,7 +734,33 @@ fallible files_unpack(const struct files *files, const char *path, uint32_t flag
 	struct fileop_request ask = files_ask(files, FILEOP_UNPACK, path);
 
 	ask.flags = flags & FILEOP_OWNERS;
-	return files_begin_pipe(files, &ask, NULL, NULL, out_fd, out);
+	TRY(files_begin_pipe(files, &ask, NULL, NULL, out_fd, out));
+	(*out)->unpacks = true;
+	return OK;
+}
+
+void files_sync_begin(struct box *box)
+{
+	box_ref(box);
+	box->sync_unpacks++;
+}
+
+void files_sync_end(struct box *box)
+{
+	box->sync_unpacks--;
+	condition_signal(&box->sync_unpacked);
+	box_unref(box);
+}
+
+fallible files_sync_wait(struct box *box, int64_t deadline)
+{
+	struct err *err = OK;
+
+	box_ref(box);
+	while (box->sync_unpacks > 0 && !err)
+		err = condition_wait(&box->sync_unpacked, deadline);
+	box_unref(box);
+	return err;
 }
 
 fallible files_watch(const struct files *files, const char *path, uint32_t flags,

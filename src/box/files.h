@@ -23,6 +23,8 @@ struct files {
 	bool proc;	  // /proc may be read: for the daemon's own requests, never for a client's
 };
 
+// Whether pid 1 can be asked, and the root read: a new worker answers.
+fallible files_probe(const struct files *files);
 fallible files_stat(const struct files *files, const char *path, bool follow,
 		    struct fileop_stat *out);
 // As `test -e`: a dangling link does not exist; nor does what cannot be looked up.
@@ -102,7 +104,8 @@ fallible files_next_match(struct files_walk *walk, struct fileop_match *out, boo
 // Frees the walk. Waits for the total only if `total` is not NULL and all items were taken; else
 // cancels the rest. Accepts NULL.
 fallible files_end(struct files_walk *walk, struct files_total *total);
-void files_drop(struct files_walk *walk); // cancels; never waits
+void files_within(struct files_walk *walk, int64_t deadline); // of the calls that follow
+void files_drop(struct files_walk *walk);		      // cancels; never waits
 
 // A tree as a tar (ustar with pax), from a pipe: read *out_fd to its end (pipe_take(), or splice in
 // a worker: pid 1 may change its flags), close it, then files_end() returns the result. Devices,
@@ -122,6 +125,12 @@ fallible files_pack(const struct files *files, const char *path, const struct fi
 // owners and set-id bits.
 fallible files_unpack(const struct files *files, const char *path, uint32_t flags, int *out_fd,
 		      struct files_walk **out);
+
+// Unpacks of syncs: a worker unpacks what a killed client has sent, also after a newer sync began.
+// files_sync_wait() returns when all that have begun have ended. TIMEOUT.
+void files_sync_begin(struct box *box);
+void files_sync_end(struct box *box);
+fallible files_sync_wait(struct box *box, int64_t deadline);
 
 // Returns when the watch is in place. Patterns as in docs/API.md: `include` or `exclude`, NULL-
 // ended, or NULL. The walk's deadline no longer counts: files_next_event() has its own, and a

@@ -27,6 +27,8 @@ fallible box_order(const struct box *box, enum order_kind kind, int64_t deadline
 // Ends all processes, verified by the warden; files stay. Commands end as killed_by_api. After a
 // failure the box may or may not be stopped: retry. NOT_FOUND: no such box. Idempotent.
 fallible box_stop(struct box *box, int64_t deadline);
+// CPU time that the box had used when its processes had ended, since its last start; 0: unknown.
+uint64_t box_ended_cpu_us(const struct box *box);
 // Starts a stopped box on its disk: `build` as for box_build(). `fresh`: the disk is lost; the rest
 // of it is destroyed and a new one made. On failure the box is stopped as before; box_on_loss()
 // must be set again. NOT_FOUND no_disk: the disk is absent or incomplete.

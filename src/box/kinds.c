@@ -99,5 +99,6 @@ struct box *box_new(struct loop *loop, struct ask *ask, const char *id, int tape
 	link_init(&box->draining);
 	link_init(&box->workers);
 	condition_init(&box->worker_free);
+	condition_init(&box->sync_unpacked);
 	return box;
 }

@@ -115,13 +115,16 @@ struct box {
 	struct condition cgroup_settled; // one of these two counts fell
 	struct adoption *adoption;	 // during adoption
 	uint64_t *cgroups_left;		 // bits: cgroups that exist and whose fds are not open
-	bool unseen;	 // some of them are of a previous daemon: processes may run there
-	uint64_t cpu_us; // of the whole box, by the warden's last answer
+	bool unseen;	       // some of them are of a previous daemon: processes may run there
+	uint64_t cpu_us;       // of the whole box, by the warden's last answer
+	uint64_t ended_cpu_us; // by its last cgroup, when it had ended
 	struct link execs, draining;
 	uint32_t exec_count, draining_count;
 	struct link workers;
 	uint32_t worker_count;
 	struct condition worker_free;
+	uint32_t sync_unpacks; // files_sync_begin()
+	struct condition sync_unpacked;
 	uint32_t last_conn;
 	void (*lost)(struct box *box, void *arg);
 	void *lost_arg;

@@ -22,6 +22,7 @@ void body_done(struct body *body)
 	free(body->labels);
 	free(body->allow);
 	free(body->secrets);
+	free(body->volumes);
 	*body = (struct body){0};
 }
 
@@ -274,21 +275,33 @@ static const char **get_words(const struct call *call, enum opt opt)
 	return words;
 }
 
-static void get_network(const struct call *call, struct body *body)
+fallible body_network(const struct call *call, struct body *body)
 {
+	const char *secret;
+
+	for (size_t at = 0; call_next(call, OPT_SECRET, &at, &secret);)
+		if (strchr(secret, ':'))
+			return err_hint(err_new(INVALID, "bad_value",
+						"--secret '%s' is no name of a secret", secret),
+					"a name has letters, digits and _; 'cove secret ls' lists "
+					"them");
 	body->box.network = call_value(call, OPT_NETWORK);
 	body->box.allow = body->allow = get_words(call, OPT_ALLOW);
 	body->box.secrets = body->secrets = get_words(call, OPT_SECRET);
+	return OK;
 }
 
 fallible body_box(const struct call *call, struct body *out)
 {
 	out->box.name = call_value(call, OPT_NAME);
 	out->box.from = call_value(call, OPT_TEMPLATE);
+	out->box.image = call_value(call, OPT_IMAGE);
+	out->box.pull = call_value(call, OPT_PULL);
 	TRY(cli_body_get_limits(call, &out->box));
 	TRY(cli_body_get_env(call, out));
 	TRY(get_labels(call, out));
-	get_network(call, out);
+	TRY(body_network(call, out));
+	out->box.volumes = out->volumes = get_words(call, OPT_VOLUME);
 	out->box.env = (const char *const *)out->env;
 	out->box.labels = (const char *const *)out->labels;
 	return OK;

@@ -12,8 +12,8 @@
 struct body {
 	struct cove_box_spec box;
 	struct cove_command command;
-	char **env, **labels;	       // NULL-ended; the specs borrow them
-	const char **allow, **secrets; // likewise, their words borrowed from the call
+	char **env, **labels;			  // NULL-ended; the specs borrow them
+	const char **allow, **secrets, **volumes; // likewise, their words borrowed from the call
 	size_t env_count, label_count;
 	bool may_lack_command; // no command is not an error
 };
@@ -42,6 +42,8 @@ fallible body_ms(const struct call *call, enum opt opt, const char *example, int
 
 // A box to be created. Variables are the box's. INVALID with a hint for malformed values.
 fallible body_box(const struct call *call, struct body *out);
+// Its network and secrets alone. INVALID bad_value.
+fallible body_network(const struct call *call, struct body *out);
 // A command. `argv` is NULL-ended; ignored when --shell is given. `with_env`: variables are for
 // this command (exec), not for the box (run). INVALID no_command, two_commands.
 fallible body_command(const struct call *call, char *const *argv, bool with_env, struct body *out);

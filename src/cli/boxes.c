@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "cli/body.h"
 #include "cli/collection.h"
+#include "cli/image.h"
 #include "cli/jobs.h"
 #include "cli/print.h"
 #include "cli/stdio.h"
@@ -20,6 +21,7 @@ fallible boxes_create(struct call *call)
 	struct cove_box_info info;
 
 	TRY(body_box(call, &body));
+	TRY(image_prepare(call));
 	TRY(remote_open(&remote, call));
 	TRY(remote_did(&remote, cove_box_create(remote.cove, &body.box, &box, &remote.error)));
 	if (!call_has(call, OPT_JSON)) {
@@ -90,7 +92,7 @@ fallible boxes_ps(struct call *call)
 
 fallible boxes_inspect(struct call *call)
 {
-	return collection_show(call, BOXES_PATH);
+	return collection_show(call, BOXES_PATH, NULL);
 }
 
 struct names {

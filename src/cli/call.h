@@ -25,14 +25,28 @@
 	V(CP, files_cp) \
 	V(LS, files_ls) \
 	V(CAT, files_cat) \
+	V(SYNC_IN, cli_sync_in) \
+	V(SYNC_OUT, cli_sync_out) \
+	V(SYNC_STATUS, cli_sync_status) \
+	V(SYNC_GC, cli_sync_gc) \
+	V(AGENT_RUN, cli_agent_run) \
+	V(AGENT_RECONNECT, cli_agent_reconnect) \
+	V(AGENT_STATUS, cli_agent_status) \
+	V(AGENT_STOP, cli_agent_stop) \
+	V(AGENT_LIST, cli_agent_list) \
 	V(PS, boxes_ps) \
 	V(INSPECT, boxes_inspect) \
+	V(TOP, stats_top) \
+	V(STATS, stats_show) \
+	V(USAGE, stats_usage) \
 	V(RM, boxes_rm) \
 	V(PAUSE, boxes_change) \
 	V(RESUME, boxes_change) \
 	V(ROTATE_TOKEN, boxes_rotate) \
 	V(STOP, boxes_change) \
 	V(START, boxes_change) \
+	V(SNAPSHOT, snapshot_make) \
+	V(FORK, snapshot_fork) \
 	V(PORT, ports_list) \
 	V(EXPOSE, ports_expose) \
 	V(UNEXPOSE, ports_unexpose) \
@@ -45,15 +59,30 @@
 	V(SECRET_INSPECT, secrets_inspect) \
 	V(SECRET_RM, secrets_rm) \
 	V(TEMPLATE_LS, cli_template_ls) \
+	V(TEMPLATE_PULL, image_pull) \
+	V(TEMPLATE_BUILD, cli_build) \
 	V(TEMPLATE_IMPORT, cli_template_import) \
+	V(TEMPLATE_EXPORT, cli_template_export) \
 	V(TEMPLATE_FREEZE, cli_template_freeze) \
 	V(TEMPLATE_RM, cli_template_rm) \
+	V(TEMPLATE_PRUNE, image_prune) \
+	V(VOLUME_CREATE, cli_volume_create) \
+	V(VOLUME_LS, cli_volume_ls) \
+	V(VOLUME_INSPECT, cli_volume_inspect) \
+	V(VOLUME_RM, cli_volume_rm) \
+	V(REGISTRY_LOGIN, cli_registry_login) \
+	V(REGISTRY_LS, cli_registry_ls) \
+	V(REGISTRY_LOGOUT, cli_registry_logout) \
 	V(KEY_CREATE, keys_create) \
 	V(KEY_LS, keys_ls) \
 	V(KEY_RM, keys_rm) \
 	V(TENANT_SET, keys_tenant_set) \
 	V(TENANT_LS, keys_tenant_ls) \
 	V(TENANT_RM, keys_tenant_rm) \
+	V(BUDGET_SET, cli_budget_set) \
+	V(BUDGET_LS, cli_budget_ls) \
+	V(BUDGET_INSPECT, cli_budget_inspect) \
+	V(BUDGET_RM, cli_budget_rm) \
 	V(SESSION_CREATE, cli_session_create) \
 	V(SESSION_LS, cli_session_ls) \
 	V(SESSION_INSPECT, cli_session_inspect) \
@@ -65,11 +94,32 @@
 	V(SESSION_LOGS, cli_session_logs) \
 	V(SESSION_ATTACH, cli_session_attach) \
 	V(SESSION_RM, cli_session_rm) \
+	V(SUBMIT, cli_submit) \
+	V(EXECUTIONS_LS, cli_executions_ls) \
+	V(EXECUTIONS_INSPECT, cli_executions_inspect) \
+	V(EXECUTIONS_LOGS, cli_executions_logs) \
+	V(EXECUTIONS_WAIT, cli_executions_wait) \
+	V(EXECUTIONS_EXEC, cli_executions_exec) \
+	V(EXECUTIONS_COMPLETE, cli_executions_complete) \
+	V(EXECUTIONS_FAIL, cli_executions_fail) \
+	V(EXECUTIONS_CANCEL, cli_executions_cancel) \
+	V(EXECUTIONS_RETRY, cli_executions_again) \
+	V(EXECUTIONS_REPLAY, cli_executions_again) \
+	V(EXECUTIONS_DIFF, cli_executions_diff) \
+	V(EXECUTIONS_ARTIFACTS, cli_executions_artifacts) \
+	V(EXECUTIONS_RM, cli_executions_rm) \
+	V(PLAY, play_run) \
 	V(LOGIN, login_run) \
 	V(CONTEXT_LS, context_ls) \
 	V(CONTEXT_USE, context_use) \
 	V(CONTEXT_RM, context_rm) \
+	V(DASHBOARD, cli_dashboard) \
 	V(CLEANUP, boxes_cleanup) \
+	V(ALERTS_LS, cli_alerts_ls) \
+	V(ALERTS_ACK, cli_alerts_ack) \
+	V(ALERTS_SILENCE, cli_alerts_silence) \
+	V(ALERTS_RULES, cli_alerts_rules) \
+	V(ALERTS_TEST, cli_alerts_test) \
 	V(EVENTS, events_show) \
 	V(AUDIT, events_audit) \
 	V(VERIFY, events_verify) \
@@ -92,34 +142,52 @@ enum verb_id {
 };
 
 enum opt {
+	OPT_AFTER,
+	OPT_AGENT,
 	OPT_ALIAS,
 	OPT_ALL,
 	OPT_ALLOW,
+	OPT_ARTIFACT,
+	OPT_ATTEMPT,
 	OPT_BOT,
 	OPT_BOXES,
 	OPT_BROWSE,
 	OPT_BUDGET,
+	OPT_BUILD_ARG,
+	OPT_BY,
 	OPT_CHECK,
+	OPT_COMMENT,
 	OPT_CONFIG,
 	OPT_CONTEXT,
+	OPT_COST,
+	OPT_COUNT,
+	OPT_COMPRESSION,
 	OPT_CPUS,
 	OPT_CPU_TIME,
 	OPT_DATA,
+	OPT_DEFAULT_TEMPLATE,
 	OPT_DENIED,
 	OPT_DENY,
 	OPT_DETACH,
 	OPT_DISK,
 	OPT_ENV,
+	OPT_EVERY,
 	OPT_ENV_FILE,
 	OPT_EXECS,
 	OPT_EXPIRES,
+	OPT_FILE,
 	OPT_FOLLOW,
 	OPT_FOR,
 	OPT_FORCE,
+	OPT_FORMAT,
+	OPT_FULL,
+	OPT_FROM,
 	OPT_HEADER,
 	OPT_HELP,
 	OPT_HOST,
 	OPT_ID,
+	OPT_IMAGE,
+	OPT_IDLE,
 	OPT_INODES,
 	OPT_INSPECT,
 	OPT_IO,
@@ -128,44 +196,83 @@ enum opt {
 	OPT_JSON,
 	OPT_KEEP,
 	OPT_KEEP_ALIVE,
+	OPT_KEEP_FAILED,
 	OPT_KEPT_OUTPUT,
 	OPT_KIND,
 	OPT_LABEL,
 	OPT_LANGUAGE,
 	OPT_LONG,
 	OPT_MAN,
+	OPT_MAX_FILE,
+	OPT_MAX_FILES,
 	OPT_MEMORY,
+	OPT_MODEL,
 	OPT_NAME,
 	OPT_NETWORK,
+	OPT_NO_SYNC,
+	OPT_OFF,
+	OPT_ON,
 	OPT_ORG,
+	OPT_OURS,
 	OPT_OUTPUT,
+	OPT_PERIOD,
 	OPT_PIDS,
+	OPT_PLATFORM,
+	OPT_PRINT_PLAN,
+	OPT_PULL,
+	OPT_PROFILE,
 	OPT_QUERY,
 	OPT_QUESTION,
+	OPT_QUEUE,
+	OPT_QUEUE_TIMEOUT,
 	OPT_QUIET,
+	OPT_READ_ONLY,
 	OPT_RECURSIVE,
+	OPT_REQUESTS,
+	OPT_REQUIRED,
+	OPT_RETRY,
 	OPT_RM,
 	OPT_RULE,
 	OPT_SANDBOX,
 	OPT_SCOPE,
 	OPT_SECRET,
+	OPT_SESSION,
 	OPT_SETTING, // of serve, which parses it itself
+	OPT_SETUP,
+	OPT_SHARED,
 	OPT_SHELL,
 	OPT_SIGNAL,
 	OPT_SINCE,
+	OPT_SIZE,
 	OPT_SLEEP_AFTER,
+	OPT_SPEED,
+	OPT_SQUASH,
+	OPT_STATE,
+	OPT_STREAM,
+	OPT_SUGGESTED,
+	OPT_SYNC,
 	OPT_TAIL,
+	OPT_TARGET,
+	OPT_TASK,
 	OPT_TEMPLATE,
 	OPT_TENANT,
+	OPT_THEIRS,
+	OPT_THRESHOLD,
 	OPT_TIMEOUT,
 	OPT_TIMESTAMPS,
+	OPT_TO,
 	OPT_TOKEN,
 	OPT_TTL,
 	OPT_TTY,
+	OPT_TYPE,
 	OPT_TYPESCRIPT,
+	OPT_UNUSED,
 	OPT_URL,
 	OPT_USER,
+	OPT_VOLUME,
+	OPT_WAIT,
 	OPT_WORKDIR,
+	OPT_WORKTREE,
 	OPT_YES,
 };
 

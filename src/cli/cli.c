@@ -35,7 +35,9 @@ static const struct verb verbs[] = {
 	 "ours. The sandbox is removed when the command ends, fails or is interrupted, unless --keep "
 	 "is given. Without a command the entry point of the template's image runs.\n"
 	 "If no daemon runs on this host and none is named, 'cove run' starts one for the time of the "
-	 "command. That needs root.\n",
+	 "command. That needs root.\n"
+	 "With --sync the command runs in the sandbox of the worktree ('cove help sync'), which stays. "
+	 "The exit status is 2 when the sync fails.\n",
 	 0, -1},
 	{VERB_CREATE, 0, "create", "",
 	 "Create a sandbox and print its id.",
@@ -116,6 +118,58 @@ static const struct verb verbs[] = {
 	{VERB_CAT, 0, "cat", "BOX:PATH...",
 	 "Print files of a sandbox.", NULL,
 	 1, -1},
+	{VERB_SYNC_IN, 0, "sync in", "",
+	 "Send what changed in a worktree to its sandbox.",
+	 "The worktree is the directory of --worktree, else the repository around the current directory, "
+	 "else that directory. It has one sandbox, which the first 'cove sync in' makes; --sandbox names "
+	 "another one. Files that git tracks or does not ignore travel to /workspace, with modes and "
+	 "symbolic links. '.git' and ignored files never do. Later syncs send what changed since the last "
+	 "one, and commit it to a repository in the sandbox.\n"
+	 "A file that changed on both sides is a conflict: all are named, nothing is changed, and the exit "
+	 "status is 2, as of every failure. --ours takes this host's file, --theirs the sandbox's. --full "
+	 "makes the sandbox equal to the worktree, and removes other files that git does not ignore.\n",
+	 0, 0},
+	{VERB_SYNC_OUT, 0, "sync out", "",
+	 "Bring what changed in a sandbox back to its worktree.",
+	 "Changes are measured against the last sync, whatever was committed in the sandbox. All of them are "
+	 "made, or none. A file that changed on both sides, or that exists on this host and never travelled, "
+	 "is a conflict, as with 'cove sync in'.\n",
+	 0, 0},
+	{VERB_SYNC_STATUS, 0, "sync status", "",
+	 "Show what 'cove sync in' and 'cove sync out' would do.", NULL,
+	 0, 0},
+	{VERB_SYNC_GC, 0, "sync gc", "",
+	 "Remove sandboxes whose worktree on this host is gone.",
+	 "A sandbox with changes that were not brought back is named and kept, unless --force is given.\n",
+	 0, 0},
+	{VERB_AGENT_RUN, VERB_STOPS, "agent run", "[--] COMMAND|PROMPT [ARG...]",
+	 "Let a coding agent, or any command, work on a worktree in its sandbox.",
+	 "The worktree goes to its sandbox as with 'cove sync in', the command runs there, and what it "
+	 "changed comes back as with 'cove sync out', also when it failed. The command gets the arguments "
+	 "as they are given, no terminal and no input, unless -t or -it is given; then ctrl-p ctrl-q "
+	 "detaches. Its directory is the one that ours is a copy of. '.git' and ignored files stay here, "
+	 "and so do credentials that --file does not name. Interrupting stops the command, and brings its "
+	 "changes back.\n"
+	 "The command outlives 'cove agent run': 'cove agent reconnect' shows its output from the start, "
+	 "and brings the changes back. What happens is told in lines of stderr, as [sandbox:EVENT] TEXT; "
+	 "lines of the command's stderr are [sandbox:stderr]. With --json each event and each piece of "
+	 "output is a line of JSON. The exit status is 0, or 1 when the command failed, 2 of a failure of "
+	 "cove, 124 after --timeout, 130 when it was stopped.\n",
+	 0, -1},
+	{VERB_AGENT_RECONNECT, 0, "agent reconnect", "RUN",
+	 "Show a run from its start to its end, then bring its changes back.", NULL,
+	 1, 1},
+	{VERB_AGENT_STATUS, 0, "agent status", "RUN",
+	 "Show whether a run goes on.", NULL,
+	 1, 1},
+	{VERB_AGENT_STOP, 0, "agent stop", "RUN",
+	 "End a run.",
+	 "The whole process tree gets TERM, and after 5 seconds KILL. Its changes stay in the sandbox "
+	 "until 'cove agent run', which waits for it, or 'cove agent reconnect' brings them back.\n",
+	 1, 1},
+	{VERB_AGENT_LIST, 0, "agent list", "",
+	 "List the runs in sandboxes of worktrees of this machine.", NULL,
+	 0, 0},
 	{VERB_PS, 0, "ps", "[BOX]",
 	 "List the sandboxes with their resource usage, or the processes and terminals of one.",
 	 "Memory includes the page cache of the sandbox's files. CPU is the CPU time since the start "
@@ -127,6 +181,20 @@ static const struct verb verbs[] = {
 	 "The fields include the usage of this moment: memory, CPU time, processes, disk. The verb "
 	 "wakes no sandbox.\n",
 	 1, -1},
+	{VERB_TOP, 0, "top", "",
+	 "Show what sandboxes use now, again and again.",
+	 "On a terminal the verb shows a live table, the busiest sandbox first, until it is interrupted. "
+	 "Else, or with --json, it prints an object of the host and one for each sandbox, a line each.\n",
+	 0, 0},
+	{VERB_STATS, 0, "stats", "[BOX]",
+	 "Show what a sandbox, or the whole host, uses now.",
+	 "--every repeats it, a JSON object a line. The verb wakes no sandbox.\n",
+	 0, 1},
+	{VERB_USAGE, 0, "usage", "",
+	 "Show what was used in a period, and what it cost.",
+	 "Sums are of whole hours: CPU time as the kernel counted it, memory and disk over time, and "
+	 "network requests. Prices are in the section [prices] of the server's configuration.\n",
+	 0, 0},
 	{VERB_RM, 0, "rm", "BOX...",
 	 "Remove sandboxes with all their processes.",
 	 "The verb returns when processes, control groups, mounts and namespaces are verified gone.\n",
@@ -150,6 +218,19 @@ static const struct verb verbs[] = {
 	{VERB_START, 0, "start", "BOX...",
 	 "Start stopped sandboxes on their files.", NULL,
 	 1, -1},
+	{VERB_SNAPSHOT, 0, "snapshot", "BOX [NAME]",
+	 "Make a template of the files of a sandbox, and print its name.",
+	 "'cove run --template NAME' and 'cove create --template NAME' start from it; 'cove template ls' "
+	 "lists it, 'cove template rm' removes it. A running sandbox is frozen while its files are "
+	 "copied, and runs on: the files are those of one moment. User, working directory and limits "
+	 "of the sandbox are the defaults of those that start from the snapshot. Processes, sessions, "
+	 "environment, secrets, ports and what is in /run and /dev/shm are not part of it.\n",
+	 1, 2},
+	{VERB_FORK, 0, "fork", "BOX",
+	 "Make sandboxes with the files of a sandbox, and print their ids.",
+	 "All of them have the files of one moment, and the limits, environment, labels and network of "
+	 "the sandbox, with its secrets. Processes and ports are not copied. The sandbox runs on.\n",
+	 1, 1},
 	{VERB_PORT, 0, "port", "BOX",
 	 "List the ports of a sandbox: exposed, or with a listener.", NULL,
 	 1, 1},
@@ -207,11 +288,30 @@ static const struct verb verbs[] = {
 	{VERB_TEMPLATE_LS, 0, "template ls", "",
 	 "List the templates of sandboxes.", NULL,
 	 0, 0},
+	{VERB_TEMPLATE_PULL, 0, "template pull", "IMAGE",
+	 "Pull an image from a registry as a template.",
+	 "IMAGE is a name as docker takes it: python:3.12, ghcr.io/org/app@sha256:DIGEST. Its layers are "
+	 "checked, unpacked and shared with other images; its environment, user and directory hold in "
+	 "sandboxes. Credentials are those of 'docker login' and 'podman login', for this request only.\n",
+	 1, 1},
+	{VERB_TEMPLATE_BUILD, 0, "template build", "DIR",
+	 "Build a template from a Dockerfile.",
+	 "DIR is the context of COPY, without what its .dockerignore leaves out. Each RUN is a command "
+	 "in a sandbox, with the limits and the network policy of one. The log is printed on stderr as "
+	 "it comes, and the name of the template at the end. Interrupting the verb cancels the build. "
+	 "docs/API.md lists what a Dockerfile may contain.\n",
+	 1, 1},
 	{VERB_TEMPLATE_IMPORT, 0, "template import", "NAME FILE|DIR|-",
 	 "Make a template from an archive or a directory.",
 	 "FILE is a tar archive of a root file system, compressed or not, or an OCI image layout in a "
 	 "tar file. - reads it from standard input. A directory is packed on the way.\n",
 	 2, 2},
+	{VERB_TEMPLATE_EXPORT, 0, "template export", "NAME",
+	 "Write a template or snapshot as an OCI image layout in a tar file.",
+	 "podman, skopeo and umoci read the file, and 'cove template import' does on any host. An image has "
+	 "its layers, a snapshot two: its template and what was changed. Processes, tmpfs and volumes are in "
+	 "none. To push: skopeo copy oci-archive:FILE docker://REGISTRY/NAME:TAG.\n",
+	 1, 1},
 	{VERB_TEMPLATE_FREEZE, 0, "template freeze", "NAME",
 	 "Copy the host template once, under a name.",
 	 "The template 'host' shows this host's own /usr and changes with it. A package that the host "
@@ -220,6 +320,35 @@ static const struct verb verbs[] = {
 	 1, 1},
 	{VERB_TEMPLATE_RM, 0, "template rm", "TEMPLATE...",
 	 "Remove templates. Sandboxes made from them go on.", NULL,
+	 1, -1},
+	{VERB_TEMPLATE_PRUNE, 0, "template prune", "",
+	 "Remove images that only creates have pulled, and layers that nothing holds.", NULL,
+	 0, 0},
+	{VERB_VOLUME_CREATE, 0, "volume create", "VOLUME",
+	 "Create a volume: a directory that outlives sandboxes.",
+	 "A sandbox that is created with --volume VOLUME:PATH has it at PATH. Several sandboxes may "
+	 "have the same volume at once.\n",
+	 1, 1},
+	{VERB_VOLUME_LS, 0, "volume ls", "",
+	 "List the volumes of the tenant.", NULL,
+	 0, 0},
+	{VERB_VOLUME_INSPECT, 0, "volume inspect", "VOLUME...",
+	 "Print everything about volumes, as JSON.", NULL,
+	 1, -1},
+	{VERB_VOLUME_RM, 0, "volume rm", "VOLUME...",
+	 "Delete volumes with their files. One that a sandbox has, also a stopped one, is refused.", NULL,
+	 1, -1},
+	{VERB_REGISTRY_LOGIN, 0, "registry login", "HOST",
+	 "Store a credential for a registry; pulls of the tenant use it.",
+	 "The registry is asked first whether it accepts the credential. The password is read from "
+	 "standard input; on a terminal it is typed without echo. Without --username the credential of "
+	 "docker's files is stored.\n",
+	 1, 1},
+	{VERB_REGISTRY_LS, 0, "registry ls", "",
+	 "List the registries that the tenant has a credential for.", NULL,
+	 0, 0},
+	{VERB_REGISTRY_LOGOUT, 0, "registry logout", "HOST...",
+	 "Remove credentials for registries.", NULL,
 	 1, -1},
 	{VERB_KEY_CREATE, 0, "key create", "",
 	 "Create a key and print its secret, this once.",
@@ -242,11 +371,26 @@ static const struct verb verbs[] = {
 	{VERB_TENANT_RM, 0, "tenant rm", "TENANT...",
 	 "Remove tenants that have no sandboxes, and their keys.", NULL,
 	 1, -1},
+	{VERB_BUDGET_SET, 0, "budget set", "BUDGET",
+	 "Set a budget of a tenant, a label or an agent session, or replace it.",
+	 "At 80 % there is an event. At 100 % idle sandboxes are paused, the oldest first, and new ones "
+	 "are refused, until the period ends or the budget is raised. For the operator.\n",
+	 1, 1},
+	{VERB_BUDGET_LS, 0, "budget ls", "",
+	 "List budgets and what is used of them.", NULL,
+	 0, 0},
+	{VERB_BUDGET_INSPECT, 0, "budget inspect", "BUDGET...",
+	 "Show all fields of budgets, as JSON.", NULL,
+	 1, -1},
+	{VERB_BUDGET_RM, 0, "budget rm", "BUDGET...",
+	 "Remove budgets; sandboxes that they paused go on.", NULL,
+	 1, -1},
 	{VERB_SESSION_CREATE, VERB_STOPS, "agent-session create", "--user USER [--] COMMAND [ARG...]",
 	 "Create a session and print its id, or that of its alias.",
 	 "A session is the long-lived owner of runs. The command is its runner, which takes one run "
 	 "after another. The owner of the session (organisation, user, bot) decides its sandbox, which "
-	 "is created when it is needed.\n",
+	 "is created when it is needed, with the template, network and secrets of its first session. "
+	 "--file brings the runner along.\n",
 	 1, -1},
 	{VERB_SESSION_LS, 0, "agent-session ls", "",
 	 "List the sessions.", NULL,
@@ -284,6 +428,70 @@ static const struct verb verbs[] = {
 	{VERB_SESSION_RM, 0, "agent-session rm", "SESSION...",
 	 "Remove sessions: runner, files and records, verified.", NULL,
 	 1, -1},
+	{VERB_SUBMIT, VERB_STOPS | VERB_RUNNER, "submit", "[--] [COMMAND [ARG...]]",
+	 "Submit an execution, and follow it to its end.",
+	 "An execution runs a command, or what its type runs, in a sandbox of its own within the "
+	 "limits of its type: memory, CPU time, wall time, storage and network requests of all of it. "
+	 "The sandbox is removed at the end; logs and artifacts stay until 'cove executions rm'. "
+	 "The steps are shown on a terminal, then the output. The exit status of the execution becomes "
+	 "ours: 124 when its time is over, 130 when it was cancelled. Leaving does not end the "
+	 "execution. -d prints its id at once.\n"
+	 "Without a command, and a type that has none, the execution is provisioned and waits for "
+	 "'cove executions exec', 'complete' and 'fail'.\n",
+	 0, -1},
+	{VERB_EXECUTIONS_LS, 0, "executions ls", "",
+	 "List the executions.", NULL,
+	 0, 0},
+	{VERB_EXECUTIONS_INSPECT, 0, "executions inspect", "EXECUTION...",
+	 "Show all fields of executions, as JSON.",
+	 "The fields include attempts, steps, usage and artifacts. `suggestion` has what past executions "
+	 "of its profile used, and limits above that; 'cove submit --suggested' applies them.\n",
+	 1, -1},
+	{VERB_EXECUTIONS_LOGS, 0, "executions logs", "EXECUTION",
+	 "Show the output of an execution.",
+	 "The output is kept when the sandbox is gone. -f follows it to the end, over lost connections "
+	 "too.\n",
+	 1, 1},
+	{VERB_EXECUTIONS_WAIT, VERB_RUNNER, "executions wait", "EXECUTION",
+	 "Wait for the end of an execution, and exit with its status.", NULL,
+	 1, 1},
+	{VERB_EXECUTIONS_EXEC, VERB_STOPS | VERB_RUNNER, "executions exec", "EXECUTION [--] COMMAND [ARG...]",
+	 "Run a command in an execution that is ready.", NULL,
+	 1, -1},
+	{VERB_EXECUTIONS_COMPLETE, 0, "executions complete", "EXECUTION [RESULT]",
+	 "End an execution that is ready or running, as completed.",
+	 "RESULT is JSON, or else a text.\n",
+	 1, 2},
+	{VERB_EXECUTIONS_FAIL, 0, "executions fail", "EXECUTION REASON",
+	 "End an execution that is ready or running, as failed.", NULL,
+	 2, 2},
+	{VERB_EXECUTIONS_CANCEL, 0, "executions cancel", "EXECUTION...",
+	 "Cancel executions that have not ended.", NULL,
+	 1, -1},
+	{VERB_EXECUTIONS_RETRY, VERB_RUNNER, "executions retry", "EXECUTION",
+	 "Submit an execution again, and follow it as 'cove submit'.", NULL,
+	 1, 1},
+	{VERB_EXECUTIONS_REPLAY, VERB_RUNNER, "executions replay", "EXECUTION",
+	 "Repeat an execution in a fresh sandbox, and follow it as 'cove submit'.",
+	 "The replay has the inputs, environment, limits and command that were recorded. 'cove executions "
+	 "diff' shows what came out differently.\n",
+	 1, 1},
+	{VERB_EXECUTIONS_DIFF, 0, "executions diff", "EXECUTION EXECUTION",
+	 "Compare the outcomes of two executions, as JSON.", NULL,
+	 2, 2},
+	{VERB_EXECUTIONS_ARTIFACTS, 0, "executions artifacts", "EXECUTION [PATH...]",
+	 "List the artifacts of an execution, or print some.",
+	 "--to unpacks all of them into a directory. The content of each PATH is printed.\n",
+	 1, -1},
+	{VERB_EXECUTIONS_RM, 0, "executions rm", "EXECUTION...",
+	 "Remove executions that have ended, with their logs and artifacts.", NULL,
+	 1, -1},
+	{VERB_PLAY, 0, "play", "FILE|EXECUTION|-",
+	 "Play a recording of a terminal.",
+	 "A recording is an asciicast file of version 2, as the API gives it, or "
+	 "an execution's id, or - for standard input. Output keeps its pace. Space pauses and goes on, "
+	 "q ends.\n",
+	 1, 1},
 	{VERB_LOGIN, 0, "login", "URL",
 	 "Save the address of a daemon and a key to it.",
 	 "The key is read from standard input, or asked for at the terminal without echo. The key is "
@@ -303,9 +511,32 @@ static const struct verb verbs[] = {
 	{VERB_CONTEXT_RM, 0, "context rm", "NAME...",
 	 "Remove contexts and their keys.", NULL,
 	 1, -1},
+	{VERB_DASHBOARD, 0, "dashboard", "",
+	 "Print a link that signs a browser in to the dashboard.",
+	 "The link works once, within a minute, and gives the rights of the credential in use, or "
+	 "less. The session of the browser ends after 12 hours, after 30 minutes without a request, "
+	 "or with the key.\n",
+	 0, 0},
 	{VERB_CLEANUP, 0, "cleanup", "",
 	 "Run the janitor now, and show its counts.", NULL,
 	 0, 0},
+	{VERB_ALERTS_LS, 0, "alerts ls", "",
+	 "List alerts.",
+	 "An alert is a condition of the host that needs the operator, or did until lately.\n",
+	 0, 0},
+	{VERB_ALERTS_ACK, 0, "alerts ack", "ALERT",
+	 "Acknowledge an alert.", NULL,
+	 1, 1},
+	{VERB_ALERTS_SILENCE, 0, "alerts silence", "ALERT [TIME|off]",
+	 "Send no notices of an alert for some time.",
+	 "TIME is 1h without it; off ends the silence.\n",
+	 1, 2},
+	{VERB_ALERTS_RULES, 0, "alerts rules", "[RULE]",
+	 "List the rules of alerts, or change one.", NULL,
+	 0, 1},
+	{VERB_ALERTS_TEST, 0, "alerts test", "SINK",
+	 "Send a test notice to a sink of the configuration.", NULL,
+	 1, 1},
 	{VERB_EVENTS, 0, "events", "",
 	 "Show past events, or follow new ones.",
 	 "Events are: sandboxes created, started, frozen, woken and ended; keys and tenants changed; "
@@ -359,7 +590,7 @@ static const struct verb verbs[] = {
 	{VERB_HELP, 0, "help", "[VERB]",
 	 "Explain a verb, or list them all.", NULL,
 	 0, 2},
-	{VERB_WORDS, VERB_HIDDEN, "words", "boxes|templates|sessions|secrets|processes|files [BOX|BOX:PATH]", "Names, for completion.", NULL,
+	{VERB_WORDS, VERB_HIDDEN, "words", "boxes|templates|sessions|executions|secrets|budgets|processes|files [BOX|BOX:PATH]", "Names, for completion.", NULL,
 	 1, 2},
 	{.name = NULL},
 };
@@ -367,8 +598,6 @@ static const struct verb verbs[] = {
 
 static const struct alias aliases[] = {
 	{"list", "ps"},
-	{"stats", "ps"},
-	{"top", "ps"},
 	{"delete", "rm"},
 	{"remove", "rm"},
 	{"destroy", "rm"},
@@ -377,6 +606,8 @@ static const struct alias aliases[] = {
 	{"templates", "template ls"},
 	{"keys", "key ls"},
 	{"agent-sessions", "agent-session ls"},
+	{"execution", "executions ls"},
+	{"execute", "submit"},
 	{"copy", "cp"},
 	{"ports", "port"},
 	{"pull", "template import"},
@@ -411,14 +642,17 @@ static const struct heading headings[] = {
 	{VERB_RUN, "Make sandboxes and run commands in them"},
 	{VERB_PYTHON, "Run code by an interpreter"},
 	{VERB_CP, "Files of a sandbox"},
+	{VERB_SYNC_IN, "A worktree and its sandbox"},
+	{VERB_AGENT_RUN, "Coding agents on a worktree"},
 	{VERB_PS, "Manage sandboxes"},
 	{VERB_PORT, "Ports and previews"},
 	{VERB_POLICY, "Network policy of a sandbox"},
 	{VERB_TEMPLATE_LS, "Templates of sandboxes"},
-	{VERB_KEY_CREATE, "Keys and tenants"},
+	{VERB_KEY_CREATE, "Keys, tenants and budgets"},
 	{VERB_SESSION_CREATE, "Agent sessions"},
+	{VERB_SUBMIT, "Executions: tasks with limits, logs and artifacts"},
 	{VERB_LOGIN, "Choose a daemon"},
-	{VERB_CLEANUP, "The daemon and its host"},
+	{VERB_DASHBOARD, "The daemon and its host"},
 	{VERB_COMPLETION, "Help"},
 	{.title = NULL},
 };
@@ -427,20 +661,22 @@ static const struct heading headings[] = {
 // clang-format off
 static const struct remark remarks[] = {
 	{"EXIT STATUS", "0", "Success. 'run', 'exec', 'shell' and 'attach' exit with the command's own status, or 128 + N when signal N ended it."},
-	{"EXIT STATUS", "124", "The command ran longer than --timeout."},
-	{"EXIT STATUS", "125", "'run', 'exec', 'shell', 'attach', 'python', 'js' or 'run-code' itself failed."},
+	{"EXIT STATUS", "124", "The command, or the execution, ran longer than --timeout."},
+	{"EXIT STATUS", "125", "'run', 'exec', 'shell', 'attach', 'python', 'js', 'run-code' or 'submit' itself failed, or the infrastructure of an execution."},
 	{"EXIT STATUS", "126, 127", "The command cannot be executed, or does not exist."},
-	{"EXIT STATUS", "130", "Interrupted; the sandbox of 'run' was removed."},
+	{"EXIT STATUS", "130", "Interrupted; the sandbox of 'run' was removed. Or the execution was cancelled."},
 	{"EXIT STATUS", "1 to 8", "Other verbs: 1 failed, 2 a mistake in the command line or the request, 3 not found, 4 not allowed, 5 conflict with an existing object, 6 too large or too many, 7 too slow, 8 not reachable."},
 	{"ENVIRONMENT", "COVE_URL", "Address of the daemon, for example http://127.0.0.1:8484. Without it the context in use, then the file url in the data directory names the daemon. unix:PATH names a socket."},
 	{"ENVIRONMENT", "COVE_TOKEN", "Key to the daemon. Without it the file operator.key in the data directory is used, for a daemon on this machine."},
 	{"ENVIRONMENT", "COVE_CONTEXT", "The context to use instead of that of 'cove context use'; local: the daemon of this host."},
 	{"ENVIRONMENT", "COVE_DATA", "The data directory, as --data."},
+	{"ENVIRONMENT", "COVE_AGENT_ROOTS", "Directories, with colons, beneath which 'cove sync' and 'cove agent' take worktrees. Without it every directory but /."},
 	{"ENVIRONMENT", "COVE_PICTURES", "How 'python', 'js' and 'run-code' show a picture: kitty, iterm, or none, which saves it in a file. Without it the terminal is asked."},
 	{"ENVIRONMENT", "NO_COLOR", "When set, nothing is coloured."},
 	{"FILES", "/var/lib/cove", "The data directory of the daemon."},
 	{"FILES", "/var/lib/cove/operator.key", "The operator's key, made at the first start, readable by root."},
 	{"FILES", "~/.config/cove/contexts.json", "The contexts of 'cove login', with their keys."},
+	{"FILES", "~/.config/cove/agents.conf", "Agents of 'cove agent run --agent': sections [agent NAME] with argv (words, {prompt}, {session}, {model}; words in [ ] are left out without a value), template, image, setup, allow, secrets, and session, the member of JSON lines that is the id of the agent's session."},
 	{"FILES", "/run/cove/api.sock", "The socket of the API for members of the group cove-users, who need no key; users-scopes, users-tenant and users-host of cove.conf set their rights."},
 	{"FILES", "~/.local/state/cove", "The histories of 'python' and 'js'."},
 	{"FILES", "/var/lib/cove/url", "The address of the running daemon."},
@@ -458,11 +694,17 @@ static const struct remark remarks[] = {
 	{"EXAMPLES", "cove python web", "A Python prompt that keeps its state from line to line."},
 	{"EXAMPLES", "cove run-code plot.py", "A file of code in a sandbox of its own; figures are shown, or saved."},
 	{"EXAMPLES", "cove logs --tail 20 --timestamps web", "The last lines of the process that was started last."},
+	{"EXAMPLES", "cove sync in && cove sync out", "The repository around the current directory, to its sandbox and back."},
+	{"EXAMPLES", "cove agent run --setup agent.sh -- myagent --task 'fix the tests'", "An agent on the repository around the current directory; its changes come back."},
+	{"EXAMPLES", "cove agent run --agent claude --secret ANTHROPIC_API_KEY -- 'fix the tests'", "An agent that is known by name, with a key of 'cove secret set'."},
+	{"EXAMPLES", "cove run --sync -- make test", "A command in the sandbox of the repository, with the files as they are here."},
 	{"EXAMPLES", "cove ls -l web:/etc", "A directory of the sandbox. web: alone is its working directory, /workspace unless its image sets another."},
 	{"EXAMPLES", "cove cat web:/etc/hosts", "A file of the sandbox."},
 	{"EXAMPLES", "cove ps -q | xargs -r cove inspect", "All fields of every sandbox."},
 	{"EXAMPLES", "cove ps web", "The processes and terminals of the sandbox."},
 	{"EXAMPLES", "cove expose web 3000 --expires 1h", "The address of a preview that expires."},
+	{"EXAMPLES", "cove submit --type VALIDATION --file main.py --artifact 'out/**' -- python3 main.py", "A task with limits, whose files out/ are kept."},
+	{"EXAMPLES", "cove executions artifacts EXECUTION --to results", "The files that it left."},
 	{"EXAMPLES", "cove events -f --kind sandbox", "Events of sandboxes, as they happen."},
 	{"EXAMPLES", "cove key create --tenant acme --scope make --scope use", "A key for somebody else's program."},
 	{"EXAMPLES", "cove rm -f web", "Removal of the sandbox."},
@@ -481,7 +723,7 @@ static struct grammar grammar = {
 	.headings = headings,
 };
 
-#define OPTIONS_MAX 256 // with the settings of serve
+#define OPTIONS_MAX 512 // with the settings of serve
 
 // Inserts the row in alphabetical order.
 static void cli_add_row(struct option *rows, size_t *count, const struct option *row)

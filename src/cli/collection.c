@@ -165,21 +165,38 @@ static fallible tell_absent(struct call *call, struct err *err)
 	return OK;
 }
 
-fallible collection_show(struct call *call, const char *path)
+// Appends an object, with that of its part as the last member.
+static fallible show_item(struct remote *remote, const char *path, const char *word,
+			  const char *part, struct buf *all)
+{
+	auto_buf text = BUF_INIT(REMOTE_REPLY_MAX), more = BUF_INIT(REMOTE_REPLY_MAX);
+	auto_free char *item = remote_path(path, word, ""), *under = NULL;
+	auto_buf tail = BUF_INIT(256);
+	struct str object;
+
+	TRY(remote_ask(remote, "GET", item, NULL, &text, NULL));
+	object = str_trim(buf_view(&text));
+	if (part && object.len > 2 && object.at[object.len - 1] == '}') {
+		buf_fmt(&tail, "/%s", part);
+		under = remote_path(path, word, tail.at);
+		TRY(remote_ask(remote, "GET", under, NULL, &more, NULL));
+		object.len--;
+	}
+	buf_fmt(all, "%s" STR_FMT, all->len > 1 ? "," : "", STR_ARG(object));
+	if (under)
+		buf_fmt(all, ",\"%s\":" STR_FMT "}", part, STR_ARG(str_trim(buf_view(&more))));
+	return OK;
+}
+
+fallible collection_show(struct call *call, const char *path, const char *part)
 {
 	auto_remote remote = {0};
 	auto_buf all = BUF_INIT(REMOTE_REPLY_MAX);
 
 	TRY(remote_open(&remote, call));
 	buf_char(&all, '[');
-	for (int i = 0; i < call->word_count; i++) {
-		auto_free char *item = remote_path(path, call->words[i], "");
-		auto_buf text = BUF_INIT(REMOTE_REPLY_MAX);
-
-		TRY(tell_absent(call, remote_ask(&remote, "GET", item, NULL, &text, NULL)));
-		if (text.len)
-			buf_fmt(&all, "%s%s", all.len > 1 ? "," : "", text.at);
-	}
+	for (int i = 0; i < call->word_count; i++)
+		TRY(tell_absent(call, show_item(&remote, path, call->words[i], part, &all)));
 	buf_char(&all, ']');
 	print_json(buf_view(&all));
 	return OK;

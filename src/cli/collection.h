@@ -8,6 +8,7 @@
 #define BOXES_PATH "/v1/sandboxes"
 #define TEMPLATES_PATH "/v1/templates"
 #define SESSIONS_PATH "/v1/agent-sessions"
+#define EXECUTIONS_PATH "/v1/executions"
 
 // A column of the table. `put` appends the cell; NULL: the member `key` as text. An empty cell is
 // shown as "-".
@@ -34,8 +35,8 @@ fallible collection_ls(struct call *call, const struct collection *collection); 
 void collection_heads(const struct column *columns, struct grid *grid);
 void collection_row(const struct column *columns, const struct json *item, struct grid *grid);
 // Prints the item of each word as one JSON array. An absent item is reported and decides the exit
-// status.
-fallible collection_show(struct call *call, const char *path);
+// status. `part`, unless NULL: the answer of PATH/ITEM/part becomes a member of that name.
+fallible collection_show(struct call *call, const char *path, const char *part);
 // Removes an item and prints its name. With --force an absent item is no failure. `goes_on`: an
 // absent item or a bad name is reported and not returned. *reply, if given, gets the answer.
 fallible collection_remove(struct call *call, struct remote *remote, const char *path,

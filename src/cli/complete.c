@@ -1,5 +1,5 @@
 // Shell completions, generated from the table. A placeholder of the table says what completes it:
-// BOX, TEMPLATE, FILE, DIR, COMMAND, VERB, or the choices themselves ("bash|zsh|fish").
+// BOX, EXECUTION, TEMPLATE, FILE, DIR, COMMAND, VERB, or the choices themselves ("bash|zsh|fish").
 #include "base/mem.h"
 #include "cli/call.h"
 
@@ -73,6 +73,8 @@ static void bash_source(const struct grammar *grammar, const char *place, struct
 	static const struct {
 		const char *word, *code;
 	} sources[] = {
+		{"BUDGET", "-W \"$(_cove_words budgets)\""},
+		{"EXECUTION", "-W \"$(_cove_words executions)\""},
 		{"SECRET", "-W \"$(_cove_words secrets)\""},
 		{"SESSION", "-W \"$(_cove_words sessions)\""},
 		{"TEMPLATE", "-W \"$(_cove_words templates)\""},
@@ -200,6 +202,8 @@ static void zsh_action(const struct grammar *grammar, const char *place, struct 
 			strstr(place, "FILE") ? "; [[ $PREFIX == *:* ]] || _files" : "");
 	else if (strstr(place, "SESSION"))
 		buf_text(out, "{compadd -- ${(f)\"$(cove words sessions 2>/dev/null)\"}}");
+	else if (strstr(place, "EXECUTION"))
+		buf_text(out, "{compadd -- ${(f)\"$(cove words executions 2>/dev/null)\"}}");
 	else if (strstr(place, "FILE"))
 		buf_text(out, "_files");
 	else if (strstr(place, "PROCESS"))
@@ -211,7 +215,9 @@ static void zsh_action(const struct grammar *grammar, const char *place, struct 
 		for (const char *at = place; *at; at++)
 			buf_char(out, *at == '|' ? ' ' : *at);
 		buf_char(out, ')');
-	} else if (strstr(place, "SECRET"))
+	} else if (strstr(place, "BUDGET"))
+		buf_text(out, "{compadd -- ${(f)\"$(cove words budgets 2>/dev/null)\"}}");
+	else if (strstr(place, "SECRET"))
 		buf_text(out, "{compadd -- ${(f)\"$(cove words secrets 2>/dev/null)\"}}");
 	else if (strstr(place, "TEMPLATE"))
 		buf_text(out, "{compadd -- ${(f)\"$(cove words templates 2>/dev/null)\"}}");
@@ -303,6 +309,8 @@ static void fish_source(const char *place, struct buf *out)
 		buf_char(out, '\'');
 	} else if (strstr(place, "FILE") || strstr(place, "DIR"))
 		buf_text(out, " -r");
+	else if (strstr(place, "BUDGET"))
+		buf_text(out, " -x -a '(cove words budgets 2>/dev/null)'");
 	else if (strstr(place, "SECRET"))
 		buf_text(out, " -x -a '(cove words secrets 2>/dev/null)'");
 	else if (strstr(place, "TEMPLATE"))
@@ -333,6 +341,10 @@ static void fish_verb(const struct grammar *grammar, const struct verb *verb, st
 		buf_fmt(out, " %s -a '(cove words %s 2>/dev/null)'\n",
 			strstr(verb->words, "FILE") ? "" : "-f",
 			strstr(verb->words, "BOX:PATH") ? "files (commandline -ct)" : "boxes");
+	}
+	if (strstr(verb->words, "EXECUTION")) {
+		fish_when(verb, out);
+		buf_text(out, " -f -a '(cove words executions 2>/dev/null)'\n");
 	}
 	if (strstr(verb->words, "SESSION")) {
 		fish_when(verb, out);

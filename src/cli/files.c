@@ -186,7 +186,7 @@ static fallible copy_send_dir(struct copy *copy, const char *from, const char *t
 		       ? beneath(to, name_of(from))
 		       : mem_str(to);
 	TRY(did(copy, cove_tree_put(copy->box, path, &copy->file, &copy->remote->error)));
-	TRY(tar_start(from, &tar, &fd));
+	TRY(tar_start(from, NULL, NULL, &tar, &fd));
 	return tar_close(tar, &fd, copy_send(copy, fd));
 }
 

@@ -76,6 +76,8 @@ fallible keys_tenant_set(struct call *call)
 	static const struct body_row rows[] = {
 		{OPT_NETWORK, BODY_TEXT, "network"},
 		{OPT_TEMPLATE, BODY_LIST, "templates"},
+		{OPT_DEFAULT_TEMPLATE, BODY_TEXT, "defaultTemplate"},
+		{OPT_IMAGE, BODY_LIST, "images"},
 		{.key = NULL},
 	};
 	auto_free char *path = remote_path(TENANTS_PATH, call->words[0], "");

@@ -70,7 +70,7 @@ static fallible keep_context(const char *name, const char *url, const char *key)
 fallible login_run(struct call *call)
 {
 	const char *url = call->words[0], *name = call_value(call, OPT_NAME);
-	auto_secret_buf text = BUF_INIT(KEY_MAX);
+	auto_secret_buf text = BUF_SECRET(KEY_MAX);
 	struct str key;
 
 	if (!name)

@@ -91,10 +91,9 @@ fallible names_print(struct call *call)
 		const char *word, *path;
 		const char *const *keys;
 	} rows[] = {
-		{"boxes", BOXES_PATH, names},
-		{"templates", TEMPLATES_PATH, names},
-		{"sessions", SESSIONS_PATH, ids},
-		{"secrets", "/v1/secrets", names},
+		{"boxes", BOXES_PATH, names},	   {"templates", TEMPLATES_PATH, names},
+		{"sessions", SESSIONS_PATH, ids},  {"executions", EXECUTIONS_PATH, ids},
+		{"secrets", "/v1/secrets", names}, {"budgets", "/v1/budgets", names},
 	};
 	auto_remote remote = {0};
 

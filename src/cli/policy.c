@@ -276,7 +276,7 @@ static fallible cli_policy_read_value(const struct secret *secret, struct buf *o
 
 static fallible put_secret(struct json_out *out, const struct secret *secret)
 {
-	auto_secret_buf value = BUF_INIT(VALUE_MAX);
+	auto_secret_buf value = BUF_SECRET(VALUE_MAX);
 	struct str rest = secret->hosts, host;
 
 	TRY(cli_policy_read_value(secret, &value));
@@ -508,8 +508,8 @@ static bool is_change(const struct call *call)
 static fallible cli_policy_change(struct call *call, struct remote *remote, const char *path,
 				  const struct json *now, struct buf *text, struct json **out)
 {
-	auto_secret_buf network = BUF_INIT(POLICY_MAX);
-	auto_secret_buf body = BUF_INIT(POLICY_MAX);
+	auto_secret_buf network = BUF_SECRET(POLICY_MAX);
+	auto_secret_buf body = BUF_SECRET(POLICY_MAX);
 	struct json_out json = json_to(&body);
 
 	TRY(cli_policy_edit(call, now, &network));

@@ -177,6 +177,11 @@ static bool json_escape_char(struct str json, size_t *at, struct buf *out)
 		*at += len - 1;
 		return true;
 	}
+	if (len > 1) {
+		buf_str(out, (struct str){json.at + *at, len});
+		*at += len - 1;
+		return true;
+	}
 	buf_char(out, c);
 	if (c == '\\' && *at + 1 < json.len)
 		buf_char(out, json.at[++*at]);

@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "cli/agent.h"
 #include "cli/body.h"
+#include "cli/image.h"
 #include "cli/interrupt.h"
 #include "cli/jobs.h"
 #include "cli/print.h"
@@ -268,14 +270,18 @@ static fallible image_command(struct remote *remote, struct cove_box *box, char 
 	auto_free char *text = NULL;
 	auto_json config = NULL;
 	size_t len = 0, count = 0;
-	enum cove_kind kind = cove_read_file(box, IMAGE_FILE, &text, &len, &remote->error);
+	enum cove_kind kind = COVE_NOT_FOUND;
 	char **argv = mem_new((IMAGE_WORDS_MAX + 1) * sizeof(*argv));
 
 	*out = argv;
+	TRY(image_words(remote, box, &config));
+	if (!config)
+		kind = cove_read_file(box, IMAGE_FILE, &text, &len, &remote->error);
 	if (kind && kind != COVE_NOT_FOUND)
 		return remote_did(remote, kind);
-	if (!kind) {
+	if (!kind)
 		TRY(json_read((struct str){text, len}, &config));
+	if (config) {
 		add_words(json_get(config, "Entrypoint"), argv, &count);
 		add_words(json_get(config, "Cmd"), argv, &count);
 	}
@@ -302,14 +308,20 @@ fallible run_run(struct call *call)
 	auto_body body = {0};
 	auto_buf input = BUF_INIT(BODY_INPUT_MAX + 2 * PIECE);
 
+	if (call_has(call, OPT_SYNC))
+		return cli_agent_run_sync(call);
+	if (call_has(call, OPT_WORKTREE))
+		return err_new(INVALID, "two_ways", "--worktree needs --sync");
 	if (call_has(call, OPT_KEEP) && call_has(call, OPT_RM))
 		return err_new(INVALID, "keep_or_rm", "--keep and --rm contradict each other");
 	TRY(check_ways(call));
 	TRY(body_box(call, &body));
 	body.box.ephemeral = !call_has(call, OPT_KEEP);
 	// The image may have a command.
-	body.may_lack_command = body.box.from && strcmp(body.box.from, "host") != 0;
+	body.may_lack_command = body.box.image ||
+				(body.box.from && strcmp(body.box.from, "host") != 0);
 	TRY(body_command(call, call->words, false, &body));
 	TRY(cli_run_read_input(call, &input, &body));
+	TRY(image_prepare(call));
 	return temporary_box_run(call, &body.box, in_fresh, &body);
 }

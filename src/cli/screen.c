@@ -205,7 +205,10 @@ fallible screen_run(struct call *call, struct remote *remote, struct cove_box *b
 		cove_terminal_ended(screen.terminal, &call->exit);
 	if (!err && screen.detached && !call_has(call, OPT_QUIET)) {
 		fputc('\n', stderr);
-		if (options->agent_session)
+		if (call->verb->id == VERB_AGENT_RUN || call->verb->id == VERB_AGENT_RECONNECT)
+			print_note("detached; 'cove agent reconnect %s' comes back",
+				   cove_terminal_id(screen.terminal));
+		else if (options->agent_session)
 			print_note("detached; 'cove agent-session attach %s' comes back",
 				   call->words[0]);
 		else

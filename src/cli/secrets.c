@@ -43,7 +43,7 @@ static void secrets_put_hosts(struct json_out *out, const struct call *call)
 
 fallible secrets_set(struct call *call)
 {
-	auto_secret_buf body = BUF_INIT(BODY_MAX), value = BUF_INIT(VALUE_MAX);
+	auto_secret_buf body = BUF_SECRET(BODY_MAX), value = BUF_SECRET(VALUE_MAX);
 	auto_free char *path = remote_path(SECRETS_PATH, call->words[0], "");
 	struct json_out out = json_to(&body);
 	int64_t expires_ms = 0;
@@ -99,7 +99,7 @@ fallible secrets_ls(struct call *call)
 
 fallible secrets_inspect(struct call *call)
 {
-	return collection_show(call, SECRETS_PATH);
+	return collection_show(call, SECRETS_PATH, NULL);
 }
 
 fallible secrets_rm(struct call *call)

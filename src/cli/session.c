@@ -1,20 +1,28 @@
 // The verb agent-session. A run is followed by its log: output to stdout, questions and errors to
 // stderr; its end is our exit status: 0 completed, 1 failed, 130 interrupted. Leaving does not end
 // the run.
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/auto.h"
 #include "base/mem.h"
 #include "cli/body.h"
 #include "cli/collection.h"
 #include "cli/events.h"
+#include "cli/image.h"
 #include "cli/print.h"
 #include "cli/screen.h"
 #include "cli/stdio.h"
+#include "codec/text.h"
 #include "lib/fields.h"
 
 #define BODY_MAX (8 << 20)
 #define INPUT_MAX (1 << 20)
+#define FILE_MAX (128 * 1024) // of a file for the workspace
+#define FILE_PIECE 16384
 
 // ------------------------------------------------------------------------------- making
 
@@ -27,23 +35,104 @@ static fallible session_put_env(struct json_out *out, const struct call *call)
 	return fields_pairs(out, "env", given.command.env);
 }
 
+static fallible session_put_network(struct json_out *out, const struct call *call)
+{
+	auto_body given = {0};
+
+	TRY(body_network(call, &given));
+	fields_names(out, "secrets", given.box.secrets);
+	if (!given.box.network && !given.box.allow)
+		return OK;
+	json_put_begin(out, "network", '{');
+	if (given.box.network)
+		json_put_text(out, "mode", given.box.network);
+	fields_names(out, "allow", given.box.allow);
+	json_end(out, '}');
+	return OK;
+}
+
+static fallible session_read_file(const char *path, struct buf *out, struct stat *stat)
+{
+	auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t got = 0;
+
+	if (fd < 0 || fstat(fd, stat) || !S_ISREG(stat->st_mode))
+		return err_hint(err_new(INVALID, "bad_value", "cannot read the file %s", path),
+				"--file runner.py, or --file runner.py:bin/runner.py");
+	do {
+		char *room = buf_space(out, FILE_PIECE);
+
+		got = room ? read(fd, room, FILE_PIECE) : -1;
+		if (got < 0 || out->len + (size_t)got > FILE_MAX)
+			return err_hint(err_new(TOO_LARGE, "file_too_large",
+						"%s has more than %d KiB, or cannot be read", path,
+						FILE_MAX / 1024),
+					"put larger files into a template");
+		buf_grew(out, (size_t)got);
+	} while (got > 0);
+	return OK;
+}
+
+// FILE[:PATH], with the mode of our file. A file whose name has a colon is taken as it is.
+static fallible session_put_file(struct json_out *out, const char *word)
+{
+	const char *colon = access(word, F_OK) ? strrchr(word, ':') : NULL;
+	auto_free char *from = colon ? mem_dup(word, (size_t)(colon - word)) : mem_str(word);
+	const char *slash = strrchr(from, '/');
+	auto_buf bytes = BUF_INIT(FILE_MAX + FILE_PIECE), text = BUF_INIT(BODY_MAX);
+	struct stat stat = {0};
+	char mode[8];
+
+	TRY(session_read_file(from, &bytes, &stat));
+	text_base64(&text, bytes.at, bytes.len);
+	snprintf(mode, sizeof(mode), "%04o", (unsigned)stat.st_mode & 0777);
+	json_begin(out, '{');
+	json_put_text(out, "path", colon ? colon + 1 : slash ? slash + 1 : from);
+	json_put_str(out, "contentBase64", text.len ? buf_view(&text) : STR(""));
+	json_put_text(out, "mode", mode);
+	json_end(out, '}');
+	return OK;
+}
+
+static fallible session_put_files(struct json_out *out, const struct call *call)
+{
+	const char *word;
+
+	if (!call_has(call, OPT_FILE))
+		return OK;
+	json_put_begin(out, "files", '[');
+	for (size_t at = 0; call_next(call, OPT_FILE, &at, &word);)
+		TRY(session_put_file(out, word));
+	json_end(out, ']');
+	return OK;
+}
+
 fallible cli_session_create(struct call *call)
 {
 	static const struct body_row rows[] = {
-		{OPT_ORG, BODY_TEXT, "org"},	   {OPT_USER, BODY_TEXT, "user"},
-		{OPT_BOT, BODY_TEXT, "bot"},	   {OPT_ID, BODY_TEXT, "session"},
-		{OPT_ALIAS, BODY_LIST, "aliases"}, {.key = NULL},
+		{OPT_ORG, BODY_TEXT, "org"},
+		{OPT_USER, BODY_TEXT, "user"},
+		{OPT_BOT, BODY_TEXT, "bot"},
+		{OPT_ID, BODY_TEXT, "session"},
+		{OPT_ALIAS, BODY_LIST, "aliases"},
+		{OPT_TEMPLATE, BODY_TEXT, "template"},
+		{OPT_PROFILE, BODY_TEXT, "profile"},
+		{OPT_IMAGE, BODY_TEXT, "image"},
+		{.key = NULL},
 	};
 	auto_buf body = BUF_INIT(BODY_MAX);
 	struct json_out out = json_to(&body);
 
 	if (!call_has(call, OPT_USER))
 		return err_hint(err_new(INVALID, "no_owner", "the session has no owner"),
-				"cove agent-session create --user me -- /opt/agent/runner");
+				"cove agent-session create --user me --file runner.py -- python3 "
+				"runner.py");
 	json_begin(&out, '{');
 	TRY(body_put(&out, call, rows));
 	if (call_has(call, OPT_ISOLATED))
 		json_put_text(&out, "isolation", "session");
+	TRY(session_put_network(&out, call));
+	TRY(session_put_files(&out, call));
 	json_key(&out, "runner");
 	json_begin(&out, '{');
 	fields_list(&out, "argv", (const char *const *)call->words);
@@ -52,6 +141,7 @@ fallible cli_session_create(struct call *call)
 	json_end(&out, '}');
 	if (!buf_ok(&body))
 		return err_new(TOO_LARGE, "body_too_large", "the runner's command is too long");
+	TRY(image_prepare(call));
 	return remote_act(call, "POST", SESSIONS_PATH, &body, "id");
 }
 
@@ -96,7 +186,7 @@ fallible cli_session_ls(struct call *call)
 
 fallible cli_session_inspect(struct call *call)
 {
-	return collection_show(call, SESSIONS_PATH);
+	return collection_show(call, SESSIONS_PATH, NULL);
 }
 
 static fallible ask_session(struct call *call, struct remote *remote, struct json **out)

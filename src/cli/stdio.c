@@ -16,16 +16,13 @@ static fallible interrupted(void)
 	return err_new(CANCELLED, "interrupted", "interrupted");
 }
 
-fallible stdio_write(int fd, const void *bytes, size_t len)
+fallible stdio_write_on(int fd, struct str *rest)
 {
-	const char *at = bytes;
-
-	while (len) {
-		ssize_t n = write(fd, at, len);
+	while (rest->len) {
+		ssize_t n = write(fd, rest->at, rest->len);
 
 		if (n >= 0) {
-			at += n;
-			len -= (size_t)n;
+			*rest = str_skip(*rest, (size_t)n);
 		} else if (errno ==
 			   EAGAIN) { // another process made the shared terminal non-blocking
 			struct pollfd wait = {.fd = fd, .events = POLLOUT};
@@ -42,6 +39,13 @@ fallible stdio_write(int fd, const void *bytes, size_t len)
 			return interrupted();
 	}
 	return OK;
+}
+
+fallible stdio_write(int fd, const void *bytes, size_t len)
+{
+	struct str rest = {bytes, len};
+
+	return stdio_write_on(fd, &rest);
 }
 
 // A signal may come just before the read: poll() also watches interrupt_fd().

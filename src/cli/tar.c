@@ -33,6 +33,8 @@ struct tar {
 	struct archive_entry_linkresolver *links;
 	char *piece;
 	struct err *err;
+	tar_leave_fn *leave; // NULL: nothing is left out
+	void *leave_arg;
 };
 
 static fallible tar_failed(const struct tar *tar, const char *path)
@@ -123,11 +125,15 @@ static fallible cli_tar_visit(struct tar *tar, int dir, const char *name, const 
 	auto_free char *path = mem_fmt("%s%s", prefix, name);
 	struct stat st;
 	auto_fd fd = -1;
+	int left;
 
 	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW))
 		return errno == ENOENT ? OK
 				       : err_new(INVALID, "cannot_pack", "cannot read '%s': %s",
 						 path, strerror(errno));
+	left = tar->leave ? tar->leave(tar->leave_arg, path, S_ISDIR(st.st_mode)) : 0;
+	if (left == 1 || (left && !S_ISDIR(st.st_mode)))
+		return OK;
 	if (S_ISLNK(st.st_mode))
 		return add_link(tar, dir, name, path, &st);
 	if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
@@ -136,7 +142,8 @@ static fallible cli_tar_visit(struct tar *tar, int dir, const char *name, const 
 	if (fd < 0 || fstat(fd, &st))
 		return err_new(INVALID, "cannot_pack", "cannot read '%s': %s", path,
 			       strerror(errno));
-	TRY(cli_tar_add(tar, fd, path, &st));
+	if (!left)
+		TRY(cli_tar_add(tar, fd, path, &st));
 	if (S_ISDIR(st.st_mode) && st.st_dev == tar->dev) {
 		auto_free char *inner = mem_fmt("%s/", path);
 
@@ -181,7 +188,7 @@ static void *labour(void *arg)
 	return NULL;
 }
 
-fallible tar_start(const char *dir, struct tar **out, int *out_fd)
+fallible tar_start(const char *dir, tar_leave_fn *leave, void *arg, struct tar **out, int *out_fd)
 {
 	struct tar *tar;
 	int ends[2], root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -194,6 +201,8 @@ fallible tar_start(const char *dir, struct tar **out, int *out_fd)
 	}
 	tar = mem_new_of(struct tar);
 	tar->dir = root;
+	tar->leave = leave;
+	tar->leave_arg = arg;
 	tar->out = ends[1];
 	tar->piece = mem_new(PIECE);
 	tar->archive = archive_write_new();

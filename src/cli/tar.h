@@ -2,15 +2,20 @@
 // and no user names, so that the same tree gives the same bytes.
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/err.h"
 
 struct tar;
 
+// Whether the path beneath the directory is left out: 1 the path, and all beneath a directory; 2
+// the directory, and it is searched; 0 neither. Called by the thread.
+typedef int tar_leave_fn(void *arg, const char *path, bool is_directory);
+
 // A thread walks the tree and writes; *out_fd is the read end, owned by the caller. INVALID
-// not_dir.
-fallible tar_start(const char *dir, struct tar **out, int *out_fd);
+// not_dir. `leave` NULL: all of it is packed.
+fallible tar_start(const char *dir, tar_leave_fn *leave, void *arg, struct tar **out, int *out_fd);
 // Call it when reading has ended, early or not: waits for the thread and returns its result. Frees
 // it.
 fallible tar_end(struct tar *tar);

@@ -1,5 +1,5 @@
-// The verb template: list, import an archive or a directory, freeze the host, remove. An import is
-// streamed; a directory is packed on the fly by cli/tar.
+// The verb template: list, import an archive or a directory, export, freeze the host, remove. An
+// import is streamed; a directory is packed on the fly by cli/tar.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -90,7 +90,7 @@ static fallible cli_template_send_dir(struct call *call, struct remote *remote, 
 	struct tar *tar = NULL;
 	auto_fd fd = -1;
 
-	TRY(tar_start(dir, &tar, &fd));
+	TRY(tar_start(dir, NULL, NULL, &tar, &fd));
 	return tar_close(tar, &fd, send_archive(call, remote, fd, 0));
 }
 
@@ -116,6 +116,69 @@ fallible cli_template_import(struct call *call)
 		return cli_template_send_dir(call, &remote, from);
 	return send_archive(call, &remote, is_stdin ? STDIN_FILENO : fd,
 			    S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0);
+}
+
+static fallible export_receive(struct call *call, struct remote *remote, int fd)
+{
+	on_exit_call(request_drop) struct cove_request *request = NULL;
+	auto_buf path = BUF_INIT(1 << 16);
+	auto_free char *room = mem_new(PIECE);
+	const char *compression = call_value(call, OPT_COMPRESSION);
+	struct progress progress;
+	uint64_t got = 0;
+	struct err *err;
+	size_t len = 1;
+
+	buf_text(&path, TEMPLATES_PATH "/");
+	text_percent(&path, str_of(call->words[0]));
+	buf_fmt(&path, "/export?squash=%s", call_has(call, OPT_SQUASH) ? "true" : "false");
+	if (compression) {
+		buf_text(&path, "&compression=");
+		text_percent(&path, str_of(compression));
+	}
+	TRY(remote_did(remote, cove_request_open(remote->cove, "GET", path.at, NULL, &request,
+						 &remote->error)));
+	TRY(remote_did(remote, cove_request_finish(request, &remote->error)));
+	progress_start(&progress, "received", call_has(call, OPT_QUIET));
+	for (err = OK; !err && len; got += len) {
+		err = remote_did(remote,
+				 cove_request_read(request, room, PIECE, &len, &remote->error));
+		if (!err && len)
+			err = stdio_write(fd, room, len);
+		progress_show(&progress, got, 0);
+	}
+	progress_end(&progress);
+	return err;
+}
+
+// A file that was not written to its end is removed: it could be taken for the whole.
+static fallible export_to_file(struct call *call, struct remote *remote, const char *path)
+{
+	auto_fd fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+	struct err *err;
+
+	if (fd < 0)
+		return err_new(INVALID, "no_file", "cannot write '%s': %s", path, strerror(errno));
+	err = export_receive(call, remote, fd);
+	if (!err && close(take_fd(&fd)))
+		err = err_new(NO_SPACE, "no_file", "cannot write '%s': %s", path, strerror(errno));
+	if (err)
+		unlink(path);
+	return err;
+}
+
+fallible cli_template_export(struct call *call)
+{
+	const char *to = call_value(call, OPT_OUTPUT);
+	auto_remote remote = {0};
+
+	if (!to && isatty(STDOUT_FILENO))
+		return err_hint(err_new(INVALID, "no_archive", "standard output is a terminal"),
+				"cove template export %s -o %s.tar", call->words[0],
+				call->words[0]);
+	TRY(remote_open(&remote, call));
+	return to ? export_to_file(call, &remote, to)
+		  : export_receive(call, &remote, STDOUT_FILENO);
 }
 
 fallible cli_template_freeze(struct call *call)

@@ -1,15 +1,18 @@
-// Two backtracking points are enough: the last `*` and, when its segment is exhausted, the last
-// `**`. An earlier one could match nothing that the later cannot, so the time is bounded by length
-// times length.
+// No backtracking: one element of the pattern after the other moves the set of all places in the
+// text that the pattern up to it can end at. An element costs at most its length times the length
+// of the text, so the whole is bounded by length times length, whatever the pattern. The set is a
+// range of bits: before the first star it has one place.
 #include "codec/glob.h"
 
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 
 #define PATH_ROOM 3840 // a longer path matches nothing
+#define TEXT_MAX 8191  // the same
 
-// Matches one character of `text` by one element of the pattern: the element's length, or 0.
-static size_t match_class(const char *glob, char c)
+// The length of a class, 0: never closed. *out_hit: it has `c`.
+static size_t match_class(const char *glob, char c, bool *out_hit)
 {
 	const char *at = glob + 1;
 	bool negated = *at == '!' || *at == '^';
@@ -28,82 +31,109 @@ static size_t match_class(const char *glob, char c)
 		at++;
 		hit |= (unsigned char)c >= low && (unsigned char)c <= high;
 	} while (*at != ']');
-	return hit != negated ? (size_t)(at + 1 - glob) : 0;
+	*out_hit = hit != negated && c != '/';
+	return (size_t)(at + 1 - glob);
 }
 
-static bool is_class(const char *glob)
+// One element of the pattern that is not a star. `close` is the last ']' of the pattern, or NULL.
+static size_t match_one(const char *glob, const char *close, char c, bool *out_hit)
 {
-	return glob[0] == '[' && glob[1] && strchr(glob + 2, ']');
+	*out_hit = false;
+	if (*glob == '[' && close && close - glob >= 2)
+		return match_class(glob, c, out_hit);
+	if (*glob == '\\' && glob[1]) {
+		*out_hit = glob[1] == c;
+		return 2;
+	}
+	*out_hit = *glob == '?' ? c != '/' : *glob == c;
+	return 1;
 }
 
-static size_t match_one(const char *glob, char c)
-{
-	if (c != '/' && *glob == '?')
-		return 1;
-	if (is_class(glob))
-		return c != '/' ? match_class(glob, c) : 0;
-	if (*glob == '\\' && glob[1])
-		return glob[1] == c ? 2 : 0;
-	return *glob && *glob == c ? 1 : 0;
-}
-
-struct back {
-	const char *glob, *text;
-	bool whole; // `**/`: only at the beginning of a name
+struct places {
+	const char *text;
+	size_t len;
+	size_t low, high; // no place is outside
+	uint64_t bits[TEXT_MAX / 64 + 1];
 };
 
-// The next position for `**` to try.
-static bool go_deeper(struct back *deep)
+static bool place_has(const struct places *places, size_t at)
 {
-	if (!deep->glob || !*deep->text)
-		return false;
-	if (!deep->whole) {
-		deep->text++;
-		return true;
+	return places->bits[at / 64] >> at % 64 & 1;
+}
+
+static void place_set(struct places *places, size_t at, bool on)
+{
+	uint64_t bit = 1ull << at % 64;
+
+	places->bits[at / 64] = on ? places->bits[at / 64] | bit : places->bits[at / 64] & ~bit;
+}
+
+// Every place moves by a character that the element at *glob matches. False: none is left.
+static bool places_step(struct places *places, const char **glob, const char *close)
+{
+	size_t low = SIZE_MAX, high = 0, n = 1;
+
+	for (size_t at = places->high + 1; at-- > places->low;) {
+		bool hit = false;
+
+		if (!place_has(places, at))
+			continue;
+		place_set(places, at, false);
+		if (at == places->len)
+			continue;
+		n = match_one(*glob, close, places->text[at], &hit);
+		if (!hit)
+			continue;
+		place_set(places, at + 1, true);
+		low = at + 1;
+		high = high ? high : low;
 	}
-	deep->text = strchr(deep->text, '/');
-	if (!deep->text)
-		return false;
-	deep->text++;
-	return true;
+	*glob += n;
+	places->low = low;
+	places->high = high;
+	return high > 0;
+}
+
+// `*`, `**` or, if `whole`, `**` with the slash behind it: nothing, or up to any slash.
+static void places_spread(struct places *places, bool deep, bool whole)
+{
+	bool on = false, seen = false;
+
+	for (size_t at = places->low; at <= places->len; at++) {
+		bool slash = at > 0 && places->text[at - 1] == '/';
+
+		if (whole)
+			on = seen && slash;
+		else if (slash && !deep)
+			on = false;
+		on |= place_has(places, at);
+		seen |= on;
+		if (!on)
+			continue;
+		place_set(places, at, true);
+		places->high = at > places->high ? at : places->high;
+	}
 }
 
 bool glob_match(const char *glob, const char *text)
 {
-	struct back star = {0}, deep = {0};
+	const char *close = strrchr(glob, ']');
+	struct places places = {.text = text, .len = strlen(text)};
 
-	for (;;) {
-		size_t n;
+	if (places.len > TEXT_MAX)
+		return false;
+	place_set(&places, 0, true);
+	while (*glob) {
+		size_t stars = strspn(glob, "*");
+		bool whole = stars > 1 && glob[stars] == '/';
 
-		if (glob[0] == '*' && glob[1] == '*') {
-			while (*glob == '*')
-				glob++;
-			deep = (struct back){glob, text, *glob == '/'};
-			deep.glob = glob += deep.whole;
-			star = (struct back){0};
-			continue;
-		}
-		if (*glob == '*') {
-			star = (struct back){++glob, text, false};
-			continue;
-		}
-		if (!*glob && !*text)
-			return true;
-		n = *text ? match_one(glob, *text) : 0;
-		if (n > 0) {
-			glob += n;
-			text++;
-		} else if (star.glob && *star.text && *star.text != '/') {
-			glob = star.glob;
-			text = ++star.text;
-		} else if (go_deeper(&deep)) {
-			glob = deep.glob;
-			text = deep.text;
-			star = (struct back){0};
-		} else {
+		glob += stars + whole;
+		if (stars)
+			places_spread(&places, stars > 1, whole);
+		else if (!places_step(&places, &glob, close))
 			return false;
-		}
 	}
+	return place_has(&places, places.len);
 }
 
 static const char *last_name(const char *path)

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 
+// Length times length at most. A text of more than 8,191 bytes matches nothing.
 bool glob_match(const char *glob, const char *text);
 // As find(1): a pattern without a slash matches the last name of the path, else the whole path.
 bool glob_names(const char *glob, const char *path);

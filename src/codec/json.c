@@ -70,6 +70,9 @@ static fallible json_parse(struct str text, struct json_object **out)
 	if (json_tokener_get_error(tokener) == json_tokener_continue)
 		root = json_tokener_parse_ex(tokener, "", -1);
 	verdict = json_tokener_get_error(tokener);
+	// The parser collects each string here: a value of a secret, too.
+	if (tokener->pb && tokener->pb->buf)
+		explicit_bzero(tokener->pb->buf, (size_t)tokener->pb->size);
 	json_tokener_free(tokener);
 	if (verdict != json_tokener_success)
 		return bad_json(json_tokener_error_desc(verdict));
@@ -111,8 +114,35 @@ fallible json_read_any(struct str text, struct json **out)
 	return read_tree(text, SIZE_MAX, out);
 }
 
+// A tree has one owner, so that nobody has its strings any more.
+static void json_wipe(const struct json *value)
+{
+	struct json_object *object = json_inner(value);
+	struct json *member;
+	struct str key;
+	size_t at = 0;
+
+	switch (json_object_get_type(object)) {
+	case json_type_object:
+		while (json_next(value, &at, &key, &member))
+			json_wipe(member);
+		break;
+	case json_type_array:
+		for (; at < json_object_array_length(object); at++)
+			json_wipe(json_at(value, at));
+		break;
+	case json_type_string:
+		explicit_bzero((char *)json_object_get_string(object),
+			       (size_t)json_object_get_string_len(object));
+		break;
+	default:
+		break;
+	}
+}
+
 void json_free(struct json *root)
 {
+	json_wipe(root);
 	json_object_put(json_inner(root));
 }
 

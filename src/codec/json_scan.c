@@ -1,5 +1,5 @@
 // The grammar of RFC 8259, with a bit per level instead of a stack: nesting is bounded by
-// JSON_SCAN_DEPTH, so a megabyte of '[' is refused at its 33rd byte.
+// JSON_SCAN_DEPTH, or what the caller allows, so a megabyte of '[' is refused at its 33rd byte.
 #include "codec/json_scan.h"
 
 #include "codec/text.h"
@@ -11,9 +11,10 @@ struct cursor {
 	const char *at, *end;
 	const char *fault;
 	size_t members, values;
-	int depth;
-	uint64_t is_object; // bit n: the container at depth n is an object
-	bool in_key;	    // keys are passed on as C strings
+	int depth, depth_max;
+	bool any_integer;
+	uint64_t is_object[JSON_SCAN_DEPTH_MAX / 64 + 1]; // bit n: the container at depth n is one
+	bool in_key;					  // keys are passed on as C strings
 };
 
 static bool json_scan_refuse(struct cursor *cur, const char *fault)
@@ -148,7 +149,7 @@ static bool json_scan_number(struct cursor *cur)
 	}
 	if (cur->at - start > NUMBER_MAX)
 		return json_scan_refuse(cur, "a number of too many digits");
-	if (is_integer &&
+	if (is_integer && !cur->any_integer &&
 	    !str_to_u64((struct str){first, (size_t)(cur->at - first)}, 0, INTEGER_MAX, &value))
 		return json_scan_refuse(cur, "an integer beyond 2^53");
 	return true;
@@ -203,7 +204,7 @@ static bool json_scan_key(struct cursor *cur)
 
 static bool in_object(const struct cursor *cur)
 {
-	return cur->is_object >> cur->depth & 1;
+	return cur->is_object[cur->depth / 64] >> cur->depth % 64 & 1;
 }
 
 // Opens containers until a scalar or an empty container is complete.
@@ -217,11 +218,11 @@ static bool open_value(struct cursor *cur)
 		cur->values++;
 		if (c != '{' && c != '[')
 			return json_scan_scalar(cur);
-		if (cur->depth == JSON_SCAN_DEPTH)
+		if (cur->depth == cur->depth_max)
 			return json_scan_refuse(cur, "nested too deeply");
 		cur->depth++;
-		cur->is_object &= ~(1ull << cur->depth);
-		cur->is_object |= (uint64_t)(c == '{') << cur->depth;
+		cur->is_object[cur->depth / 64] &= ~(1ull << cur->depth % 64);
+		cur->is_object[cur->depth / 64] |= (uint64_t)(c == '{') << cur->depth % 64;
 		cur->at++;
 		skip_space(cur);
 		if (json_scan_peek(cur) == (c == '{' ? '}' : ']')) {
@@ -273,16 +274,33 @@ static bool json_scan_document(struct cursor *cur, struct json_scan *out)
 	return cur->at == cur->end || json_scan_refuse(cur, "something behind the value");
 }
 
-bool json_scan(struct str text, struct json_scan *out)
+static bool json_scan_with(struct cursor *cur, struct json_scan *out)
 {
-	struct cursor cur = {.at = text.at, .end = text.at + text.len};
+	const char *start = cur->at;
 	struct json_scan scan = {0};
-	bool ok = json_scan_document(&cur, &scan);
+	bool ok = json_scan_document(cur, &scan);
 
-	scan.members = cur.members;
-	scan.values = cur.values;
-	scan.fault = cur.fault;
-	scan.at = (size_t)(cur.at - text.at);
+	scan.members = cur->members;
+	scan.values = cur->values;
+	scan.fault = cur->fault;
+	scan.at = (size_t)(cur->at - start);
 	*out = scan;
 	return ok;
+}
+
+bool json_scan(struct str text, struct json_scan *out)
+{
+	return json_scan_with(&(struct cursor){.at = text.at,
+					       .end = text.at + text.len,
+					       .depth_max = JSON_SCAN_DEPTH},
+			      out);
+}
+
+bool json_scan_within(struct str text, int depth, struct json_scan *out)
+{
+	return json_scan_with(&(struct cursor){.at = text.at,
+					       .end = text.at + text.len,
+					       .depth_max = depth,
+					       .any_integer = true},
+			      out);
 }

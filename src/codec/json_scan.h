@@ -20,3 +20,6 @@ struct json_scan {
 
 // False: `fault` and `at` are set; else `value`, `members` and `values` are.
 bool json_scan(struct str text, struct json_scan *out);
+// The same for a text that is not to become a tree: up to `depth` levels, integers of any size.
+#define JSON_SCAN_DEPTH_MAX 256
+bool json_scan_within(struct str text, int depth, struct json_scan *out);

@@ -190,7 +190,7 @@ static fallible pass_changed(struct follow *follow, enum budget_way way, bool ch
 	size_t used;
 
 	do {
-		auto_secret_buf out = BUF_INIT(OUT_MAX);
+		auto_secret_buf out = BUF_SECRET(OUT_MAX);
 
 		buf_add(&out, "00000000\r\n", FRAME);
 		used = way == BUDGET_OUT
@@ -207,7 +207,7 @@ static fallible stream_body(struct follow *follow, struct body *body, enum budge
 {
 	struct half *from = way == BUDGET_OUT ? &follow->in : &follow->up;
 	struct buf *got = way == BUDGET_OUT ? &follow->got_in : &follow->got_up;
-	auto_secret_buf data = BUF_INIT(2 * EGRESS_COPY_ROOM);
+	auto_secret_buf data = BUF_SECRET(2 * EGRESS_COPY_ROOM);
 	bool done = false;
 
 	for (;;) {
@@ -282,7 +282,7 @@ static fallible substitute_begin(struct follow *follow, struct secrets_head *how
 
 fallible substitute_send(struct follow *follow)
 {
-	auto_secret_buf head = BUF_INIT(SECRETS_HEAD_MAX), out = BUF_INIT(OUT_MAX);
+	auto_secret_buf head = BUF_SECRET(SECRETS_HEAD_MAX), out = BUF_SECRET(OUT_MAX);
 	struct secrets_head how = {.identity = true, .no_offer = follow->no_offer};
 
 	if (follow->body.kind == BODY_CHUNKED)
@@ -310,7 +310,7 @@ fallible substitute_body(struct follow *follow)
 
 static fallible reply_whole(struct follow *follow, size_t length, bool *out_fits)
 {
-	auto_secret_buf head = BUF_INIT(SECRETS_HEAD_MAX), out = BUF_INIT(OUT_MAX);
+	auto_secret_buf head = BUF_SECRET(SECRETS_HEAD_MAX), out = BUF_SECRET(OUT_MAX);
 	struct buf *got = &follow->got_up;
 	size_t size = follow->reply.size;
 	struct secrets_head how = {.framing = SECRETS_LENGTH};
@@ -333,7 +333,7 @@ static fallible reply_whole(struct follow *follow, size_t length, bool *out_fits
 
 fallible substitute_reply(struct follow *follow, struct body *body)
 {
-	auto_secret_buf head = BUF_INIT(SECRETS_HEAD_MAX);
+	auto_secret_buf head = BUF_SECRET(SECRETS_HEAD_MAX);
 	bool chunks = follow->request.minor == 1 && follow->reply.minor == 1;
 	struct secrets_head how = {.framing = SECRETS_AS_IS};
 	bool fits = false;

@@ -22,7 +22,7 @@ struct egress;
 struct egress_box;
 
 struct egress_config {
-	struct str exceptions, hosts, ca; // as in gateway/outbound.h; borrowed until egress_close()
+	struct str exceptions, hosts, ca; // as in egress/outbound.h; borrowed until egress_close()
 	// Seed of the boxes' CAs and of the seals of secrets: the same after a restart.
 	uint8_t seed[SECRET_HASH];
 	// A file for verdicts that are not in the store yet: it survives a killed daemon. Borrowed.

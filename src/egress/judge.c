@@ -37,9 +37,10 @@ bool burst_has_room(struct burst *burst, int64_t now_ms, uint32_t per_second)
 static void judge_publish_denial(struct egress_box *box, const char *name, const char *address,
 				 const char *port, const char *reason, const char *hint)
 {
-	log_event_of(box->id, LOG_INFO, "security", "event", "egress_denied", "severity", "low",
-		     "sandbox", box->id, "name", name, "address", address, "port", port, "reason",
-		     reason, "hint", hint, NULL);
+	if (!log_event_of(box->id, LOG_INFO, "security", "event", "egress_denied", "severity",
+			  "low", "sandbox", box->id, "name", name, "address", address, "port", port,
+			  "reason", reason, "hint", hint, NULL))
+		return;
 	event_publish(EVENT_SECURITY, "event", "egress_denied", "severity", "low", "sandbox",
 		      box->id, "name", name, "address", address, "port", port, "reason", reason,
 		      "hint", hint, NULL);

@@ -27,6 +27,7 @@
 #include "base/mem.h"
 #include "base/weak.h"
 #include "loop/dial.h"
+#include "os/fd.h"
 #include "os/route.h"
 #include "types/hostname.h"
 
@@ -259,7 +260,6 @@ static void resolve_leave(struct resolve *resolve)
 static void *resolve_work(void *arg)
 {
 	struct resolve *resolve = arg;
-	uint64_t one = 1;
 
 	pthread_mutex_lock(&resolve->lock);
 	for (;;) {
@@ -280,9 +280,7 @@ static void *resolve_work(void *arg)
 
 		pthread_mutex_lock(&resolve->lock);
 		link_add(&resolve->done, &lookup->link);
-		if (write(resolve->watch.fd, &one, sizeof(one)) < 0)
-			continue; // EAGAIN: the eventfd is already at its maximum, so the loop will
-				  // wake
+		fd_wake(resolve->watch.fd);
 	}
 	resolve_leave(resolve);
 	return NULL;

@@ -198,7 +198,7 @@ static bool remember(struct secrets_set *set, struct str sent, struct str was)
 // scheme, or no placeholder inside.
 static bool secrets_substitute_basic(struct secrets_set *set, struct str value, struct buf *out)
 {
-	auto_secret_buf plain = BUF_INIT(BASIC_MAX), substituted = BUF_INIT(BASIC_MAX);
+	auto_secret_buf plain = BUF_SECRET(BASIC_MAX), substituted = BUF_SECRET(BASIC_MAX);
 	auto_free unsigned char *text = NULL;
 	struct base64 base64 = {0};
 	struct str was;
@@ -361,7 +361,7 @@ static const struct secrets_pair *secrets_of_field(const struct secrets_set *set
 static bool secrets_write_query(struct secrets_set *set, const struct secrets_pair *pair,
 				char before, struct buf *out)
 {
-	auto_secret_buf escaped = BUF_INIT(4 * POLICY_SECRET_VALUE_MAX);
+	auto_secret_buf escaped = BUF_SECRET(4 * POLICY_SECRET_VALUE_MAX);
 
 	text_percent(&escaped, pair->value);
 	// A reply may repeat the escaped form.

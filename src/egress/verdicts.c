@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/metric.h"
 #include "base/secret.h"
 #include "loop/task.h"
 #include "store/egress.h"
@@ -234,9 +235,21 @@ static void on_due(struct timer *timer)
 	verdicts_hand_over(link_of(timer, struct verdicts, due));
 }
 
+static void verdicts_measure(const struct verdict *verdict)
+{
+	metric_add(METRIC_EGRESS_CONNECTIONS, "allowed", NULL, (double)verdict->connections);
+	metric_add(METRIC_EGRESS_CONNECTIONS, "denied", NULL, (double)verdict->denied);
+	metric_add(METRIC_EGRESS_REQUESTS, NULL, NULL, (double)verdict->requests);
+	metric_add(METRIC_EGRESS_BYTES, "in", NULL, (double)verdict->bytes_in);
+	metric_add(METRIC_EGRESS_BYTES, "out", NULL, (double)verdict->bytes_out);
+	if (verdict->denied)
+		metric_add(METRIC_EGRESS_DENIED, verdict->reason, NULL, (double)verdict->denied);
+}
+
 void verdict_done(struct verdicts *verdicts, struct verdict *verdict)
 {
 	verdict->duration_ms = clock_ms() - verdict->began_ms;
+	verdicts_measure(verdict);
 	set_state(verdict, VERDICT_DONE);
 	link_add(&verdicts->done, &verdict->link);
 	if (++verdicts->count >= BATCH_MAX)

@@ -95,10 +95,12 @@ static void write_sum(struct audit_log *audit, const struct sum *sum)
 
 void audit_log_flush(struct audit_log *audit)
 {
-	struct map *sums = audit->sums;
+	struct map *sums = audit ? audit->sums : NULL;
 	struct str key;
 	void *value;
 
+	if (!audit)
+		return;
 	audit->sums = map_new();
 	if (audit->waiting)
 		loop_drop_timer(audit->loop, &audit->due);
@@ -138,6 +140,8 @@ static struct audit_log_row *audit_log_add_row(const struct audit_log_mark *mark
 
 	json_begin(&out, '{');
 	json_put_text(&out, "name", who->name);
+	if (who->web[0])
+		json_put_text(&out, "via", who->web);
 	json_put_text(&out, "requestId", x->id);
 	json_put_str(&out, "traceId", x->trace);
 	json_put_str(&out, "peer", x->peer);
@@ -248,7 +252,8 @@ void audit_log_look(struct audit_log *audit, struct http *x, const struct manage
 		      (!is_harmless(x) || x->route->flags & ROUTE_AUDITED);
 	if (!out->wanted)
 		return;
-	if (strstr(x->route->pattern, "/sandbox") && x->params[0].at)
+	if ((strstr(x->route->pattern, "/sandbox") || strstr(x->route->pattern, "/toolbox/")) &&
+	    x->params[0].at)
 		entry = access_find(manager, who, x->params[0]);
 	snprintf(out->tenant, sizeof(out->tenant), "%s",
 		 entry ? entry->record.tenant : who->tenant);

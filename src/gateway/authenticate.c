@@ -11,6 +11,7 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/weak.h"
+#include "http/upgrade.h"
 #include "types/event.h"
 
 #define FAILURES_MAX 20
@@ -27,17 +28,11 @@ struct authenticate {
 	struct loop *loop;
 	struct authenticate_options options; // strings owned
 	const struct keyring *ring;	     // NULL: only the operator has a key
+	struct web_sessions *web;	     // NULL: nobody signs in
 	struct map *peers;
 	struct authenticate_users users;
 	struct map *names;	     // names of local users, by uid
 	uint8_t nobody[SECRET_HASH]; // compared with when there is no token, to take the same time
-};
-
-static const struct who keyholder = {
-	.role = WHO_OPERATOR,
-	.scopes = WHO_MAY_ALL,
-	.may_host = true,
-	.name = "operator",
 };
 
 struct authenticate *authenticate_new(struct loop *loop, const struct authenticate_options *options)
@@ -162,32 +157,79 @@ fallible authenticate_host(const struct authenticate *auth, const struct http *x
 		"use the address it listens on, or add the name to 'hosts'");
 }
 
+static fallible wrong_origin(void)
+{
+	return err_new(FORBIDDEN, "wrong_origin", "requests from other sites are refused");
+}
+
+// Browsers say where a request comes from, also without Origin. A page of the dashboard may be the
+// target of a link; everything else is for its own pages.
+static bool is_foreign_fetch(const struct http *x)
+{
+	struct str site = http_field(x, "Sec-Fetch-Site"), path = x->url.path;
+
+	if (str_is(http_field(x, "Service-Worker"), "script"))
+		return true;
+	if (str_is(path, "/") || str_is(path, "/ui") || str_starts(path, "/ui/"))
+		return false;
+	return str_is(site, "cross-site") || str_is(site, "same-site");
+}
+
 fallible authenticate_origin(struct authenticate *auth, const struct http *x)
 {
 	struct str origin = http_field(x, "Origin");
 
 	TRY(authenticate_host(auth, x));
-	if (!origin.at || weak(ORIGIN))
+	if (weak(ORIGIN))
+		return OK;
+	if (is_foreign_fetch(x)) {
+		authenticate_report(x, "wrong_origin", "medium");
+		return wrong_origin();
+	}
+	if (!origin.at)
 		return OK;
 	if ((str_starts(origin, "http://") && authenticate_is_ours(auth, str_skip(origin, 7))) ||
 	    (str_starts(origin, "https://") && authenticate_is_ours(auth, str_skip(origin, 8))))
 		return OK;
 	authenticate_report(x, "wrong_origin", "medium");
-	return err_new(FORBIDDEN, "wrong_origin", "requests from other sites are refused");
+	return wrong_origin();
 }
 
+// A browser cannot send Authorization with a WebSocket, but names subprotocols: "cove.v1" and
+// "bearer.TOKEN".
 static struct str bearer_of(const struct http *x)
 {
-	struct str value = http_field(x, "Authorization");
+	struct str value = http_field(x, "Authorization"), word;
 
 	if (value.len > 7 && str_eq_nocase((struct str){value.at, 7}, STR("Bearer ")))
 		return str_trim(str_skip(value, 7));
+	value = http_field(x, "Sec-WebSocket-Protocol");
+	if (!http_has_token(value, STR(UPGRADE_PROTOCOL)))
+		return (struct str){0};
+	while (x->head.upgrade && value.len && str_cut(&value, ',', &word))
+		if (str_starts(str_trim(word), WEB_PROTOCOL_BEARER))
+			return str_skip(str_trim(word), strlen(WEB_PROTOCOL_BEARER));
 	return (struct str){0};
 }
 
-void authenticate_trust(struct authenticate *auth, const struct keyring *ring)
+// The token is for cove alone: a server in a sandbox to which the request is passed on must not see
+// it.
+static void authenticate_hide_token(struct http *x)
+{
+	for (size_t i = 0; i < x->head.field_count; i++) {
+		struct http1_field *field = &x->head.fields[i];
+
+		if (str_eq_nocase(field->name, STR("Sec-WebSocket-Protocol")) &&
+		    http_has_token(field->value, STR(UPGRADE_PROTOCOL)))
+			field->value = STR(UPGRADE_PROTOCOL);
+	}
+}
+
+void authenticate_trust(struct authenticate *auth, const struct keyring *ring,
+			struct web_sessions *web)
 {
 	auth->ring = ring;
+	auth->web = web;
 }
 
 static bool is_operator(const struct authenticate *auth, struct str token)
@@ -207,10 +249,11 @@ const struct who *authenticate_token(const struct authenticate *auth, struct htt
 	struct who who;
 	struct who *out;
 
-	if (is_operator(auth, token))
-		return &keyholder;
 	// A token of an unknown format is looked up like any other, for constant time.
-	if (!auth->ring || !keyring_who(auth->ring, token.at ? token : STR(""), &who))
+	if (is_operator(auth, token))
+		who = WHO_KEYHOLDER;
+	else if ((!auth->ring || !keyring_who(auth->ring, token.at ? token : STR(""), &who)) &&
+		 (!auth->web || !web_sessions_who(auth->web, token.at ? token : STR(""), &who)))
 		return NULL;
 	out = arena_take(x->arena, sizeof(*out));
 	*out = who;
@@ -263,10 +306,13 @@ static const struct who *local_user(const struct authenticate *auth, struct http
 const struct who *authenticate_who(const struct authenticate *auth, struct http *x)
 {
 	struct str bearer = bearer_of(x);
+	const struct who *out;
 
 	if (x->uid >= 0 && auth->users.scopes && !http_field(x, "Authorization").at)
 		return local_user(auth, x);
-	return authenticate_token(auth, x, bearer);
+	out = authenticate_token(auth, x, bearer);
+	authenticate_hide_token(x);
+	return out;
 }
 
 static struct peer *authenticate_peer_of(struct authenticate *auth, struct str address)
@@ -328,6 +374,23 @@ static fallible bad_token(void)
 {
 	return err_hint(err_new(UNAUTHENTICATED, "bad_token", "this token is not valid"),
 			"the key is in operator.key of the data directory");
+}
+
+fallible authenticate_fail_code(struct authenticate *auth, const struct http *x)
+{
+	if (!count_strike(auth, x, "failed_login_code"))
+		return too_many();
+	return err_hint(err_new(UNAUTHENTICATED, "bad_code",
+				"this link was used already, is too old, or never was one"),
+			"'cove dashboard' prints a new one");
+}
+
+struct str authenticate_bound(const struct authenticate *auth)
+{
+	struct str rest = auth->options.bound, first = {0};
+
+	str_cut(&rest, ',', &first);
+	return str_trim(first);
 }
 
 fallible authenticate_fail_query(struct authenticate *auth, const struct http *x)

@@ -3,12 +3,15 @@
 
 #include "base/secret.h"
 #include "base/str.h"
+#include "gateway/web_sessions.h"
 #include "http/http.h"
 #include "loop/loop.h"
 #include "manager/keyring.h"
 #include "types/who.h"
 
 struct authenticate;
+
+#define WEB_PROTOCOL_BEARER "bearer." // before the token, among the subprotocols of a WebSocket
 
 #define AUTHENTICATE_SPAN_S 10 // longest delay of an address that sent wrong tokens
 
@@ -44,8 +47,11 @@ fallible authenticate_origin(struct authenticate *auth, const struct http *x);
 // Only the check of Host: for sites whose pages decide themselves who may call them.
 fallible authenticate_host(const struct authenticate *auth, const struct http *x);
 
-// Accepts tenants' keys from then on. Borrowed.
-void authenticate_trust(struct authenticate *auth, const struct keyring *ring);
+// Accepts tenants' keys and tokens of dashboard sessions from then on. Both borrowed.
+void authenticate_trust(struct authenticate *auth, const struct keyring *ring,
+			struct web_sessions *web);
+// The first address of the listeners, "127.0.0.1:8484"; len 0: none.
+struct str authenticate_bound(const struct authenticate *auth);
 
 // The principal of the bearer token, or the local user without one; NULL for a missing or wrong
 // token. Constant time for every token. Lives as long as the exchange.
@@ -60,4 +66,6 @@ fallible authenticate_fail(struct authenticate *auth, const struct http *x);
 fallible authenticate_fail_path(struct authenticate *auth, const struct http *x);
 // The same for a preview's token, with the message of a port that is not exposed.
 fallible authenticate_fail_preview(struct authenticate *auth, const struct http *x);
+// The same for the code of a login link: UNAUTHENTICATED bad_code.
+fallible authenticate_fail_code(struct authenticate *auth, const struct http *x);
 fallible authenticate_fail_query(struct authenticate *auth, const struct http *x);

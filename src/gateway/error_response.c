@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/metric.h"
 #include "codec/json.h"
 #include "http/router.h"
 
@@ -161,6 +162,108 @@ static bool is_bridge(const struct http *x)
 	       str_starts(x->url.path, "/v1/pool/");
 }
 
+// Daytona's API has its own errors: those of the control plane, and those of the toolbox, from
+// whose codes its clients build error classes.
+#define DAYTONA "/daytona/"
+#define DAYTONA_TOOLBOX DAYTONA "toolbox/"
+
+static bool is_daytona(const struct http *x)
+{
+	return str_starts(x->url.path, DAYTONA);
+}
+
+static const struct {
+	const char *reason, *code;
+	int status;
+} daytona_codes[] = {
+	{"command_timeout", "PROCESS_EXECUTION_TIMEOUT", 408},
+	{"bad_json", "INVALID_REQUEST_BODY", 400},
+	{"no_file", "FILE_NOT_FOUND", 404},
+	{"permission_denied", "FILE_ACCESS_DENIED", 403},
+	{"read_only", "FILE_ACCESS_DENIED", 403},
+	{"is_directory", "INVALID_FILE_PATH", 400},
+	{"not_directory", "INVALID_FILE_PATH", 400},
+	{"not_regular", "INVALID_FILE_PATH", 400},
+	{"bad_path", "INVALID_FILE_PATH", 400},
+	{"name_too_long", "INVALID_FILE_PATH", 400},
+	{"too_many_links", "INVALID_FILE_PATH", 400},
+	{"fs_error", "FILE_READ_FAILED", 500},
+	{"no_command", "PROCESS_NOT_FOUND", 404},
+	{"git_no_repository", "GIT_REPO_NOT_FOUND", 404},
+	{"git_no_branch", "GIT_BRANCH_NOT_FOUND", 404},
+	{"git_auth", "GIT_AUTH_FAILED", 401},
+	{"git_branch_exists", "GIT_BRANCH_EXISTS", 409},
+	{"git_push_rejected", "GIT_PUSH_REJECTED", 409},
+	{"git_remote_rejected", "GIT_REMOTE_REJECTED", 409},
+	{"git_dirty", "GIT_DIRTY_WORKTREE", 409},
+	{"git_conflict", "GIT_MERGE_CONFLICT", 409},
+	{"git_transport", "GIT_TRANSPORT_FAILED", 500},
+	{"command_ended", "COMMAND_ALREADY_COMPLETED", 410},
+};
+
+static const struct {
+	int status;
+	const char *code;
+} daytona_words[] = {
+	{400, "BAD_REQUEST"},
+	{401, "UNAUTHORIZED"},
+	{501, "NOT_IMPLEMENTED"},
+	{500, "INTERNAL_SERVER_ERROR"},
+};
+
+static struct face daytona_face(const struct err *err)
+{
+	struct face face = {.status = err_http(err)};
+	const char *word = err_word(err);
+
+	for (size_t i = 0; i < sizeof(daytona_codes) / sizeof(*daytona_codes); i++)
+		if (!strcmp(err_reason(err), daytona_codes[i].reason)) {
+			face.status = daytona_codes[i].status;
+			snprintf(face.code, sizeof(face.code), "%s", daytona_codes[i].code);
+			return face;
+		}
+	for (size_t i = 0; i < sizeof(daytona_words) / sizeof(*daytona_words); i++)
+		if (face.status == daytona_words[i].status)
+			word = daytona_words[i].code;
+	for (size_t i = 0; word[i] && i + 1 < sizeof(face.code); i++)
+		face.code[i] = (char)toupper((unsigned char)word[i]);
+	return face;
+}
+
+// The clients show nothing but the message: the hint is part of it.
+static void daytona_write_body(struct buf *body, const struct http *x, const struct err *err,
+			       const struct face *face)
+{
+	const char *hint = err_hint_of(err);
+	auto_buf words = BUF_INIT(BODY_MAX / 8);
+	struct json_out out = json_to(body);
+
+	buf_fmt(&words, "%s%s%s%s", err_message(err), hint ? " (" : "", hint ? hint : "",
+		hint ? ")" : "");
+	json_begin(&out, '{');
+	json_put_int(&out, "statusCode", face->status);
+	json_put_str(&out, "message", buf_view(&words));
+	if (str_starts(x->url.path, DAYTONA_TOOLBOX)) {
+		json_put_text(&out, "code", face->code);
+		json_put_str(&out, "method", x->head.method);
+		json_put_text(&out, "source", "DAYTONA_DAEMON");
+	} else {
+		json_put_text(&out, "error", http1_status_text(face->status));
+	}
+	json_put_str(&out, "path", x->url.path);
+	json_put_time(&out, "timestamp", clock_wall_ms());
+	json_put_text(&out, "reason", err_reason(err));
+	json_put_text(&out, "requestId", x->id);
+	json_end(&out, '}');
+}
+
+void error_response_daytona(const struct http *x, const struct err *err, struct buf *out)
+{
+	struct face face = daytona_face(err);
+
+	daytona_write_body(out, x, err, &face);
+}
+
 static const char *bridge_code(const struct err *err)
 {
 	switch (err_kind(err)) {
@@ -180,6 +283,8 @@ static struct face face_of(const struct http *x, const struct err *err)
 	struct face face = {.status = err_http(err)};
 	const char *word = err_word(err);
 
+	if (is_daytona(x))
+		return daytona_face(err);
 	for (size_t i = 0; is_inside(x) && i < sizeof(codes) / sizeof(*codes); i++) {
 		if (strcmp(err_reason(err), codes[i].reason) != 0)
 			continue;
@@ -307,9 +412,14 @@ fallible error_response_answer(struct http *x, struct err *failure,
 	char seconds[16];
 
 	tell_operator(x, err, face.status);
+	if (face.status == 429 || face.status == 503 || face.status == 507)
+		metric_add(METRIC_REFUSALS, err_reason(err), NULL, 1);
 	if (x->reply_begun)
 		return OK;
-	write_body(&body, x, err, &face, detail);
+	if (is_daytona(x))
+		daytona_write_body(&body, x, err, &face);
+	else
+		write_body(&body, x, err, &face, detail);
 	if (face.status == 401)
 		http_set(x, "WWW-Authenticate", STR("Bearer realm=\"cove\""));
 	if (err_may_retry(err)) {

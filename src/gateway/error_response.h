@@ -20,3 +20,6 @@ struct error_response_detail {
 // reply tells the client that it is incomplete.
 fallible error_response_answer(struct http *x, struct err *failure,
 			       const struct error_response_detail *detail);
+
+// The body of an error in Daytona's format: for an answer that has several.
+void error_response_daytona(const struct http *x, const struct err *err, struct buf *out);

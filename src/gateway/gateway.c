@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/metric.h"
 #include "base/weak.h"
 #include "store/store.h"
 
@@ -35,7 +36,8 @@ static void name_request(struct http *x)
 // Until the records are loaded, NOT_FOUND would be wrong: answer UNAVAILABLE.
 static fallible ask_known(const struct gateway *gateway, const struct route *route)
 {
-	if (!gateway->manager->unknown || !strstr(route->pattern, "/sandbox"))
+	if (!gateway->manager->unknown ||
+	    (!strstr(route->pattern, "/sandbox") && !strstr(route->pattern, "/toolbox/")))
 		return OK;
 	TRY(store_ready(gateway->manager->store));
 	return err_new(UNAVAILABLE, "starting", "cove is starting; try again in a moment");
@@ -129,6 +131,35 @@ static void hide_path_token(char *path)
 	}
 }
 
+// The part of the API that a route belongs to, for the metrics: "toolbox" for what is inside of one
+// sandbox, else the first word behind the version.
+static void gateway_group(const struct http *x, char room[METRIC_LABEL_MAX])
+{
+	const char *pattern = x->route ? x->route->pattern : "";
+	struct str rest = str_of(pattern), word;
+
+	if (strstr(pattern, "{id}/api/"))
+		rest = STR("/v1/toolbox");
+	if (str_starts(rest, "/v1/"))
+		rest = str_skip(rest, strlen("/v1"));
+	rest = str_skip(rest, rest.len ? 1 : 0);
+	str_cut(&rest, '/', &word);
+	if (!x->route || !word.len)
+		word = x->route ? STR("root") : STR("none");
+	snprintf(room, METRIC_LABEL_MAX, STR_FMT, STR_ARG(word));
+}
+
+static void gateway_count(const struct http *x, int64_t began_us)
+{
+	char group[METRIC_LABEL_MAX], code[16];
+
+	gateway_group(x, group);
+	snprintf(code, sizeof(code), "%d", x->status);
+	metric_add(METRIC_HTTP_REQUESTS, group, code, 1);
+	if (!x->feed) // a stream lasts as long as its reader likes
+		metric_observe(METRIC_HTTP, group, (double)(clock_us() - began_us) / 1e6);
+}
+
 static void gateway_note(const struct http *x, int64_t began_us)
 {
 	bool often = str_is(x->head.method, "GET") ||
@@ -137,6 +168,7 @@ static void gateway_note(const struct http *x, int64_t began_us)
 	enum log_level level = x->status >= 500 ? LOG_WARN : quiet ? LOG_DEBUG : LOG_INFO;
 	char status[16], ms[32], method[16], path[128], peer[64], box[64] = "";
 
+	gateway_count(x, began_us);
 	if (!log_wants(level))
 		return;
 	snprintf(status, sizeof(status), "%d", x->status);
@@ -171,10 +203,24 @@ struct running_request {
 	const struct http *x;
 };
 
+static void on_signed_out(void *arg, const char *session)
+{
+	struct gateway *gateway = arg;
+
+	list_each (at, &gateway->running) {
+		struct running_request *one = link_of(at, struct running_request, link);
+		const struct who *who = one->x->principal;
+
+		if (who && !strcmp(who->web, session) && one->task != task_current())
+			task_cancel(one->task);
+	}
+}
+
 static void on_revoked(void *arg, const char *key)
 {
 	struct gateway *gateway = arg;
 
+	web_sessions_end_key(gateway->web, key);
 	list_each (at, &gateway->running) {
 		struct running_request *one = link_of(at, struct running_request, link);
 		const struct who *who = one->x->principal;
@@ -188,7 +234,8 @@ void gateway_open(struct gateway *gateway)
 {
 	link_init(&gateway->running);
 	gateway->shares = shares_new();
-	authenticate_trust(gateway->auth, gateway->ring);
+	authenticate_trust(gateway->auth, gateway->ring, gateway->web);
+	web_sessions_on_end(gateway->web, on_signed_out, gateway);
 	keyring_on_revoke(gateway->ring, on_revoked, gateway);
 }
 

@@ -3,11 +3,11 @@
 
 #include "base/clock.h"
 #include "codec/json.h"
+#include "egress/outbound.h"
 #include "gateway/audit.h"
 #include "gateway/authenticate.h"
 #include "gateway/error_response.h"
 #include "gateway/idempotency.h"
-#include "gateway/outbound.h"
 #include "gateway/path_token.h"
 #include "gateway/urls.h"
 #include "http/in_process.h"
@@ -20,17 +20,25 @@
 #include "manager/sweep.h"
 
 struct watch_state;
+struct command_table;
 struct agent_sessions;
+struct monitor;
+struct results;
+struct executions;
 
 struct gateway {
 	struct loop *loop;
 	struct manager *manager;
 	struct authenticate *auth;
 	struct keyring *ring;
+	struct web_sessions *web; // who has signed in to the dashboard
 	struct sweep *sweep;
 	struct idempotency_keys *idempotency_keys;
 	struct audit_log *audit;
 	struct agent_sessions *agents; // of agent/; NULL: its state cannot be read
+	struct monitor *monitor;       // of monitor/
+	struct results *results;       // of agent/: logs and artifacts of executions
+	struct executions *executions; // of execution/; NULL: likewise
 	struct outbound outbound;      // addresses that the daemon itself may connect to
 	struct shares *shares;	       // of connections and memory, by tenant
 	struct link running;	       // running requests whose key can be revoked
@@ -38,6 +46,7 @@ struct gateway {
 	const struct route *routes;
 	const char *version;
 	struct watch_state *watches;	     // of toolbox/watch_state.c, made at first use
+	struct command_table *commands;	     // of daytona/commands.c, likewise
 	uint8_t path_token_key[SECRET_HASH]; // for gateway/path_token.h
 	uint8_t link_key[SECRET_HASH];	     // for signed links to previews
 	struct urls urls;		     // of previews
@@ -50,7 +59,8 @@ struct gateway {
 	} health; // the last answer of api/health to an authenticated client
 };
 
-// With `auth` and `ring` set: from now on revoking a key cancels its running requests.
+// With `auth`, `ring` and `web` set: from now on the end of a key or a dashboard session cancels
+// its running requests.
 void gateway_open(struct gateway *gateway);
 // For http_server_open(), with a struct gateway as the app.
 void gateway_serve(struct http *x);

@@ -127,3 +127,9 @@ fallible upload_put_send(struct stream *stream, struct trust *trust, const struc
 	TRY(tls_stream_connect(stream, trust, put->name, silence_ms, &tls));
 	return upload_put_exchange(tls, stream->loop, put, silence_ms, out_status, etag);
 }
+
+fallible upload_put_connect(const struct outbound *outbound, struct loop *loop, struct str host,
+			    uint16_t port, int64_t deadline, struct stream *out)
+{
+	return outbound_open(outbound, loop, host, port, deadline, out);
+}

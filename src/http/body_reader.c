@@ -248,9 +248,18 @@ bool body_reader_has_bytes(const struct body_reader *body_reader)
 	       body_reader->spill.start < body_reader->spill.end;
 }
 
+// A body may have had secrets in it.
+static void body_reader_wipe(struct body_reader_room *room, size_t len)
+{
+	if (room->at)
+		explicit_bzero(room->at, len);
+}
+
 void body_reader_next(struct body_reader *body_reader)
 {
+	body_reader_wipe(&body_reader->head, body_reader->head.start);
 	if (body_reader->spill.start < body_reader->spill.end) {
+		body_reader_wipe(&body_reader->head, body_reader->head.end);
 		free(body_reader->head.at);
 		body_reader->head = body_reader->spill;
 		body_reader->spill = (struct body_reader_room){0};
@@ -263,6 +272,8 @@ void body_reader_reset(struct body_reader *body_reader)
 {
 	struct body_reader_room first = body_reader->head;
 
+	body_reader_wipe(&body_reader->head, body_reader->head.end);
+	body_reader_wipe(&body_reader->spill, body_reader->spill.end);
 	free(body_reader->spill.at);
 	if (first.size > ROOM_FIRST)
 		free(take_ptr(first.at));
@@ -273,6 +284,8 @@ void body_reader_reset(struct body_reader *body_reader)
 
 void body_reader_done(struct body_reader *body_reader)
 {
+	body_reader_wipe(&body_reader->head, body_reader->head.end);
+	body_reader_wipe(&body_reader->spill, body_reader->spill.end);
 	free(body_reader->head.at);
 	free(body_reader->spill.at);
 	*body_reader = (struct body_reader){0};

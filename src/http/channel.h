@@ -54,5 +54,8 @@ struct http_conn {
 		*absent;  // cancelled when the peer is gone: the handler waits for something else
 	struct str probe; // bytes sent to a half-closed client to find out whether it still reads
 	bool probed;
-	struct timer quiet; // until an idle event stream gets a comment
+	const struct http_keepalive *keepalive; // of a reply that is a stream of events; NULL: not
+	struct timer quiet;			// until it counts as silent
+	int64_t sent_at;			// loop time of its last bytes
+	char sent[2];				// its last bytes; zeros while some are being sent
 };

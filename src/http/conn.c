@@ -278,6 +278,9 @@ static bool conn_exchange(struct http_conn *conn, const struct conn_calls *calls
 	conn_frame(conn);
 	calls->phase(conn, CONN_SERVING);
 	calls->serve(x);
+	conn->keepalive = NULL;
+	if (conn->quiet.at)
+		loop_drop_timer(conn->stream.loop, &conn->quiet);
 	conn->served_one = true;
 	if (!x->reply_begun) {
 		conn->close_after = true;

@@ -50,7 +50,7 @@ static fallible no_memory(void)
 // client that only announces a large body costs no memory.
 static fallible http_gather(struct http *x, size_t ceiling, struct str *out)
 {
-	auto_buf whole = BUF_INIT(ceiling);
+	auto_buf whole = BUF_SECRET(ceiling);
 	size_t n = 1;
 
 	while (n > 0 && whole.len < ceiling) {
@@ -195,9 +195,17 @@ fallible http_begin_as(struct http *x, int status, const char *type, uint64_t le
 	return x->way->begin(x, type, length);
 }
 
+static fallible http_keep_alive(struct http *x, const char *type)
+{
+	if (type && x->way->keep_alive)
+		x->way->keep_alive(x, type);
+	return OK;
+}
+
 fallible http_begin(struct http *x, int status, const char *type)
 {
-	return http_begin_as(x, status, type ? type : "application/json", TRANSPORT_UNSIZED);
+	TRY(http_begin_as(x, status, type ? type : "application/json", TRANSPORT_UNSIZED));
+	return http_keep_alive(x, type);
 }
 
 fallible http_begin_sized(struct http *x, int status, const char *type, uint64_t len)
@@ -231,7 +239,8 @@ fallible http_begin_with(struct http *x, int status, const char *type, struct st
 		return http_write(x, bytes.at, bytes.len);
 	}
 	TRY(http_begin_reply(x, status));
-	return x->way->begin_with(x, type ? type : "application/json", bytes);
+	TRY(x->way->begin_with(x, type ? type : "application/json", bytes));
+	return http_keep_alive(x, type);
 }
 
 fallible http_end_with(struct http *x, struct str bytes)

@@ -71,6 +71,8 @@ fallible http_reply_json(struct http *x, int status, const struct buf *body);
 void http_set(struct http *x, const char *name, struct str value);
 
 // A reply in pieces: chunked, or for HTTP/1.0 ended by close. http_write() waits for a slow reader.
+// A reply of text/event-stream or application/x-ndjson is sent a comment or an empty line after
+// each http_keepalive() of silence, between two events: proxies close silent connections.
 fallible http_begin(struct http *x, int status, const char *type);
 fallible http_write(struct http *x, const void *bytes, size_t len);
 fallible http_end(struct http *x);
@@ -104,9 +106,7 @@ void http_reset(struct http *x);
 #define HTTP_PROBE_EVENT STR(":\n\n")			     // between two events of a stream
 // Until http_back(), the handler waits for something else than its client: if the client is found
 // gone, the task is cancelled. Without a probe, or with a client that vanished silently, TCP
-// keep-alive finds out. CANCELLED client_gone when it is already known. With HTTP_PROBE_EVENT the
-// client gets a comment line now and then (http_keepalive()), because middleboxes close silent
-// connections.
+// keep-alive finds out. CANCELLED client_gone when it is already known.
 fallible http_away(struct http *x, struct str probe);
 void http_back(struct http *x);
 // The value of `call`, which waits, between http_away() and http_back(); or the error of

@@ -7,7 +7,11 @@
 // every hang-up; a probe finds out what it means, see http.h. A client that vanished silently is
 // found by TCP keep-alive, which connections inherit from the listener.
 //
-// syscalls: sendto getsockopt
+// Proxies close silent connections: a reply that is a stream of events gets an empty one after each
+// span of silence, whatever its handler waits for. A timer runs with the reply, and does nothing
+// within an event or a write.
+//
+// syscalls: sendto getsockopt shutdown
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -87,19 +91,6 @@ static void peer_on_hangup(struct stream *stream)
 		task_cancel(conn->absent);
 }
 
-static void on_quiet(struct timer *timer)
-{
-	struct http_conn *conn = link_of(timer, struct http_conn, quiet);
-
-	if (!conn->absent)
-		return;
-	if (!send_now(conn, conn->probe)) {
-		task_cancel(conn->absent);
-		return;
-	}
-	loop_set_timer(conn->stream.loop, timer, loop_now(conn->stream.loop) + quiet_ms);
-}
-
 static fallible socket_transport_away(struct http *x, struct str probe)
 {
 	struct http_conn *conn = x->conn;
@@ -111,22 +102,81 @@ static fallible socket_transport_away(struct http *x, struct str probe)
 	}
 	conn->stream.on_hangup = peer_on_hangup;
 	conn->absent = task_current();
-	if (x->reply_begun && str_eq(probe, HTTP_PROBE_EVENT)) {
-		conn->probe = probe;
-		conn->quiet.due = on_quiet;
-		loop_set_timer(conn->stream.loop, &conn->quiet,
-			       loop_now(conn->stream.loop) + quiet_ms);
-	}
 	return OK;
 }
 
 static void socket_transport_back(struct http *x)
 {
+	x->conn->absent = NULL;
+}
+
+// ------------------------------------------------------------------------------- silence
+
+// What a silent stream is sent, by its type, and the bytes at the end of each of its events: only
+// there it means nothing to a reader.
+static const struct http_keepalive {
+	const char *type;
+	struct str bytes, end;
+} keepalives[] = {
+	{"text/event-stream", {":\n\n", 3}, {"\n\n", 2}},
+	{"application/x-ndjson", {"\n", 1}, {"\n", 1}},
+};
+
+static bool is_between_events(const struct http_conn *conn)
+{
+	struct str end = conn->keepalive->end;
+
+	return memcmp(conn->sent + sizeof(conn->sent) - end.len, end.at, end.len) == 0;
+}
+
+static void on_quiet(struct timer *timer)
+{
+	struct http_conn *conn = link_of(timer, struct http_conn, quiet);
+	int64_t now = loop_now(conn->stream.loop), due = conn->sent_at + quiet_ms;
+
+	if (now >= due) {
+		due = now + quiet_ms;
+		if (is_between_events(conn) && !send_now(conn, conn->keepalive->bytes)) {
+			shutdown(conn->stream.fd, SHUT_RDWR); // the next write fails
+			if (conn->absent)
+				task_cancel(conn->absent);
+			return;
+		}
+	}
+	loop_set_timer(conn->stream.loop, timer, due);
+}
+
+static void socket_transport_keep_alive(struct http *x, const char *type)
+{
 	struct http_conn *conn = x->conn;
 
-	conn->absent = NULL;
-	if (conn->quiet.at)
-		loop_drop_timer(conn->stream.loop, &conn->quiet);
+	for (size_t i = 0; i < sizeof(keepalives) / sizeof(*keepalives) && !conn->no_body; i++) {
+		if (strcmp(type, keepalives[i].type) != 0)
+			continue;
+		conn->keepalive = &keepalives[i];
+		conn->quiet.due = on_quiet;
+		conn->sent_at = loop_now(conn->stream.loop);
+		memcpy(conn->sent, "\n\n", sizeof(conn->sent)); // nothing has been sent yet
+		loop_set_timer(conn->stream.loop, &conn->quiet, conn->sent_at + quiet_ms);
+	}
+}
+
+// Around each write of a body: in between, and after an error, the place is not between events.
+static void sending(struct http_conn *conn)
+{
+	memset(conn->sent, 0, sizeof(conn->sent));
+}
+
+static void has_sent(struct http *x, struct str bytes)
+{
+	struct http_conn *conn = x->conn;
+
+	x->bytes_out += bytes.len;
+	if (!conn->keepalive || !bytes.len)
+		return;
+	conn->sent_at = loop_now(conn->stream.loop);
+	conn->sent[0] = bytes.len > 1 ? bytes.at[bytes.len - 2] : 0;
+	conn->sent[1] = bytes.at[bytes.len - 1];
 }
 
 // The kernel's tcp_info, which is longer than glibc's.
@@ -354,6 +404,7 @@ static fallible socket_transport_write(struct http *x, const void *bytes, size_t
 	if (len == 0 || conn->no_body)
 		return OK;
 	TRY(socket_transport_pay(x, len));
+	sending(conn);
 	if (conn->chunked) {
 		err = write_chunk(x, STR(""), (struct str){bytes, len}, STR("\r\n"));
 	} else {
@@ -361,7 +412,7 @@ static fallible socket_transport_write(struct http *x, const void *bytes, size_t
 	}
 	if (err)
 		return socket_transport_blame(x, err);
-	x->bytes_out += len;
+	has_sent(x, (struct str){bytes, len});
 	return OK;
 }
 
@@ -370,6 +421,7 @@ static fallible socket_transport_end(struct http *x)
 	struct http_conn *conn = x->conn;
 	struct err *err = OK;
 
+	sending(conn);
 	if (conn->sized && conn->due)
 		return socket_transport_blame(
 			x, err_new(INTERNAL, "internal", "a reply shorter than announced"));
@@ -402,6 +454,7 @@ static fallible socket_transport_end_with(struct http *x, struct str bytes)
 {
 	struct err *err;
 
+	sending(x->conn);
 	if (!x->conn->chunked || x->conn->no_body || !bytes.len) {
 		TRY(socket_transport_write(x, bytes.at, bytes.len));
 		return socket_transport_end(x);
@@ -513,5 +566,6 @@ const struct http_transport socket_transport_way = {
 	.be_patient = socket_transport_be_patient,
 	.away = socket_transport_away,
 	.back = socket_transport_back,
+	.keep_alive = socket_transport_keep_alive,
 	.is_gone = socket_transport_is_gone,
 };

@@ -28,6 +28,9 @@ struct http_transport {
 	void (*be_patient)(struct http *x);
 	fallible (*away)(struct http *x, struct str probe);
 	void (*back)(struct http *x);
+	// The unsized reply that has begun is of this type, and ours: if that is one of streams of
+	// events it never stays silent. NULL: nothing closes a silent one.
+	void (*keep_alive)(struct http *x, const char *type);
 	bool (*is_gone)(struct http *x, struct str probe);
 };
 

@@ -53,6 +53,8 @@ static fallible upgrade_agree(struct http *x, bool more_follows)
 		"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
 		"Sec-WebSocket-Accept: %s\r\n",
 		accept);
+	if (http_has_token(http_field(x, "Sec-WebSocket-Protocol"), STR(UPGRADE_PROTOCOL)))
+		buf_text(head, "Sec-WebSocket-Protocol: " UPGRADE_PROTOCOL "\r\n");
 	if (buf_ok(x->extra))
 		buf_str(head, buf_view(x->extra));
 	buf_text(head, "\r\n");

@@ -4,6 +4,9 @@
 #include "http/http.h"
 #include "http/wsock.h"
 
+// The subprotocol that is agreed on with a client which offers it: browsers do.
+#define UPGRADE_PROTOCOL "cove.v1"
+
 // Runs in the connection's task, as its receiver, until the dialogue is over; its error is that of
 // the exchange. It need not close the socket: upgrade_run() does, with WS_NORMAL.
 typedef fallible upgrade_fn(struct http *x, struct wsock *ws, void *arg);

@@ -21,6 +21,7 @@
 #include "http/memory_quota.h"
 
 #define SILENCE_MS 30000
+#define PINGS_MAX 4 // without a word of the peer
 #define ROOM (16 * 1024)
 #define SPREE_MAX (1024 * 1024)
 #define LARGE_MS 60000 // time limit of a large message
@@ -421,7 +422,7 @@ static fallible on_time(struct wsock *ws, int64_t deadline, struct err *late)
 		http_wsock_finish(ws, ws->code);
 	} else if (!ws->closing && now >= ws->next_ping_ms) {
 		ws->next_ping_ms = now + ws->ping_ms;
-		if (now - ws->heard_ms >= 2 * (int64_t)ws->ping_ms)
+		if (now - ws->heard_ms >= PINGS_MAX * (int64_t)ws->ping_ms)
 			http_wsock_finish(ws, WS_ABNORMAL);
 		else
 			send_control(ws, WS_PING, STR(""));

@@ -8,7 +8,7 @@
 #include "loop/stream.h"
 
 #define WSOCK_MAX (32u << 20) // default limit of a message in bytes
-#define WSOCK_PING_MS 30000
+#define WSOCK_PING_MS 15000
 #define WSOCK_CLOSE_MS 2000 // for the peer's close frame
 
 struct wsock;

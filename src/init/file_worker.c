@@ -79,6 +79,8 @@ static void init_serve_obey(void)
 	if (!verbs[worker.ask.verb].serve(&worker.ask, &reply)) {
 		reply.kind = FILEOP_FAILED;
 		reply.errnum = errno;
+		if (errno == EACCES && reply.why == FILEOP_ERRNO && path_resolve_has_refused())
+			reply.why = FILEOP_REFUSED;
 	}
 	if (is_long)
 		tick(false);

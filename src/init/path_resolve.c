@@ -23,10 +23,16 @@
 #define TEMP_OLD ".cove-old-"
 #define TEMP_LEN (sizeof(TEMP_NEW) - 1)
 
-static bool proc_is_allowed;
+static bool proc_is_allowed, has_refused;
+
+bool path_resolve_has_refused(void)
+{
+	return has_refused;
+}
 
 void path_resolve_allow_proc(bool yes)
 {
+	has_refused = false;
 	proc_is_allowed = yes || weak(PROC_FILES);
 }
 
@@ -38,8 +44,19 @@ bool path_resolve_is_refused(int fd)
 	    (fstatfs(fd, &fs) == 0 && fs.f_type != PROC_SUPER_MAGIC && fs.f_type != SYSFS_MAGIC))
 		return false;
 	close(fd);
+	has_refused = true;
 	errno = EACCES;
 	return true;
+}
+
+static void path_resolve_note_refused(int dir, const char *path, const struct open_how *how)
+{
+	struct open_how look = {.flags = O_PATH | O_CLOEXEC, .resolve = how->resolve};
+	int fd = (int)syscall(SYS_openat2, dir, path, &look, sizeof(look));
+
+	if (fd >= 0 && !path_resolve_is_refused(fd))
+		close(fd);
+	errno = EACCES;
 }
 
 static int open_with(int dir, const char *path, int flags, uint64_t resolve)
@@ -57,6 +74,8 @@ static int open_with(int dir, const char *path, int flags, uint64_t resolve)
 		if (fd >= 0 || (errno != EAGAIN && errno != EINTR))
 			break;
 	}
+	if (fd < 0 && errno == EACCES) // the kernel was faster: some files of /proc refuse a worker
+		path_resolve_note_refused(dir, path, &how);
 	return fd >= 0 && path_resolve_is_refused((int)fd) ? -1 : (int)fd;
 }
 

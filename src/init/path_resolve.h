@@ -15,6 +15,7 @@ int path_resolve_open_at(int dir, const char *path, int flags);
 // Until the next call: whether paths may lead to /proc and /sys. Files there tell about their
 // reader, and a worker's memory is laid out as pid 1's.
 void path_resolve_allow_proc(bool yes);
+bool path_resolve_has_refused(void); // since that call
 // True for an fd of /proc or /sys while these are not allowed: then closed, with EACCES.
 bool path_resolve_is_refused(int fd);
 

@@ -12,12 +12,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/weak.h"
@@ -30,6 +32,7 @@
 #define SCRATCH_MAX (64ull << 20)
 #define SCRATCH_INODES "4096"
 #define DIR_FLAGS (O_PATH | O_DIRECTORY | (weak(NOFOLLOW) ? 0 : O_NOFOLLOW) | O_CLOEXEC)
+#define VOLUME_RESOLVE (RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS)
 #define ROOT_FLAGS ((weak(NOSUID) ? 0 : MOUNT_ATTR_NOSUID) | (weak(NODEV) ? 0 : MOUNT_ATTR_NODEV))
 
 struct setup_rootfs {
@@ -222,6 +225,88 @@ static int mount_proc(struct setup_rootfs *f)
 	return weak(MASKS) ? 0 : mount_attach(f->meminfo, AT_FDCWD, "/proc/meminfo");
 }
 
+// The directory `path` beneath `dir`; what is missing of it is made, as the box's root. No link is
+// followed: both the disk of a box that starts again and a volume have what its commands wrote.
+static int open_beneath(int dir, const char *path)
+{
+	struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
+			       .resolve = VOLUME_RESOLVE};
+	char part[ROOTFS_MOUNTS_PATH];
+	int at = -1;
+
+	for (const char *rest = path; *rest; rest += *rest == '/') {
+		size_t len = strcspn(rest, "/");
+		int next;
+
+		memcpy(part, rest, len);
+		part[len] = '\0';
+		next = (int)syscall(SYS_openat2, at < 0 ? dir : at, part, &how, sizeof(how));
+		if (next < 0 && errno == ENOENT && !mkdirat(at < 0 ? dir : at, part, 0755))
+			next = (int)syscall(SYS_openat2, at < 0 ? dir : at, part, &how,
+					    sizeof(how));
+		if (at >= 0)
+			close(at);
+		if (next < 0)
+			return -1;
+		at = next;
+		rest += len;
+	}
+	return at;
+}
+
+// A directory of a volume is cloned while the whole volume is mounted at the same place.
+static int mount_subpath(int tree, int at, const char *path, const char *subpath)
+{
+	int inside, part, whole = -1, result = -1;
+
+	if (mount_attach(tree, at, ""))
+		return -1;
+	whole = open_beneath(AT_FDCWD, path);
+	inside = whole < 0 ? -1 : open_beneath(whole, subpath);
+	part = inside < 0 ? -1 : mount_copy(inside, "");
+	if (part >= 0 && !fchdir(whole) && !umount2(".", MNT_DETACH | UMOUNT_NOFOLLOW) &&
+	    !chdir("/"))
+		result = mount_attach(part, at, "");
+	if (whole >= 0)
+		close(whole);
+	if (inside >= 0)
+		close(inside);
+	if (part >= 0)
+		close(part);
+	return result;
+}
+
+static int mount_volume(void)
+{
+	struct rootfs_mounts_volume volume;
+	int tree = -1, count = 1, at, result;
+
+	errno = EPROTO;
+	if (fd_recv(TALK_FD_CONTROL, &volume, sizeof(volume), &tree, &count, 0) != sizeof(volume) ||
+	    count != 1)
+		return -1;
+	volume.path[sizeof(volume.path) - 1] = volume.subpath[sizeof(volume.subpath) - 1] = '\0';
+	at = open_beneath(AT_FDCWD, volume.path + 1); // we are in /
+	if (at < 0)
+		result = -1;
+	else if (volume.subpath[0])
+		result = mount_subpath(tree, at, volume.path + 1, volume.subpath);
+	else
+		result = mount_attach(tree, at, "");
+	if (at >= 0)
+		close(at);
+	close(tree);
+	return result;
+}
+
+static int mount_volumes(struct setup_rootfs *f)
+{
+	for (uint32_t i = 0; i < f->mounts.volumes; i++)
+		if (mount_volume())
+			return -1;
+	return 0;
+}
+
 static int name_host(struct setup_rootfs *f)
 {
 	return sethostname(f->mounts.host, strnlen(f->mounts.host, sizeof(f->mounts.host)));
@@ -257,6 +342,7 @@ static const struct {
 	{"bad_image: mount /dev", mount_dev},
 	{"bad_image: mount /run and /sys", mount_rest},
 	{"bad_image: mount /proc", mount_proc},
+	{"bad_volume: mount the volumes", mount_volumes},
 	{"name the host", name_host},
 	{"limit files", bound_files},
 };

@@ -95,16 +95,29 @@ static void put_span(struct json_out *out, const char *key, int64_t ms)
 	json_add_double(out, (double)ms / 1000);
 }
 
-static void put_network(struct json_out *out, const struct cove_box_spec *spec)
+// "NAME:PATH" or "NAME:PATH:ro".
+static fallible lib_box_put_volumes(struct json_out *out, const char *const *volumes)
 {
-	if (!spec->network && !spec->allow)
-		return;
-	json_key(out, "network");
-	json_begin(out, '{');
-	if (spec->network)
-		json_put_text(out, "mode", spec->network);
-	fields_names(out, "allow", spec->allow);
-	json_end(out, '}');
+	if (!volumes)
+		return OK;
+	json_put_begin(out, "volumes", '[');
+	for (; *volumes; volumes++) {
+		struct str rest = str_of(*volumes), name, path;
+
+		if (!str_cut(&rest, ':', &name) || !str_cut(&rest, ':', &path) ||
+		    (rest.at && !str_is(rest, "ro")))
+			return err_hint(err_new(INVALID, "bad_value",
+						"'%s' is no volume of a sandbox", *volumes),
+					"NAME:PATH or NAME:PATH:ro");
+		json_begin(out, '{');
+		json_put_str(out, "name", name);
+		json_put_str(out, "path", path);
+		if (rest.at)
+			json_put_bool(out, "readOnly", true);
+		json_end(out, '}');
+	}
+	json_end(out, ']');
+	return OK;
 }
 
 static fallible put_spec(struct buf *to, const struct cove_box_spec *spec, bool named)
@@ -116,6 +129,10 @@ static fallible put_spec(struct buf *to, const struct cove_box_spec *spec, bool 
 		json_put_text(&out, "name", spec->name);
 	if (spec->from)
 		json_put_text(&out, "template", spec->from);
+	if (spec->image)
+		json_put_text(&out, "image", spec->image);
+	if (spec->pull)
+		json_put_text(&out, "pull", spec->pull);
 	TRY(lib_box_put_limits(&out, spec));
 	put_span(&out, "sleepAfter", spec->sleep_after_ms);
 	put_span(&out, "ttl", spec->ttl_ms);
@@ -127,8 +144,9 @@ static fallible put_spec(struct buf *to, const struct cove_box_spec *spec, bool 
 		json_put_text(&out, "user", spec->user);
 	if (spec->workdir)
 		json_put_text(&out, "workdir", spec->workdir);
-	put_network(&out, spec);
+	fields_network(&out, spec->network, spec->allow);
 	fields_names(&out, "secrets", spec->secrets);
+	TRY(lib_box_put_volumes(&out, spec->volumes));
 	TRY(fields_pairs(&out, "env", spec->env));
 	TRY(fields_pairs(&out, "labels", spec->labels));
 	json_end(&out, '}');
@@ -284,6 +302,25 @@ enum cove_kind cove_box_start(struct cove_box *box, struct cove_error *error)
 	return lib_box_step(box, "start", error);
 }
 
+enum cove_kind cove_box_network(struct cove_box *box, const struct cove_network *network,
+				struct cove_error *error)
+{
+	auto_buf body = BUF_INIT(SPEC_MAX);
+	struct json_out out = json_to(&body);
+
+	json_begin(&out, '{');
+	json_key(&out, "network");
+	json_begin(&out, '{');
+	fields_put_text(&out, "mode", network->mode);
+	fields_names(&out, "allow", network->allow);
+	fields_names(&out, "inspect", network->inspect);
+	fields_names(&out, "secrets", network->secrets);
+	json_end(&out, '}');
+	json_end(&out, '}');
+	return private_call(
+		box->cove, http_call_text(box->cove, "PATCH", box->base, NULL, &body, NULL), error);
+}
+
 static fallible each_of(const struct json *page, cove_box_fn *each, void *arg)
 {
 	struct json *items = json_get(page, "items");
@@ -295,6 +332,56 @@ static fallible each_of(const struct json *page, cove_box_fn *each, void *arg)
 			return err_new(CANCELLED, "cancelled", "the listing was ended");
 	}
 	return OK;
+}
+
+enum cove_kind cove_box_snapshot(struct cove_box *box, const char *name, struct cove_error *error)
+{
+	auto_free char *path = mem_fmt("%s/snapshot", box->base);
+	auto_buf body = BUF_INIT(1 << 12);
+	struct json_out out = json_to(&body);
+
+	json_begin(&out, '{');
+	json_put_text(&out, "name", name);
+	json_end(&out, '}');
+	return private_call(box->cove, http_call_text(box->cove, "POST", path, NULL, &body, NULL),
+			    error);
+}
+
+static fallible fork_each(const struct json *page, cove_box_fn *each, void *arg)
+{
+	const struct json *items = json_get(page, "items");
+	struct err *first = OK;
+
+	for (size_t i = 0; items && i < json_count(items); i++) {
+		const struct json *item = json_at(items, i), *failed = json_get(item, "error");
+		struct cove_box_info info = lib_box_info_of(json_get(item, "sandbox"), "");
+
+		if (failed && !first)
+			first = err_from(ERR_EXHAUSTED, fields_text(failed, "reason"),
+					 fields_text(failed, "message"),
+					 fields_text(failed, "hint"));
+		else if (!failed && each(arg, &info) && !first)
+			first = err_new(CANCELLED, "cancelled", "the listing was ended");
+	}
+	return first;
+}
+
+static fallible lib_box_fork(struct cove_box *box, unsigned int count, cove_box_fn *each, void *arg)
+{
+	auto_free char *path = mem_fmt("%s/fork", box->base);
+	auto_buf body = BUF_INIT(64);
+	auto_json page = NULL;
+
+	buf_fmt(&body, "{\"count\":%u}", count);
+	TRY(http_call_json(box->cove, "POST", path, &body, &page));
+	return fork_each(page, each, arg);
+}
+
+enum cove_kind cove_box_fork(struct cove_box *box, unsigned int count, cove_box_fn *each, void *arg,
+			     struct cove_error *error)
+{
+	private_begin(box->cove);
+	return private_end(box->cove, lib_box_fork(box, count, each, arg), error);
 }
 
 static fallible lib_box_list(struct cove *cove, const char *const *labels, cove_box_fn *each,

@@ -128,6 +128,82 @@ COVE_API COVE_MUST enum cove_kind cove_secret_set(struct cove *cove, const char 
 COVE_API COVE_MUST enum cove_kind cove_secret_remove(struct cove *cove, const char *name,
 						     struct cove_error *error);
 
+// A volume of the tenant: a directory that outlives sandboxes, for the field `volumes` of a
+// sandbox. `size_mb` 0: the daemon's default. Listed by cove_items() at "/v1/volumes".
+COVE_API COVE_MUST enum cove_kind cove_volume_create(struct cove *cove, const char *name,
+						     uint64_t size_mb, struct cove_error *error);
+// COVE_CONFLICT while a sandbox has it.
+COVE_API COVE_MUST enum cove_kind cove_volume_delete(struct cove *cove, const char *name,
+						     struct cove_error *error);
+
+// All items of a list of the API, page by page: "/v1/executions?state=running". `json` lives as
+// long as the call. Nonzero ends the listing with COVE_CANCELLED.
+typedef int cove_item_fn(void *arg, const char *json);
+COVE_API COVE_MUST enum cove_kind cove_items(struct cove *cove, const char *path,
+					     cove_item_fn *each, void *arg,
+					     struct cove_error *error);
+
+// A stream of events of the API: "/v1/events?kind=sandbox", ".../egress", ".../runs/ID/events".
+// `after`: the id of the last event that the caller has; NULL: from where the route begins. A lost
+// connection is reopened after the last event.
+struct cove_events;
+struct cove_event {
+	const char *id, *type; // "" without
+	const char *json;      // its data
+};
+COVE_API COVE_MUST enum cove_kind cove_events_open(struct cove *cove, const char *path,
+						   const char *after, struct cove_events **out,
+						   struct cove_error *error);
+// `timeout_ms` as with cove_process_next(). The strings live until the next call. COVE_GONE: the
+// stream has ended.
+COVE_API COVE_MUST enum cove_kind cove_events_next(struct cove_events *events, int64_t timeout_ms,
+						   struct cove_event *out,
+						   struct cove_error *error);
+COVE_API int cove_events_fd(const struct cove_events *events); // as cove_process_fd()
+COVE_API void cove_events_close(struct cove_events *events);
+
+// What a sandbox uses now. A count that is unknown is -1.
+struct cove_stats {
+	double cores;	// CPUs over the last interval; negative: unknown
+	int64_t epoch;	// counts the starts of the sandbox: counters begin at 0 in each
+	int64_t cpu_us; // CPU time
+	int64_t memory; // bytes, working set
+	int64_t pids;	// processes and threads
+	int64_t disk;	// bytes
+	int64_t requests, bytes_in, bytes_out; // of the network, since the sandbox was made
+};
+struct cove_box;
+COVE_API COVE_MUST enum cove_kind cove_box_stats(struct cove_box *box, struct cove_stats *out,
+						 struct cove_error *error);
+
+// What was used in a period of whole hours. A nonzero return ends the listing.
+struct cove_usage {
+	const char *key; // "": what has none
+	double cpu_seconds, memory_gib_seconds, disk_gib_hours;
+	int64_t requests, bytes_in, bytes_out;
+	const char *cost; // "0.123456"
+};
+typedef int cove_usage_fn(void *arg, const struct cove_usage *usage);
+// `by`: "sandbox", "tenant", "label:NAME", "day" …; NULL: "sandbox". `from` and `to`:
+// "2027-01-31T08:00:00Z"; NULL: 30 days ago, now.
+COVE_API COVE_MUST enum cove_kind cove_usage(struct cove *cove, const char *by, const char *from,
+					     const char *to, cove_usage_fn *each, void *arg,
+					     struct cove_error *error);
+
+// A budget of a tenant, a label ("NAME=VALUE") or an agent session: one of the three, and one
+// limit.
+struct cove_budget_spec {
+	const char *tenant, *label, *agent_session;
+	bool daily; // else for each month
+	double cost, cpu_seconds;
+	uint64_t requests;
+};
+COVE_API COVE_MUST enum cove_kind cove_budget_set(struct cove *cove, const char *name,
+						  const struct cove_budget_spec *spec,
+						  struct cove_error *error);
+COVE_API COVE_MUST enum cove_kind cove_budget_remove(struct cove *cove, const char *name,
+						     struct cove_error *error);
+
 // A request whose body or reply is streamed: open, write any number of times, finish, read until
 // *out_len is 0, free. `type` NULL: no body, nothing is written.
 struct cove_request;
@@ -170,6 +246,9 @@ struct cove_box_spec {
 	const char *user;		   // of its commands: "name", "uid", with ":group"
 	const char *workdir;		   // their directory
 	const char *const *secrets;	   // names of secrets of the tenant
+	const char *image;		   // instead of `from`: pulled by name if need be
+	const char *pull;		   // "missing" (NULL), "always" or "never"
+	const char *const *volumes;	   // "NAME:PATH", "NAME:PATH:ro"
 };
 
 struct cove_box_info {
@@ -208,11 +287,88 @@ COVE_API COVE_MUST enum cove_kind cove_box_resume(struct cove_box *box, struct c
 COVE_API COVE_MUST enum cove_kind cove_box_stop(struct cove_box *box, struct cove_error *error);
 COVE_API COVE_MUST enum cove_kind cove_box_start(struct cove_box *box, struct cove_error *error);
 
+// The network policy, replaced as a whole: from the next connection on. A secret is the name of one
+// of the tenant.
+struct cove_network {
+	const char *mode; // "off", "allow", "all"
+	const char *const *allow, *const *inspect, *const *secrets;
+};
+COVE_API COVE_MUST enum cove_kind cove_box_network(struct cove_box *box,
+						   const struct cove_network *network,
+						   struct cove_error *error);
+
 // Nonzero ends the listing with COVE_CANCELLED. May make other calls with the same client.
 typedef int cove_box_fn(void *arg, const struct cove_box_info *info);
 COVE_API COVE_MUST enum cove_kind cove_box_list(struct cove *cove, const char *const *labels,
 						cove_box_fn *each, void *arg,
 						struct cove_error *error);
+// Makes the template `name` of its files as they are now. A running sandbox runs on.
+COVE_API COVE_MUST enum cove_kind cove_box_snapshot(struct cove_box *box, const char *name,
+						    struct cove_error *error);
+// Makes `count` sandboxes of its files as they are now, and calls `each` for those that were made.
+// The error is that of the first one that was not.
+COVE_API COVE_MUST enum cove_kind cove_box_fork(struct cove_box *box, unsigned int count,
+						cove_box_fn *each, void *arg,
+						struct cove_error *error);
+
+// --------------------------------------------------------------------------------------- images
+
+struct cove_pull_options {
+	const char *image;    // "python:3.12", "registry.example.com/team/app@sha256:…"
+	const char *name;     // of the template; NULL: python-3.12
+	const char *platform; // "linux/arm64"; NULL: the host's
+	// The registry's credential: either both or the token; NULL: none. It is not stored.
+	const char *username, *password, *identity_token;
+	bool cache; // the server may remove it when space is short
+};
+
+struct cove_pull_layer {
+	const char *digest;
+	const char *state; // "waiting", "present", "fetching", "fetched", "unpacking", "done"
+	uint64_t bytes, total;
+};
+
+struct cove_pull_progress {
+	const char *phase; // "queued", "resolve", "fetch", "unpack", "ended"
+	uint64_t bytes, total;
+	const struct cove_pull_layer *layers;
+	size_t layer_count;
+};
+
+// Called at most five times a second. Nonzero cancels the pull: COVE_CANCELLED.
+typedef int cove_pull_fn(void *arg, const struct cove_pull_progress *progress);
+// Pulls an image as a template, and waits for its end; cove_cancel() cancels the pull, too. `each`
+// may be NULL. *out_json is the template, as the server describes it; the caller frees it.
+COVE_API COVE_MUST enum cove_kind cove_image_pull(struct cove *cove,
+						  const struct cove_pull_options *options,
+						  cove_pull_fn *each, void *arg, char **out_json,
+						  struct cove_error *error);
+
+// --------------------------------------------------------------------------------------- builds
+
+struct cove_build_options {
+	const char *name;	 // of the template; one that was built before is replaced
+	const char *dockerfile;	 // its text
+	const char *context;	 // of cove_build_context(); NULL: none
+	const char *target;	 // build this stage; NULL: the last one
+	const char *const *args; // build arguments, "NAME=VALUE"; NULL: none
+	const char *network;	 // of its commands: "off", "allow" or "all"; NULL: the default
+	bool pull;		 // ask the registry for images that are there
+	bool keep_failed;	 // leave the sandbox of a step that failed
+};
+
+// A part of the log: UTF-8, not terminated. Nonzero cancels the build: COVE_CANCELLED.
+typedef int cove_build_fn(void *arg, const char *text, size_t len);
+// Builds a template, and waits for its end; cove_cancel() cancels the build, too. `each` may be
+// NULL. *out_json is the template, as the server describes it; the caller frees it.
+COVE_API COVE_MUST enum cove_kind cove_template_build(struct cove *cove,
+						      const struct cove_build_options *options,
+						      cove_build_fn *each, void *arg,
+						      char **out_json, struct cove_error *error);
+// Sends a tar, which is read from the begin of a regular file, as the context of builds, unless the
+// server has it. The server keeps it for a day after its last use. The caller frees *out_digest.
+COVE_API COVE_MUST enum cove_kind cove_build_context(struct cove *cove, int fd, char **out_digest,
+						     struct cove_error *error);
 
 // ------------------------------------------------------------------------------------- commands
 
@@ -407,13 +563,23 @@ COVE_API COVE_MUST enum cove_kind cove_port_ready(struct cove_box *box,
 						  const struct cove_process *process,
 						  struct cove_error *error);
 
+// Previews: an exposed port has an address with a token, for everybody who has the address.
 struct cove_port_info {
 	uint16_t port;
-	const char *url, *status;
+	bool exposed, listening;
+	const char *name, *url, *token; // "" without
+	const char *expires_at;		// ISO 8601, UTC; "": never
 };
 typedef int cove_port_fn(void *arg, const struct cove_port_info *info);
+struct cove_port_options {
+	const char *name, *token; // token NULL: random
+	int64_t expires_ms;	  // 0: never
+};
+// *out_url, if requested, is the address, freed by the caller. `options` may be NULL.
 COVE_API COVE_MUST enum cove_kind cove_port_expose(struct cove_box *box, uint16_t port,
-						   const char *name, struct cove_error *error);
+						   const struct cove_port_options *options,
+						   char **out_url, struct cove_error *error);
+// Ports that are exposed or have a listener.
 COVE_API COVE_MUST enum cove_kind cove_port_list(struct cove_box *box, cove_port_fn *each,
 						 void *arg, struct cove_error *error);
 COVE_API COVE_MUST enum cove_kind cove_port_unexpose(struct cove_box *box, uint16_t port,
@@ -563,6 +729,200 @@ COVE_API COVE_MUST enum cove_kind cove_terminal_reattach(struct cove_terminal *t
 							 struct cove_error *error);
 COVE_API int cove_terminal_fd(const struct cove_terminal *terminal); // as cove_process_fd()
 COVE_API void cove_terminal_close(struct cove_terminal *terminal);   // the program runs on
+
+// --------------------------------------------------------------------------------------- code
+
+// Cells of code by an interpreter that keeps its state.
+struct cove_code {
+	const char *code, *language; // NULL: "python"
+	const char *context;	     // NULL: the default one of the language
+	int64_t timeout_ms;
+};
+// Each event is JSON: {"type": "stdout", "text": ...}, "stderr", "result" with one representation
+// ("text", "html", "png", ...), and last "execution_complete" or "error". `failed`: the cell raised
+// an error.
+COVE_API COVE_MUST enum cove_kind cove_code_run(struct cove_box *box, const struct cove_code *code,
+						cove_item_fn *each, void *arg, bool *out_failed,
+						struct cove_error *error);
+// A new context; its id is freed by the caller.
+COVE_API COVE_MUST enum cove_kind cove_code_context(struct cove_box *box, const char *language,
+						    const char *cwd, const char *const *env,
+						    char **out_id, struct cove_error *error);
+// Interrupts its cell; its state is kept.
+COVE_API COVE_MUST enum cove_kind cove_code_interrupt(struct cove_box *box, const char *context,
+						      struct cove_error *error);
+COVE_API COVE_MUST enum cove_kind cove_code_delete(struct cove_box *box, const char *context,
+						   struct cove_error *error);
+
+// ---------------------------------------------------------------------------------------- git
+
+struct cove_git_clone {
+	const char *url, *branch, *directory; // NULL: the default branch; /workspace/NAME
+	unsigned depth;			      // 0: everything
+	int64_t timeout_ms;
+};
+COVE_API COVE_MUST enum cove_kind cove_git_clone(struct cove_box *box,
+						 const struct cove_git_clone *clone,
+						 struct cove_error *error);
+
+// --------------------------------------------------------------------------------- executions
+
+// A task for an agent: provisioned, limited, logged and cleaned up by the server.
+struct cove_execution;
+
+struct cove_execution_file {
+	const char *path;
+	const void *bytes;
+	size_t len;
+	unsigned mode; // 0: 0644
+};
+
+// One of agent_type, profile, line and argv suffices. 0 means the profile's value.
+struct cove_execution_spec {
+	const char *task_id;
+	const char *agent_type; // "VALIDATION"; or
+	const char *profile;
+	const char *line;	 // for bash, or
+	const char *const *argv; // a program and its exact arguments
+	const char *const *env;	 // "NAME=VALUE"
+	const char *cwd;
+	const char *input; // text for its standard input; NULL: none
+	size_t input_len;
+	const char *context; // JSON, for the file $COVE_CONTEXT
+	const struct cove_execution_file *files;
+	size_t file_count;
+	const char *const *artifacts; // globs
+	bool artifacts_required;
+	uint64_t artifacts_mb;
+	const char *network; // "off", "allow" or "all"
+	const char *const *allow, *const *secrets;
+	uint64_t memory_mb, storage_mb, network_requests, pids; // of the whole execution
+	double cpus;
+	int64_t cpu_time_ms, wall_time_ms;
+	const char *from;  // template
+	const char *image; // instead of `from`: pulled by name if need be
+	const char *const *labels;
+	bool no_queue; // COVE_EXHAUSTED instead of waiting
+	int64_t queue_timeout_ms;
+	const char *retry; // "infra", "notStarted", "never"
+	const char *key;   // Idempotency-Key
+	const char *pull;  // of the image: "missing", "always", "never"
+};
+
+struct cove_execution_info {
+	const char *id, *task_id, *state, *outcome, *reason, *sandbox; // "" without
+	bool ended;						       // state completed or failed
+	int exit_code; // of the command, once it has ended
+	const char *json;
+};
+
+// Without a command, and a profile without one, it is provisioned and stays "ready" for
+// cove_execution_exec(), _complete() and _fail().
+COVE_API COVE_MUST enum cove_kind cove_execution_submit(struct cove *cove,
+							const struct cove_execution_spec *spec,
+							struct cove_execution **out,
+							struct cove_error *error);
+COVE_API struct cove_execution *cove_execution_at(struct cove *cove, const char *id);
+COVE_API const char *cove_execution_id(const struct cove_execution *execution);
+COVE_API void cove_execution_free(struct cove_execution *execution); // the handle only
+COVE_API COVE_MUST enum cove_kind cove_execution_info(struct cove_execution *execution,
+						      struct cove_execution_info *out,
+						      struct cove_error *error);
+// Waits until it is "ready", "running" or "done" (or ends); `timeout_ms` -1: without limit.
+// COVE_TIMEOUT. `out` may be NULL.
+COVE_API COVE_MUST enum cove_kind cove_execution_wait(struct cove_execution *execution,
+						      const char *what, int64_t timeout_ms,
+						      struct cove_execution_info *out,
+						      struct cove_error *error);
+// Output of an attempt of its command (0: the last) so far, or with `follow` until the end of the
+// execution. Lost connections are reopened.
+COVE_API COVE_MUST enum cove_kind cove_execution_logs(struct cove_execution *execution, int attempt,
+						      bool follow, const struct cove_sink *sink,
+						      struct cove_error *error);
+// An artifact as a file stream, from `offset` on; NULL: all of them as a tar stream.
+COVE_API COVE_MUST enum cove_kind cove_execution_artifact(struct cove_execution *execution,
+							  const char *path, uint64_t offset,
+							  struct cove_file **out,
+							  struct cove_error *error);
+// {"path": ..., "size": ..., "mode": ..., "sha256": ...}
+COVE_API COVE_MUST enum cove_kind cove_execution_artifacts(struct cove_execution *execution,
+							   cove_item_fn *each, void *arg,
+							   struct cove_error *error);
+// A command in an execution that is ready.
+COVE_API COVE_MUST enum cove_kind cove_execution_exec(struct cove_execution *execution,
+						      const struct cove_command *command,
+						      struct cove_output *out,
+						      struct cove_error *error);
+// Ends it: with a result, as JSON (NULL: none), or a reason.
+COVE_API COVE_MUST enum cove_kind cove_execution_complete(struct cove_execution *execution,
+							  const char *result,
+							  struct cove_error *error);
+COVE_API COVE_MUST enum cove_kind cove_execution_fail(struct cove_execution *execution,
+						      const char *reason, struct cove_error *error);
+COVE_API COVE_MUST enum cove_kind cove_execution_cancel(struct cove_execution *execution,
+							struct cove_error *error);
+// The same again in a fresh sandbox, as a new execution.
+COVE_API COVE_MUST enum cove_kind cove_execution_retry(struct cove_execution *execution,
+						       struct cove_execution **out,
+						       struct cove_error *error);
+COVE_API COVE_MUST enum cove_kind cove_execution_replay(struct cove_execution *execution,
+							struct cove_execution **out,
+							struct cove_error *error);
+// The differences of their outcomes, as JSON; freed by the caller.
+COVE_API COVE_MUST enum cove_kind cove_execution_diff(struct cove_execution *execution,
+						      const char *with, char **out_json,
+						      struct cove_error *error);
+// Removes record, logs and artifacts; COVE_CONFLICT while it runs.
+COVE_API COVE_MUST enum cove_kind cove_execution_delete(struct cove_execution *execution,
+							struct cove_error *error);
+
+// ------------------------------------------------------------------------------- agent sessions
+
+// The long-lived owner of runs: a runner in a sandbox takes one run after another.
+struct cove_agent;
+
+struct cove_agent_spec {
+	const char *org, *user, *bot;
+	const char *id;		    // NULL: a new one
+	const char *const *aliases; // one that exists resumes its session
+	bool isolated;
+	const char *const *argv, *const *env; // of the runner
+	const char *from, *profile;	      // template
+	const char *image;		      // instead of `from`: pulled by name if need be
+	const char *network;		      // "off", "allow" or "all"
+	const char *const *allow, *const *secrets;
+	const struct cove_execution_file *files;
+	size_t file_count;
+};
+COVE_API COVE_MUST enum cove_kind cove_agent_create(struct cove *cove,
+						    const struct cove_agent_spec *spec,
+						    struct cove_agent **out,
+						    struct cove_error *error);
+COVE_API struct cove_agent *cove_agent_at(struct cove *cove, const char *id);
+COVE_API const char *cove_agent_id(const struct cove_agent *agent);
+COVE_API void cove_agent_free(struct cove_agent *agent); // the handle only
+// Everything about it, or about one of its runs, as JSON; freed by the caller.
+COVE_API COVE_MUST enum cove_kind cove_agent_info(struct cove_agent *agent, const char *run,
+						  char **out_json, struct cove_error *error);
+// Queues a run. `input`: JSON, NULL: none. Its id is freed by the caller.
+COVE_API COVE_MUST enum cove_kind cove_agent_run(struct cove_agent *agent, const char *input,
+						 int64_t timeout_ms, char **out_run,
+						 struct cove_error *error);
+// Events of a run to its end: "state", "step", "output", "question", and last "end". As
+// cove_events_open().
+COVE_API COVE_MUST enum cove_kind cove_agent_events(struct cove_agent *agent, const char *run,
+						    const char *after, struct cove_events **out,
+						    struct cove_error *error);
+// `question` NULL: the one that waits. `answer` is JSON.
+COVE_API COVE_MUST enum cove_kind cove_agent_answer(struct cove_agent *agent, const char *question,
+						    const char *answer, struct cove_error *error);
+COVE_API COVE_MUST enum cove_kind cove_agent_interrupt(struct cove_agent *agent,
+						       struct cove_error *error);
+// The last output of its runner; freed by the caller.
+COVE_API COVE_MUST enum cove_kind cove_agent_logs(struct cove_agent *agent, char **out_log,
+						  struct cove_error *error);
+COVE_API COVE_MUST enum cove_kind cove_agent_delete(struct cove_agent *agent,
+						    struct cove_error *error);
 
 #ifdef __cplusplus
 }

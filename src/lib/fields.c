@@ -104,23 +104,31 @@ static void fields_put_input(struct json_out *out, struct str input)
 	json_put_text(out, "stdinEncoding", "base64");
 }
 
-fallible fields_command(struct json_out *out, const struct cove_command *command,
-			const char *session)
+void fields_put_text(struct json_out *out, const char *key, const char *text)
+{
+	if (text)
+		json_put_text(out, key, text);
+}
+
+void fields_put_number(struct json_out *out, const char *key, double number)
+{
+	if (number == 0)
+		return;
+	json_key(out, key);
+	json_add_double(out, number);
+}
+
+fallible fields_ask(struct json_out *out, const struct cove_command *command)
 {
 	if (command->line && command->argv)
 		return err_new(INVALID, "two_commands",
 			       "both a line and a list of arguments are given");
-	if (!command->line && !(command->argv && *command->argv))
-		return err_new(INVALID, "no_command", "there is no command to run");
 	if (command->line)
 		json_put_text(out, "command", command->line);
 	else
 		fields_list(out, "argv", command->argv);
-	json_put_text(out, "sessionId", session ? session : SESSIONLESS);
-	if (command->cwd)
-		json_put_text(out, "cwd", command->cwd);
-	if (command->user)
-		json_put_text(out, "user", command->user);
+	fields_put_text(out, "cwd", command->cwd);
+	fields_put_text(out, "user", command->user);
 	if (command->timeout_ms > 0)
 		json_put_int(out, "timeoutMs", command->timeout_ms);
 	if (command->cpu_time_ms > 0)
@@ -129,6 +137,53 @@ fallible fields_command(struct json_out *out, const struct cove_command *command
 	fields_put_input(out,
 			 (struct str){command->input, command->input ? command->input_len : 0});
 	return OK;
+}
+
+fallible fields_command(struct json_out *out, const struct cove_command *command,
+			const char *session)
+{
+	if (!command->line && !(command->argv && *command->argv))
+		return err_new(INVALID, "no_command", "there is no command to run");
+	json_put_text(out, "sessionId", session ? session : SESSIONLESS);
+	return fields_ask(out, command);
+}
+
+void fields_files(struct json_out *out, const struct cove_execution_file *files, size_t count)
+{
+	if (!count)
+		return;
+	json_key(out, "files");
+	json_begin(out, '[');
+	for (const struct cove_execution_file *file = files; file < files + count; file++) {
+		struct str bytes = {file->bytes, file->len};
+		auto_buf coded = BUF_INIT(PRIVATE_BODY_MAX);
+		char mode[16];
+
+		json_begin(out, '{');
+		json_put_text(out, "path", file->path);
+		if (text_is_utf8(bytes) && !memchr(bytes.len ? bytes.at : "", 0, bytes.len)) {
+			json_put_str(out, "content", bytes.len ? bytes : STR(""));
+		} else {
+			text_base64(&coded, bytes.at, bytes.len);
+			json_put_str(out, "contentBase64", buf_view(&coded));
+		}
+		snprintf(mode, sizeof(mode), "%04o", file->mode & 0777);
+		if (file->mode)
+			json_put_text(out, "mode", mode);
+		json_end(out, '}');
+	}
+	json_end(out, ']');
+}
+
+void fields_network(struct json_out *out, const char *mode, const char *const *allow)
+{
+	if (!mode && !allow)
+		return;
+	json_key(out, "network");
+	json_begin(out, '{');
+	fields_put_text(out, "mode", mode);
+	fields_names(out, "allow", allow);
+	json_end(out, '}');
 }
 
 void fields_result(const struct json *event, struct cove_result *out)

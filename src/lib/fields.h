@@ -13,9 +13,17 @@ bool fields_flag(const struct json *object, const char *key);
 // Writes a "NAME=VALUE" list as an object; a NULL list adds nothing. INVALID bad_pair.
 fallible fields_pairs(struct json_out *out, const char *key, const char *const *env_map);
 void fields_list(struct json_out *out, const char *key, const char *const *texts);
-// Writes a command. `session` NULL: says that there is none. INVALID no_command.
+// Writes a command, which may be none. And one with its session; `session` NULL: says that there is
+// none. INVALID two_commands, no_command.
+fallible fields_ask(struct json_out *out, const struct cove_command *command);
 fallible fields_command(struct json_out *out, const struct cove_command *command,
 			const char *session);
+// Options that are not NULL, and numbers that are not 0.
+void fields_put_text(struct json_out *out, const char *key, const char *text);
+void fields_put_number(struct json_out *out, const char *key, double number);
+// Files of a request, `count` of them, and its network policy; 0 and NULL: nothing.
+void fields_files(struct json_out *out, const struct cove_execution_file *files, size_t count);
+void fields_network(struct json_out *out, const char *mode, const char *const *allow);
 void fields_result(const struct json *event, struct cove_result *out);
 // Appends a member that may be base64, decoded, to `out`; BAD_PEER bad_event.
 fallible fields_bytes(const struct json *event, const char *key, struct buf *out);

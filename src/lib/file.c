@@ -1,6 +1,8 @@
 // Files of a sandbox. Content is a byte stream: one request with a raw body in or out; a file that
 // is written replaces the old one at commit, and without a commit it stays. Operations without
 // content are one JSON request each; lists are passed to a callback entry by entry.
+#include "lib/file.h"
+
 #include <stdio.h>
 
 #include "base/mem.h"
@@ -49,27 +51,25 @@ static char *tar_path(const struct cove_box *box, const char *path)
 	return buf_take(&out);
 }
 
-// Takes ownership of the path.
-static enum cove_kind lib_file_begin(struct cove_box *box, const char *method, char *path,
-				     const char *type, uint64_t offset, struct cove_file **out,
-				     struct cove_error *error)
+enum cove_kind file_begin(struct cove *cove, const char *method, char *path, const char *type,
+			  uint64_t offset, struct cove_file **out, struct cove_error *error)
 {
 	struct cove_file *file = mem_new_of(struct cove_file);
 	struct err *err;
 
-	private_begin(box->cove);
+	private_begin(cove);
 	file->path = path;
 	file->writes = type != NULL;
 	file->size = UINT64_MAX;
 	file->request = (struct cove_request){
-		.cove = box->cove, .method = method, .path = path, .type = type};
+		.cove = cove, .method = method, .path = path, .type = type};
 	if (offset)
 		snprintf(file->request.range, sizeof(file->request.range), "bytes=%llu-",
 			 (unsigned long long)offset);
 	err = request_begin(&file->request);
 	if (err) {
 		cove_file_free(file);
-		return private_end(box->cove, err, error);
+		return private_end(cove, err, error);
 	}
 	if (!file->writes)
 		str_to_u64(http_client_field(file->request.http, "Content-Length"), 0,
@@ -81,26 +81,27 @@ static enum cove_kind lib_file_begin(struct cove_box *box, const char *method, c
 enum cove_kind cove_file_open(struct cove_box *box, const char *path, uint64_t offset,
 			      struct cove_file **out, struct cove_error *error)
 {
-	return lib_file_begin(box, "GET", raw_path(box, path, 0), NULL, offset, out, error);
+	return file_begin(box->cove, "GET", raw_path(box, path, 0), NULL, offset, out, error);
 }
 
 enum cove_kind cove_file_create(struct cove_box *box, const char *path, unsigned mode,
 				struct cove_file **out, struct cove_error *error)
 {
-	return lib_file_begin(box, "PUT", raw_path(box, path, mode), "application/octet-stream", 0,
-			      out, error);
+	return file_begin(box->cove, "PUT", raw_path(box, path, mode), "application/octet-stream",
+			  0, out, error);
 }
 
 enum cove_kind cove_tree_get(struct cove_box *box, const char *path, struct cove_file **out,
 			     struct cove_error *error)
 {
-	return lib_file_begin(box, "GET", tar_path(box, path), NULL, 0, out, error);
+	return file_begin(box->cove, "GET", tar_path(box, path), NULL, 0, out, error);
 }
 
 enum cove_kind cove_tree_put(struct cove_box *box, const char *path, struct cove_file **out,
 			     struct cove_error *error)
 {
-	return lib_file_begin(box, "PUT", tar_path(box, path), "application/x-tar", 0, out, error);
+	return file_begin(box->cove, "PUT", tar_path(box, path), "application/x-tar", 0, out,
+			  error);
 }
 
 uint64_t cove_file_size(const struct cove_file *file)

@@ -189,6 +189,8 @@ static fallible lib_request_begin(void *arg)
 		http_client_header(r->http, "Range", str_of(r->range));
 	if (r->last_event[0])
 		http_client_header(r->http, "Last-Event-ID", str_of(r->last_event));
+	if (r->wants_events)
+		http_client_header(r->http, "Accept", STR("text/event-stream"));
 	if (r->type)
 		return http_client_begin(r->http, r->method, r->path, r->type);
 	TRY(http_client_ask(r->http, r->method, r->path, r->body, &r->status), "%s %s", r->method,
@@ -355,7 +357,11 @@ fallible event_reader_open(struct event_reader *sse, struct cove *cove, const ch
 			   const char *path, struct str body, const char *last_id)
 {
 	*sse = (struct event_reader){
-		.request = {.cove = cove, .method = method, .path = path, .body = body},
+		.request = {.cove = cove,
+			    .method = method,
+			    .path = path,
+			    .body = body,
+			    .wants_events = true},
 		.reader = SSE_READER(EVENT_MAX),
 		.room = mem_new(EVENT_READER_ROOM),
 		.open = true,
@@ -363,6 +369,28 @@ fallible event_reader_open(struct event_reader *sse, struct cove *cove, const ch
 	snprintf(sse->id, sizeof(sse->id), "%s", last_id);
 	snprintf(sse->request.last_event, sizeof(sse->request.last_event), "%s", last_id);
 	TRY(request_begin(&sse->request));
+	return OK;
+}
+
+fallible event_reader_resume(struct event_reader *sse, struct cove *cove, const char *path,
+			     const char *last_id, int64_t deadline)
+{
+	for (int i = 0; !sse->open; i++) {
+		struct err *err = event_reader_open(sse, cove, "GET", path, (struct str){0},
+						    last_id);
+
+		if (!err)
+			return OK;
+		event_reader_close(sse);
+		if (!*last_id || i == HTTP_CALL_RETRIES || !private_is_lost(cove, err))
+			return err;
+		err_free(err);
+		private_begin(cove);
+		if (deadline - clock_ms() < HTTP_CALL_RETRY_MS)
+			return err_new(TIMEOUT, "timeout", "the call timed out");
+		if (private_rest(cove, HTTP_CALL_RETRY_MS))
+			return err_new(CANCELLED, "cancelled", "the call was cancelled");
+	}
 	return OK;
 }
 
@@ -396,6 +424,7 @@ static fallible lib_event_reader_take(struct event_reader *sse, bool *found, str
 		case SSE_EVENT:
 			if (event.id.len)
 				snprintf(sse->id, sizeof(sse->id), STR_FMT, STR_ARG(event.id));
+			snprintf(sse->type, sizeof(sse->type), STR_FMT, STR_ARG(event.event));
 			if (!event.data.len || str_is(event.data, "[DONE]"))
 				continue;
 			*found = true;

@@ -30,6 +30,7 @@ struct cove_request {
 	const char *type; // of the body to be written; NULL: `body`, which may be empty
 	struct str body;
 	char range[48], last_event[64]; // headers, when not empty
+	bool wants_events;		// Accept: text/event-stream
 	struct http_client *http;
 	int status;
 	bool finished, ended, broken;
@@ -46,6 +47,11 @@ fallible request_body(struct cove_request *r, struct buf *out); // all that is l
 int request_fd(const struct cove_request *r);			// to be polled; -1: none
 void request_done(struct cove_request *r);			// a second call has no effect
 
+// A request that is harmless twice is sent again this often while the server is away, as in a
+// restart.
+#define HTTP_CALL_RETRIES 20
+#define HTTP_CALL_RETRY_MS 250
+
 // An event stream of JSON objects.
 #define EVENT_READER_ROOM (64 * 1024)
 
@@ -55,6 +61,7 @@ struct event_reader {
 	char *room;	 // EVENT_READER_ROOM bytes
 	struct str left; // unparsed bytes
 	char id[64];	 // of the last returned event; may be empty
+	char type[64];	 // its name; may be empty
 	bool open;
 };
 
@@ -63,6 +70,10 @@ struct event_reader {
 // event_reader_close() in any case.
 fallible event_reader_open(struct event_reader *sse, struct cove *cove, const char *method,
 			   const char *path, struct str body, const char *last_id);
+// The same by GET; a server that is unreachable for a while, as in a restart, is asked again if
+// `last_id` is not "". TIMEOUT at the deadline (clock_ms()).
+fallible event_reader_resume(struct event_reader *sse, struct cove *cove, const char *path,
+			     const char *last_id, int64_t deadline);
 // Returns the next event, owned by the caller; NULL in *out: the stream has ended. TIMEOUT: call
 // again.
 fallible event_reader_next(struct event_reader *sse, int64_t timeout_ms, struct json **out);

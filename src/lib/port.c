@@ -1,5 +1,5 @@
-// Waits for a port of a sandbox, and lists ports. The server does the probing; the wait is an event
-// stream that ends with `ready`, the end of the named process, or a timeout.
+// Waits for a port of a sandbox, and previews of ports. The server does the probing; the wait is an
+// event stream that ends with `ready`, the end of the named process, or a timeout.
 #include "base/clock.h"
 #include "base/mem.h"
 #include "lib/box.h"
@@ -68,35 +68,52 @@ enum cove_kind cove_port_ready(struct cove_box *box, const struct cove_port_wait
 	return private_end(box->cove, err, error);
 }
 
-enum cove_kind cove_port_expose(struct cove_box *box, uint16_t port, const char *name,
-				struct cove_error *error)
+static fallible port_expose(struct cove_box *box, uint16_t port,
+			    const struct cove_port_options *options, char **out_url)
 {
 	auto_buf body = BUF_INIT(BODY_MAX);
 	struct json_out out = json_to(&body);
+	auto_json answer = NULL;
 
-	private_begin(box->cove);
 	json_begin(&out, '{');
 	json_put_int(&out, "port", port);
-	if (name)
-		json_put_text(&out, "name", name);
+	if (options) {
+		fields_put_text(&out, "name", options->name);
+		fields_put_text(&out, "token", options->token);
+		fields_put_number(&out, "expiresIn", (double)options->expires_ms / 1000);
+	}
 	json_end(&out, '}');
-	return private_end(box->cove, lib_box_post(box, "/api/expose-port", &body, NULL), error);
+	TRY(lib_box_post(box, "/ports", &body, &answer));
+	if (out_url)
+		*out_url = mem_str(fields_text(answer, "url"));
+	return OK;
+}
+
+enum cove_kind cove_port_expose(struct cove_box *box, uint16_t port,
+				const struct cove_port_options *options, char **out_url,
+				struct cove_error *error)
+{
+	return private_call(box->cove, port_expose(box, port, options, out_url), error);
 }
 
 static fallible port_list(struct cove_box *box, cove_port_fn *each, void *arg)
 {
-	auto_free char *path = lib_box_path(box, "/api/exposed-ports");
+	auto_free char *path = lib_box_path(box, "/ports");
 	auto_json answer = NULL;
 	struct json *ports;
 
 	TRY(http_call_json(box->cove, "GET", path, NULL, &answer));
-	ports = json_get(answer, "ports");
+	ports = json_get(answer, "items");
 	for (size_t i = 0; ports && i < json_count(ports); i++) {
 		const struct json *at = json_at(ports, i);
 		struct cove_port_info info = {
 			.port = (uint16_t)fields_number(at, "port", 0),
+			.exposed = fields_flag(at, "exposed"),
+			.listening = fields_flag(at, "listening"),
+			.name = fields_text(at, "name"),
 			.url = fields_text(at, "url"),
-			.status = fields_text(at, "status"),
+			.token = fields_text(at, "token"),
+			.expires_at = fields_text(at, "expiresAt"),
 		};
 
 		if (each(arg, &info))
@@ -113,7 +130,7 @@ enum cove_kind cove_port_list(struct cove_box *box, cove_port_fn *each, void *ar
 
 enum cove_kind cove_port_unexpose(struct cove_box *box, uint16_t port, struct cove_error *error)
 {
-	auto_free char *rest = mem_fmt("/api/exposed-ports/%u", port);
+	auto_free char *rest = mem_fmt("/ports/%u", port);
 	auto_free char *path = lib_box_path(box, rest);
 
 	return private_call(box->cove, http_call_text(box->cove, "DELETE", path, NULL, NULL, NULL),

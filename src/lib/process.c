@@ -18,9 +18,7 @@
 #define INTERRUPT_MS 2000 // from INT to TERM
 #define PATIENCE_MS (7ull * 24 * 3600 * 1000)
 #define LINE_ROOM ((size_t)1 << 20)
-#define RETRIES 20
 #define PIECE (64 * 1024)
-#define RETRY_MS 250
 
 struct cove_process *process_new(struct cove_box *box)
 {
@@ -271,29 +269,11 @@ static int64_t left_of(int64_t deadline)
 	return left > 0 ? left : 0;
 }
 
-// Requests the stream from the last position. A server that is unreachable for a while, as in a
-// restart, is retried.
 static fallible process_open_feed(struct cove_process *process, int64_t deadline)
 {
 	auto_free char *path = mem_fmt("%s/stream?encoding=base64", process->base);
 
-	for (int i = 0; !process->feed.open; i++) {
-		struct err *err = event_reader_open(&process->feed, process->cove, "GET", path,
-						    (struct str){0}, process->reached);
-
-		if (!err)
-			return OK;
-		event_reader_close(&process->feed);
-		if (!*process->reached || i == RETRIES || !private_is_lost(process->cove, err))
-			return err;
-		err_free(err);
-		private_begin(process->cove);
-		if (deadline - clock_ms() < RETRY_MS)
-			return err_new(TIMEOUT, "timeout", "the call timed out");
-		if (private_rest(process->cove, RETRY_MS))
-			return err_new(CANCELLED, "cancelled", "the call was cancelled");
-	}
-	return OK;
+	return event_reader_resume(&process->feed, process->cove, path, process->reached, deadline);
 }
 
 // The stream was cut: resumes it. If the server stays away the error of the cut says more; to the
@@ -448,11 +428,11 @@ static fallible ask_end(struct cove_process *process, int64_t timeout_ms, struct
 				: mem_fmt("%s/wait?timeoutMs=%lld", process->base,
 					  (long long)(left ? left : 1));
 		err = http_call_json(process->cove, "GET", path, NULL, out);
-		if (!err || i == RETRIES || !private_is_lost(process->cove, err))
+		if (!err || i == HTTP_CALL_RETRIES || !private_is_lost(process->cove, err))
 			return err;
 		err_free(err);
 		private_begin(process->cove);
-		if (private_rest(process->cove, RETRY_MS))
+		if (private_rest(process->cove, HTTP_CALL_RETRY_MS))
 			return err_new(CANCELLED, "cancelled", "the call was cancelled");
 	}
 }

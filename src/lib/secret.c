@@ -44,7 +44,7 @@ static void secret_put(struct json_out *out, const struct cove_secret_spec *spec
 enum cove_kind cove_secret_set(struct cove *cove, const char *name,
 			       const struct cove_secret_spec *spec, struct cove_error *error)
 {
-	auto_secret_buf body = BUF_INIT(SECRET_BODY_MAX);
+	auto_secret_buf body = BUF_SECRET(SECRET_BODY_MAX);
 	auto_free char *path = secret_path(name);
 	struct json_out out = json_to(&body);
 

@@ -69,22 +69,6 @@ enum cove_kind cove_session_create(struct cove_box *box, const struct cove_sessi
 			    error);
 }
 
-// The answer's encoding applies to both streams.
-static fallible lib_session_take(const struct json *answer, struct cove_output *out)
-{
-	struct sink_both both = SINK_BOTH;
-	struct cove_result result;
-	struct err *err = fields_bytes(answer, "stdout", &both.out);
-
-	if (!err)
-		err = fields_bytes(answer, "stderr", &both.err);
-	fields_result(answer, &result);
-	if (!err)
-		sink_output(&both, &result, out);
-	sink_both_done(&both);
-	return err;
-}
-
 // The server reports a timeout as an error in a session, and as status 124 with a line on stderr
 // elsewhere. Here both become the latter.
 static fallible take_late(struct cove *cove, struct cove_output *out)
@@ -142,7 +126,7 @@ static fallible lib_session_run(struct cove_session *session, const struct cove_
 	if (did_not_enter(answer, command->cwd))
 		return fields_no_cwd(err_new(INVALID, "no_cwd", "no such directory"),
 				     session->box->cove, command->cwd);
-	return lib_session_take(answer, out);
+	return sink_answer(answer, out);
 }
 
 enum cove_kind cove_session_exec(struct cove_session *session, const struct cove_command *command,

@@ -3,6 +3,7 @@
 #include "lib/sink.h"
 
 #include "base/mem.h"
+#include "lib/fields.h"
 
 fallible sink_put(const struct cove_sink *sink, bool is_stderr, struct str bytes)
 {
@@ -58,4 +59,19 @@ void cove_output_free(struct cove_output *output)
 	free(output->out);
 	free(output->err);
 	*output = (struct cove_output){0};
+}
+
+fallible sink_answer(const struct json *answer, struct cove_output *out)
+{
+	struct sink_both both = SINK_BOTH;
+	struct cove_result result;
+	struct err *err = fields_bytes(answer, "stdout", &both.out);
+
+	if (!err)
+		err = fields_bytes(answer, "stderr", &both.err);
+	fields_result(answer, &result);
+	if (!err)
+		sink_output(&both, &result, out);
+	sink_both_done(&both);
+	return err;
 }

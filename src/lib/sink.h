@@ -17,4 +17,6 @@ struct sink_both {
 	}
 struct cove_sink sink_to_both(struct sink_both *both);
 void sink_output(struct sink_both *both, const struct cove_result *result, struct cove_output *out);
+// The whole output in an answer of the server, whose encoding applies to both streams.
+fallible sink_answer(const struct json *answer, struct cove_output *out);
 void sink_both_done(struct sink_both *both);

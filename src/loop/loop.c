@@ -17,12 +17,12 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "os/fd.h"
 
 #define BATCH 64
 #define ROUNDS 8
 #define SLOW_US 10000
 #define POKES_MAX 8
-#define POKE_TRIES 8
 
 struct poke {
 	void (*wake)(void *arg);
@@ -46,6 +46,7 @@ struct loop {
 	struct poke pokes[POKES_MAX];
 	int poke_count;
 	struct loop_stats stats;
+	void (*slow)(double seconds);
 };
 
 fallible loop_watch(struct loop *loop, struct watch *watch, uint32_t events)
@@ -143,15 +144,11 @@ void loop_defer(struct loop *loop, struct deferred *deferred)
 
 void loop_poke(struct loop *loop)
 {
-	uint64_t one = 1;
 	int saved = errno;
 
-	// Async-signal-safe. EAGAIN means that the loop is already being woken; any other failure
-	// is retried, because a lost poke would leave a waiter for ever.
+	// Async-signal-safe.
 	if (!atomic_exchange(&loop->poked, true))
-		for (int i = 0; i < POKE_TRIES; i++)
-			if (write(loop->poke_watch.fd, &one, sizeof(one)) > 0 || errno == EAGAIN)
-				break;
+		fd_wake(loop->poke_watch.fd);
 	errno = saved;
 }
 
@@ -250,10 +247,17 @@ void loop_run(struct loop *loop)
 		end = clock_us();
 		loop->stats.turns++;
 		loop->stats.slow_turns += end - begin > SLOW_US;
+		if (end - begin > SLOW_US && loop->slow)
+			loop->slow((double)(end - begin) / 1e6);
 		if (end - begin > loop->stats.slowest_us)
 			loop->stats.slowest_us = end - begin;
 	}
 	loop->stop = false;
+}
+
+void loop_on_slow(struct loop *loop, void (*slow)(double seconds))
+{
+	loop->slow = slow;
 }
 
 void loop_stop(struct loop *loop)

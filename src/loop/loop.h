@@ -51,3 +51,5 @@ struct loop_stats {
 	int64_t slowest_us;
 };
 struct loop_stats loop_stats(const struct loop *loop);
+// Called after a slow turn. It must not wait.
+void loop_on_slow(struct loop *loop, void (*slow)(double seconds));

@@ -276,6 +276,17 @@ fallible stream_write(struct stream *stream, const void *bytes, size_t len, int6
 	return stream_writev(stream, &part, 1, silence_ms);
 }
 
+// `readable` may be stale: on a Unix socket only EAGAIN clears it, and a read that got everything
+// ends before that.
+static bool has_input(struct stream *stream)
+{
+	struct pollfd now = {.fd = stream->fd, .events = POLLIN};
+
+	if (stream->readable && poll(&now, 1, 0) == 0)
+		stream->readable = false;
+	return stream->readable || stream->hung_up;
+}
+
 fallible stream_offer(struct stream *stream, const void *bytes, size_t len, int64_t deadline,
 		      size_t *out)
 {
@@ -295,7 +306,7 @@ fallible stream_offer(struct stream *stream, const void *bytes, size_t len, int6
 			continue;
 		if (errno != EAGAIN)
 			return stream_explain(errno, "write");
-		if (stream->readable || stream->hung_up) {
+		if (has_input(stream)) {
 			*out = 0;
 			return OK;
 		}

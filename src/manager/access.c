@@ -19,6 +19,7 @@ static const struct {
 	[ACCESS_SECRETS] = {WHO_MAY_ADMIN, "set or remove secrets"},
 	[ACCESS_SECRET_NAMES] = {WHO_MAY_READ, "see secrets"},
 	[ACCESS_KEYS] = {WHO_MAY_ADMIN, "manage keys"},
+	[ACCESS_METRICS] = {WHO_MAY_READ | WHO_MAY_MONITOR, "see the metrics of this host"},
 	[ACCESS_OPERATOR] = {WHO_MAY_ADMIN, "act as the operator"},
 };
 
@@ -36,6 +37,8 @@ static bool may(const struct who *who, enum access what)
 	case WHO_OPERATOR:
 		return who->scopes & rules[what].scope;
 	case WHO_TENANT:
+		if (what == ACCESS_METRICS && who->tenant[0])
+			return false;
 		return what != ACCESS_OPERATOR && who->scopes & rules[what].scope;
 	case WHO_BOX:
 		return what == ACCESS_USE;
@@ -59,7 +62,7 @@ fallible access_create(const struct who *who, struct create_grant *out)
 		return err_hint(err_new(FORBIDDEN, "not_allowed",
 					"this key is for one sandbox, and may make no other"),
 				"use a key of the tenant");
-	out->who = who;
+	*out = (struct create_grant){.who = who};
 	return OK;
 }
 

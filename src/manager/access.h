@@ -16,6 +16,7 @@ enum access {
 	ACCESS_SECRETS,	     // set and remove secrets
 	ACCESS_SECRET_NAMES, // see them, without values
 	ACCESS_KEYS,	     // manage keys: all, or those of the caller's tenant
+	ACCESS_METRICS,	     // see the metrics and alerts of the whole host
 	ACCESS_OPERATOR,     // tenants, cleanup, audit: for the operator alone
 };
 
@@ -26,6 +27,11 @@ fallible access_ask(const struct who *who, enum access what);
 // a create takes the grant and does not ask again.
 struct create_grant {
 	const struct who *who; // borrowed
+	// Of a sandbox that a durable record of the caller names by its id, and that the caller
+	// removes after a crash; else NULL. The record of the sandbox is not waited for, and
+	// nothing is built before this has returned OK. It waits for the caller's record.
+	fallible (*await_owner)(void *arg);
+	void *arg;
 };
 // FORBIDDEN not_allowed, also for a key of one sandbox.
 fallible access_create(const struct who *who, struct create_grant *out);

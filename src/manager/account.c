@@ -1,6 +1,7 @@
 // Usage and quotas by tenant, in memory. Every state change of a box moves its limits between the
 // sums, so that a check costs a comparison and concurrent creates see each other. A tenant without
-// a quota is counted, too. The disk quota covers disk limits, stored output and templates.
+// a quota is counted, too. The disk quota covers disk limits, stored output, templates,
+// volumes and requests.
 #include "manager/account.h"
 
 #include <stdlib.h>
@@ -41,7 +42,8 @@ struct account *accounts_find(const struct accounts *accounts, struct str tenant
 
 uint64_t account_disk(const struct account *account)
 {
-	return account->used.disk + account->used.templates + account->output.used;
+	return account->used.disk + account->used.templates + account->used.images +
+	       account->used.volumes + account->used.requests + account->output.used;
 }
 
 uint64_t account_disk_left(const struct account *account)
@@ -150,6 +152,24 @@ fallible account_ask(struct account *account, const struct limits *limits, enum 
 	return OK;
 }
 
+fallible account_ask_alone(struct account *account, const struct limits *limits)
+{
+	const struct quota *quota = &account->tenant.quota;
+
+	if (weak(QUOTA))
+		return OK;
+	if (quota->memory && limits->memory > quota->memory)
+		return account_refuse(account, "memory (MB)", 0, (double)quota->memory / MIB,
+				      (double)limits->memory / MIB);
+	if (quota->cpu_milli && limits->cpu_milli > quota->cpu_milli)
+		return account_refuse(account, "cpus", 0, (double)quota->cpu_milli / 1000,
+				      (double)limits->cpu_milli / 1000);
+	if (quota->disk && limits->disk > quota->disk)
+		return account_refuse(account, "disk (MB)", 0, (double)quota->disk / MIB,
+				      (double)limits->disk / MIB);
+	return OK;
+}
+
 fallible account_ask_exec(struct account *account, uint64_t running)
 {
 	const struct quota *quota = &account->tenant.quota;
@@ -172,6 +192,8 @@ void account_put(struct json_out *out, const struct account *account)
 	json_put_int(out, "diskMB", (int64_t)(account_disk(account) / MIB));
 	json_put_int(out, "outputMB", (int64_t)(account->output.used / MIB));
 	json_put_int(out, "templatesMB", (int64_t)(account->used.templates / MIB));
+	json_put_int(out, "imagesMB", (int64_t)(account->used.images / MIB));
+	json_put_int(out, "volumesMB", (int64_t)(account->used.volumes / MIB));
 	json_end(out, '}');
 	json_put_int(out, "refused", (int64_t)account->refused);
 }

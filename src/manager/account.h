@@ -15,6 +15,9 @@ struct account {
 		uint64_t memory, cpu_milli; // sums of the limits of boxes that are not stopped
 		uint64_t disk;		    // sum of the limits of all boxes
 		uint64_t templates;	    // bytes of the tenant's templates
+		uint64_t images;	    // bytes of the layers of its images
+		uint64_t volumes;	    // sum of the limits of its volumes
+		uint64_t requests;	    // bytes of the stored requests of its executions
 	} used;
 	struct tape_quota output; // bytes of commands' output and logs of runs beyond the floors
 	uint32_t imports;	  // templates that are being imported for the tenant
@@ -40,9 +43,11 @@ void account_move(struct account *account, const struct limits *limits, enum acc
 // EXHAUSTED quota, with the usage in the message, if the change would exceed the quota.
 fallible account_ask(struct account *account, const struct limits *limits, enum account_weight from,
 		     enum account_weight to);
+// EXHAUSTED quota if a box of these limits would exceed it even as the tenant's only one.
+fallible account_ask_alone(struct account *account, const struct limits *limits);
 // EXHAUSTED quota for one more command while `running` are running.
 fallible account_ask_exec(struct account *account, uint64_t running);
-// Bytes of the disk quota in use: limits, output, templates.
+// Bytes of the disk quota in use: limits, output, templates, volumes, requests.
 uint64_t account_disk(const struct account *account);
 uint64_t account_disk_left(const struct account *account); // UINT64_MAX: no bound
 // EXHAUSTED quota unless there are `bytes` left.

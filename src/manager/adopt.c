@@ -20,7 +20,9 @@
 #include "manager/life.h"
 #include "manager/named_secrets.h"
 #include "manager/network_attach.h"
+#include "manager/registry_logins.h"
 #include "manager/templates.h"
+#include "manager/volumes.h"
 #include "store/boxes.h"
 
 #define AGAIN_MS 200
@@ -119,6 +121,8 @@ void adopt_load(struct manager *manager)
 	auto_err err = OK;
 
 	named_secrets_load(manager);
+	registry_logins_load(manager);
+	volumes_load(manager);
 	err = manager_adopt_load(manager);
 	manager->unknown = err != NULL;
 	if (err)
@@ -284,8 +288,11 @@ static bool settle_living(struct attempt *attempt)
 	if (!entry->record.started_ms)
 		entry->record.started_ms = clock_wall_ms();
 	entry->attach_due = manager->egress && attach_is_wanted(&entry->record);
-	if (frozen && freeze_again(entry))
-		adopt_set_state(entry, was == STATE_PAUSED ? STATE_PAUSED : STATE_FROZEN, "");
+	frozen = frozen && freeze_again(entry);
+	if (frozen && was == STATE_PAUSED)
+		entry_move(entry, STATE_PAUSED); // with the reason that it has
+	else if (frozen)
+		adopt_set_state(entry, STATE_FROZEN, "");
 	else
 		adopt_set_state(entry, STATE_RUNNING, "");
 	condition_signal(&manager->attach_changed); // the reconciler skipped the box while it was
@@ -512,6 +519,15 @@ static void know_recorded(struct adopt *adopt)
 	}
 }
 
+// The janitor tries again.
+static void settle_volumes(struct manager *manager)
+{
+	auto_err err = volumes_settle(manager);
+
+	if (err)
+		log_event(LOG_ERROR, "volume.left", "trail", err_trail(err), NULL);
+}
+
 static fallible adopt_all(struct adopt *adopt)
 {
 	struct manager *manager = adopt->manager;
@@ -527,6 +543,7 @@ static fallible adopt_all(struct adopt *adopt)
 	know_recorded(adopt);
 	if (!manager->doubtful)
 		tape_remove_leaked_all(manager->loop, manager->tapes_dir, has_record, manager);
+	settle_volumes(manager); // before boxes that use them are made
 	manager_adopt_settle_all(adopt);
 	destroy_leaked_all(adopt);
 	return OK;

@@ -8,6 +8,7 @@
 #include "manager/exec.h"
 #include "manager/life.h"
 #include "manager/network_attach.h"
+#include "manager/sampler.h"
 #include "store/store.h"
 
 static void change_swap(struct env_map *a, struct env_map *b)
@@ -84,6 +85,7 @@ fallible change_box(struct manager *manager, const struct who *who, struct str k
 		entry->idle.ends_ms = 0;
 		entry->idle.busy_ms = loop_now(manager->loop);
 		entry->idle.look_ms = 0;
+		sampler_settle(entry);
 		change_swap(&labels, &entry->record.labels);
 		change_swap(&env, &entry->record.env);
 		if (entry->box)
@@ -93,6 +95,25 @@ fallible change_box(struct manager *manager, const struct who *who, struct str k
 		manager->changes++;
 		TRY(change_settle(entry), "keep what was changed");
 	}
+	*out = &entry->record;
+	return OK;
+}
+
+fallible change_own_label(struct manager *manager, const struct who *who, struct str key,
+			  const char *name, const char *value, const struct record **out)
+{
+	struct entry *entry = NULL;
+
+	TRY(access_entry(manager, who, ACCESS_MAKE, key, &entry));
+	if (manager->store)
+		TRY(store_ready(manager->store));
+	if (value)
+		env_map_set(&entry->record.labels, str_of(name), str_of(value));
+	else
+		env_map_drop(&entry->record.labels, str_of(name));
+	entry->idle.look_ms = 0;
+	manager->changes++;
+	TRY(change_settle(entry), "keep what was changed");
 	*out = &entry->record;
 	return OK;
 }

@@ -10,6 +10,10 @@
 // The record is borrowed until the caller's next wait.
 fallible change_box(struct manager *manager, const struct who *who, struct str key,
 		    const struct json *object, const struct record **out);
+// Sets a label of cove's own, or removes it (`value` NULL). Durable on return. NOT_FOUND
+// no_sandbox. The record is borrowed until the caller's next wait.
+fallible change_own_label(struct manager *manager, const struct who *who, struct str key,
+			  const char *name, const char *value, const struct record **out);
 // Only {sleepAfter, keepAlive, containerTimeouts, baseUrl}; other fields are ignored.
 fallible change_retention(struct manager *manager, const struct who *who, struct str key,
 			  const struct json *object);

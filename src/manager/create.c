@@ -8,12 +8,17 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/metric.h"
 #include "manager/access.h"
+#include "manager/budgets.h"
 #include "manager/life.h"
 #include "manager/named_secrets.h"
 #include "manager/network_attach.h"
+#include "manager/pull.h"
 #include "manager/queue.h"
+#include "manager/snapshot_note.h"
 #include "manager/templates.h"
+#include "manager/volumes.h"
 #include "store/boxes.h"
 
 #define START_MS 10000
@@ -123,10 +128,15 @@ struct order create_order(const struct record *record)
 		.limits = record->limits,
 		.ephemeral = record->ephemeral,
 		.net = attach_is_wanted(record),
+		.mounts = (uint32_t)record->volumes.count,
+		.volumes = &record->volumes,
 	};
 
 	snprintf(order.box, sizeof(order.box), "%s", record->id);
-	snprintf(order.name, sizeof(order.name), "%s", record->template);
+	snprintf(order.name, sizeof(order.name), "%s",
+		 record->fork[0]   ? record->fork
+		 : record->root[0] ? record->root
+				   : record->template);
 	snprintf(order.host, sizeof(order.host), "%s", record_host(record));
 	return order;
 }
@@ -141,10 +151,9 @@ struct passing {
 static const struct passing *passing_of(const struct err *err)
 {
 	static const struct passing all[] = {
-		{"no_ids", 100, 0},
-		{"no_loop", 100, 0},
-		{"host_full", 100, 0},
-		{"prebuilt_lost", 5, 100}, // its prebuilt box ended and is being removed
+		{"no_ids", 100, 0},	 {"no_loop", 100, 0},	    {"host_full", 100, 0},
+		{"volume_busy", 100, 0}, {"prebuilt_lost", 5, 100}, // its prebuilt box ended and is
+								    // being removed
 	};
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(*all) && err_kind(err) == ERR_EXHAUSTED; i++)
@@ -196,16 +205,30 @@ static void undo(struct entry *entry, const struct err *err, bool foretold)
 	table_remove(entry);
 }
 
+// The record of an owned box is written with the next commit of its owner.
+static fallible create_put_record(struct entry *entry, const struct create_grant *grant)
+{
+	struct err *err;
+
+	if (!grant->await_owner)
+		return store_boxes_put(entry->manager->store, &entry->record);
+	store_boxes_queue(entry->manager->store, &entry->record);
+	err = grant->await_owner(grant->arg);
+	if (err)
+		store_boxes_drop(entry->manager->store, entry->record.id);
+	return err;
+}
+
 // Ask the warden to mount the rootfs while the create record is being synced. The box has no owner
 // until the record is durable.
-static fallible write_and_build(struct entry *entry)
+static fallible write_and_build(struct entry *entry, const struct create_grant *grant)
 {
 	struct manager *manager = entry->manager;
 	struct order order = create_order(&entry->record);
 	uint32_t links = ask_links(manager->ask);
 	// A queued create must not take resources yet.
 	bool foretold = !queue_look(manager).waiting && box_foretell(manager->ask, &order);
-	struct err *err = store_boxes_put(manager->store, &entry->record);
+	struct err *err = create_put_record(entry, grant);
 
 	if (err) {
 		if (foretold)
@@ -228,33 +251,91 @@ static fallible write_and_build(struct entry *entry)
 	return err_while(err, "build %s", order.box);
 }
 
-static fallible manager_create_build(struct manager *manager, struct spec *spec, struct entry **out)
+// Reserves name, id and quota: the entry is visible from then on, and referenced.
+static fallible create_reserve(struct manager *manager, struct spec *spec, struct entry **out)
 {
-	struct entry *entry = NULL;
-	struct err *err;
-
 	TRY(manager_create_ask_room(manager));
+	TRY(budgets_ask(manager, spec->tenant, &spec->labels));
 	TRY(fit_disk(manager, spec));
 	TRY(attach_fit(manager, accounts_get(&manager->accounts, spec->tenant), spec));
 	TRY(named_secrets_fill(manager, spec->tenant, spec->network));
-	TRY(table_add(manager, spec, &entry));
-	entry_ref(entry);
-	err = attach_seal(entry, entry->record.network);
+	TRY(volumes_fill(manager, spec->tenant, &spec->volumes));
+	TRY(table_add(manager, spec, out));
+	entry_ref(*out);
+	return OK;
+}
+
+static fallible create_build(struct entry *entry, const struct create_grant *grant)
+{
+	struct manager *manager = entry->manager;
+	struct err *err = attach_seal(entry, entry->record.network);
+
 	if (err)
 		table_remove(entry);
 	else
-		err = write_and_build(entry);
-	if (err) {
-		entry_unref(entry);
+		err = write_and_build(entry, grant);
+	if (err)
 		return err;
-	}
 	entry->record.started_ms = clock_wall_ms();
+	entry->record.fork[0] = '\0'; // from now on its own disk counts
 	manager->created++;
 	entry_move(entry, STATE_RUNNING);
 	box_on_loss(entry->box, life_lost, entry);
-	entry_unref(entry); // the table still holds a reference
-	*out = entry;
 	return OK;
+}
+
+// The entry waits in state creating, without a record in the store: if the daemon ends, nothing is
+// left of it, and the pull goes on.
+static fallible create_await_pull(struct entry *entry, struct operation *pull)
+{
+	struct manager *manager = entry->manager;
+	struct err *err;
+
+	entry->pull = pull->id;
+	err = pull_finish(manager, pull, &entry->record);
+	entry->pull = NULL;
+	queue_show(entry);
+	entry->idle.busy_ms = loop_now(manager->loop);
+	if (!err && !entry->listed)
+		err = err_new(CANCELLED, "deleted", "the sandbox was deleted during its create");
+	if (!err && is_ending(manager))
+		err = err_new(UNAVAILABLE, "draining", "cove is shutting down");
+	if (err)
+		table_remove(entry);
+	condition_signal(&entry->changed);
+	return err;
+}
+
+// Counts the create. One that the client could have avoided is refused, and no failure. The time of
+// a pull is not part of it.
+static fallible create_measured(struct manager *manager, const struct create_grant *grant,
+				struct spec *spec, struct operation *pull, struct entry **out)
+{
+	uint64_t waited = queue_look(manager).waited;
+	int64_t began_us = clock_us();
+	struct entry *entry = NULL;
+	struct err *err = create_reserve(manager, spec, &entry);
+	bool failed;
+
+	if (pull && err)
+		operation_drop(pull);
+	else if (pull)
+		err = create_await_pull(entry, pull);
+	if (pull)
+		began_us = clock_us();
+	if (!err)
+		err = create_build(entry, grant);
+	if (!err)
+		*out = entry;
+	if (entry)
+		entry_unref(entry); // the table still holds a reference
+	failed = err && (err_http(err) >= 500 && err_http(err) != 507);
+	metric_add(METRIC_BOXES_CREATED, !err ? "created" : failed ? "failed" : "refused", NULL, 1);
+	if (!err)
+		metric_observe(METRIC_BOX_CREATE,
+			       queue_look(manager).waited > waited ? "queued" : "direct",
+			       (double)(clock_us() - began_us) / 1e6);
+	return err;
 }
 
 // CREATE_OR_GET replaces a failed box of that name.
@@ -294,10 +375,57 @@ static fallible await_named(struct manager *manager, const struct who *who, cons
 			continue;
 		}
 		entry_ref(entry);
-		err = condition_wait(&entry->changed, loop_now(manager->loop) + BOX_READY_MS);
+		err = condition_wait(&entry->changed,
+				     entry->pull ? pull_deadline(manager)
+						 : loop_now(manager->loop) + BOX_READY_MS);
 		entry_unref(entry);
 		TRY(err, "wait for the sandbox of that name");
 	}
+}
+
+// A tenant's template is looked up when its name is resolved, the operator's when it is used.
+static fallible create_check_template(struct manager *manager, const struct who *who,
+				      struct spec *spec)
+{
+	templates_default(manager, who, spec->template);
+	if (!who->tenant[0] && strcmp(spec->template, "host") != 0) {
+		struct template found;
+
+		TRY(templates_get(manager, who, str_of(spec->template), &found));
+	}
+	return templates_resolve(manager, who, spec->template);
+}
+
+fallible create_check(struct manager *manager, const struct create_grant *grant, struct spec *spec)
+{
+	const struct who *who = grant->who;
+	struct operation *pull = NULL; // none: the image is there
+	bool pulled;
+	snprintf(spec->tenant, sizeof(spec->tenant), "%s", who->tenant);
+	if (!spec->image)
+		TRY(create_check_template(manager, who, spec));
+	TRY(attach_fit(manager, accounts_get(&manager->accounts, spec->tenant), spec));
+	TRY(named_secrets_fill(manager, spec->tenant, spec->network));
+	TRY(volumes_fill(manager, spec->tenant, &spec->volumes));
+	if (!spec->image)
+		return OK;
+	TRY(pull_whole(manager, who, str_of(spec->image), pull_deadline(manager)));
+	return pull_fill(manager, who, spec, &pulled, &pull);
+}
+
+// What `template`, `snapshot` or `image` of the spec stand for. *out_pull: an image that must be
+// pulled first.
+static fallible fill_template(struct manager *manager, const struct who *who, struct spec *spec,
+			      struct operation **out_pull)
+{
+	bool pulled = false;
+
+	templates_default(manager, who, spec->template);
+	TRY(pull_fill(manager, who, spec, &pulled, out_pull));
+	if (pulled || *out_pull)
+		return OK;
+	TRY(templates_resolve(manager, who, spec->template));
+	return snapshot_note_fill(manager, spec);
 }
 
 fallible create_box(struct manager *manager, const struct create_grant *grant, struct spec *spec,
@@ -312,8 +440,11 @@ fallible create_box(struct manager *manager, const struct create_grant *grant, s
 	if (way == CREATE_OR_GET)
 		TRY(await_named(manager, who, spec->name, &entry));
 	if (!entry) {
-		TRY(templates_resolve(manager, who, spec->template));
-		TRY(manager_create_build(manager, spec, &entry));
+		struct operation *pull = NULL;
+
+		if (!spec->fork[0])
+			TRY(fill_template(manager, who, spec, &pull));
+		TRY(create_measured(manager, grant, spec, pull, &entry));
 		made = true;
 		if (manager->made)
 			manager->made(entry);

@@ -22,6 +22,12 @@ enum create_way {
 		       // one
 };
 
+// What create_box() refuses whatever room there is: a template, image, network mode or secret that
+// the caller may not have. Fills the spec in: its template gets the name that the warden has. Pulls
+// its image. Waits. Errors of templates_resolve() and pull_fill(), FORBIDDEN network_not_allowed,
+// INVALID no_secret …
+fallible create_check(struct manager *manager, const struct create_grant *grant, struct spec *spec);
+
 // Waits. Takes over the maps of the spec. *out_made is false when an existing box was found. *out
 // is borrowed until the caller's next wait. EXHAUSTED when there is no room, UNAVAILABLE no_warden
 // or draining, NOT_FOUND no_template, NO_SPACE …

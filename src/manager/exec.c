@@ -10,6 +10,7 @@
 #include "base/weak.h"
 #include "manager/ca_install.h"
 
+#define GATHER 2048 // of the task's stack
 #define PATH_DEFAULT "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 uint64_t exec_tighter(uint64_t a, uint64_t b)
 {
@@ -34,9 +35,12 @@ static void exec_env_fill(struct exec_env *exec_env, const struct record *record
 	if (record->network && policy_sees(record->network))
 		ca_install_set_env(env_map);
 	env_map_add(env_map, &record->env);
-	for (size_t i = 0; record->network && i < record->network->secret_count; i++)
-		env_map_set(env_map, str_of(record->network->secrets[i].name),
-			    str_of(record->network->secrets[i].placeholder));
+	for (size_t i = 0; record->network && i < record->network->secret_count; i++) {
+		const struct policy_secret *secret = &record->network->secrets[i];
+
+		env_map_set(env_map, str_of(secret->name),
+			    str_of(weak(PLACEHOLDER) ? secret->value : secret->placeholder));
+	}
 	if (run->env)
 		env_map_add(env_map, run->env);
 	exec_env->env = mem_new((env_map->count + 1) * sizeof(char *));
@@ -142,6 +146,26 @@ fallible manager_exec_wait(struct manager_exec *run, struct exec_result *out)
 	TRY(exec_wait(run->exec, CLOCK_NEVER, &result));
 	ending_report(result.ending, run->ref.entry->record.id);
 	*out = result;
+	return OK;
+}
+
+fallible manager_exec_gather(struct manager_exec *run, struct buf *out, struct buf *err)
+{
+	struct tape *tape = exec_tape(run->exec);
+	uint64_t offset = 0;
+	char room[GATHER];
+	size_t got = 1;
+
+	while (got) {
+		enum tape_stream stream = TAPE_STDOUT;
+		struct buf *to;
+		size_t left;
+
+		TRY(tape_read(tape, &offset, &stream, room, sizeof(room), &got, CLOCK_NEVER));
+		to = stream == TAPE_STDOUT ? out : err;
+		left = to->ceiling - to->len;
+		buf_add(to, room, got < left ? got : left);
+	}
 	return OK;
 }
 

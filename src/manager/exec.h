@@ -52,6 +52,8 @@ struct tape *manager_exec_tape(const struct manager_exec *run);
 struct entry *manager_exec_entry(const struct manager_exec *run); // of its box; borrowed
 // Waits for the end of the command.
 fallible manager_exec_wait(struct manager_exec *run, struct exec_result *out);
+// After its end: adds its output, of each stream as much as the buffer's ceiling takes. Waits.
+fallible manager_exec_gather(struct manager_exec *run, struct buf *out, struct buf *err);
 
 // --------------------------------------------------------------------------------- shell sessions
 

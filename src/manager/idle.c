@@ -22,6 +22,7 @@
 #define FILES_MS 5000
 #define ASK_MS 10000
 #define LOOKS 8
+#define AUTO_DELETE_MAX 43200 // minutes
 #define BATCH 64
 #define CALM_US 1000	// CPU time between two checks that still counts as idle
 #define CALM_PERMILLE 1 // the same, as a part of the time between them
@@ -105,6 +106,27 @@ static void look_at_frozen(struct idler *idler, struct entry *entry, int64_t now
 	look_again(idler, entry, now >= due ? now + span_of(entry) : due);
 }
 
+// When a stopped box with ENV_MAP_AUTO_DELETE is due, in loop time; CLOCK_NEVER: it is kept.
+static int64_t deleted_at(const struct entry *entry)
+{
+	const char *text = env_map_get(&entry->record.labels, STR(ENV_MAP_AUTO_DELETE));
+	uint64_t minutes;
+
+	if (entry->record.state != STATE_STOPPED || entry->moving || entry->visits || !text ||
+	    !str_to_u64(str_of(text), 0, AUTO_DELETE_MAX, &minutes))
+		return CLOCK_NEVER;
+	return entry->idle.busy_ms + (int64_t)minutes * 60 * 1000;
+}
+
+static void look_at_stopped(struct idler *idler, struct entry *entry, int64_t now)
+{
+	int64_t due = deleted_at(entry);
+
+	if (now >= due)
+		idle_want(idler, entry);
+	look_again(idler, entry, due > now && due < now + LOOK_MAX_MS ? due : now + LOOK_MAX_MS);
+}
+
 // True: its ttl is over.
 static bool has_ended(struct idler *idler, struct entry *entry, int64_t now)
 {
@@ -137,6 +159,8 @@ static void idle_look(struct idler *idler)
 			look_at_running(idler, entry, now);
 		} else if (entry->record.state == STATE_FROZEN) {
 			look_at_frozen(idler, entry, now);
+		} else if (entry->record.state == STATE_STOPPED) {
+			look_at_stopped(idler, entry, now);
 		}
 	}
 	if (idler->count == BATCH || idler->next < now + LOOK_MIN_MS)
@@ -150,6 +174,12 @@ static fallible idle_act(struct idler *idler, struct entry *entry)
 
 	if (has_ended(idler, entry, now)) {
 		log_event(LOG_INFO, "box.ttl_over", "sandbox", entry->record.id, NULL);
+		return life_delete(idler->manager, &cove, str_of(entry->record.id), false);
+	}
+	if (entry->record.state == STATE_STOPPED) {
+		if (now < deleted_at(entry))
+			return OK;
+		log_event(LOG_INFO, "box.auto_deleted", "sandbox", entry->record.id, NULL);
 		return life_delete(idler->manager, &cove, str_of(entry->record.id), false);
 	}
 	if (entry->record.state == STATE_RUNNING && entry->box && box_is_unseen(entry->box) &&

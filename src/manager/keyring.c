@@ -20,7 +20,9 @@
 #include "manager/access.h"
 #include "manager/life.h"
 #include "manager/named_secrets.h"
+#include "manager/registry_logins.h"
 #include "manager/templates.h"
+#include "manager/volumes.h"
 #include "store/keys.h"
 #include "types/event.h"
 #include "types/retention.h"
@@ -193,27 +195,15 @@ bool keyring_who(const struct keyring *ring, struct str secret, struct who *out)
 	return true;
 }
 
-static fallible read_scopes(const struct json *array, unsigned *out)
+bool keyring_key(const struct keyring *ring, const char *id, struct who *out)
 {
-	unsigned scopes = 0, bit = 0;
+	const struct key *key = map_get(ring->by_id, str_of(id));
 
-	if (!array)
-		return OK;
-	TRY(json_want(array, "scopes", JSON_ARRAY));
-	for (size_t i = 0; i < json_count(array); i++) {
-		struct str word = {0};
-
-		TRY(json_str(json_at(array, i), "scopes", &word));
-		if (!key_scope(word, &bit))
-			return err_hint(
-				err_new(INVALID, "bad_field", "'scopes' has an unknown scope"),
-				"read, make, use, templates, admin");
-		scopes |= bit;
-	}
-	if (!scopes)
-		return err_new(INVALID, "bad_field", "'scopes' must not be empty");
-	*out = scopes;
-	return OK;
+	if (!key || (key->expires_ms && key->expires_ms <= clock_steady_ms() && !weak(REVOCATION)))
+		return false;
+	*out = key_who(key);
+	keyring_lend(ring, out);
+	return true;
 }
 
 static fallible read_expiry(const struct json *value, int64_t *out)
@@ -355,7 +345,7 @@ fallible keyring_make(struct keyring *ring, const struct who *who, const struct 
 		TRY(json_want(object, "body", JSON_OBJECT));
 		TRY(json_only(object, known));
 		TRY(keyring_read_names(object, &key));
-		TRY(read_scopes(json_get(object, "scopes"), &key.scopes));
+		TRY(key_read_scopes(json_get(object, "scopes"), &key.scopes));
 		TRY(json_bool(json_get(object, "host"), "host", &key.host));
 		TRY(read_expiry(json_get(object, "expiresIn"), &key.expires_ms));
 	}
@@ -534,6 +524,14 @@ static fallible ask_no_boxes(const struct account *account)
 			"delete them first");
 }
 
+static fallible ask_no_volumes(const struct keyring *ring, const char *tenant)
+{
+	if (!volumes_are_of(ring->manager, tenant))
+		return OK;
+	return err_hint(err_new(CONFLICT, "tenant_in_use", "it has volumes"),
+			"delete them first, as an operator by their ids");
+}
+
 fallible keyring_drop_tenant(struct keyring *ring, const struct who *who, struct str name)
 {
 	struct account *account;
@@ -544,11 +542,14 @@ fallible keyring_drop_tenant(struct keyring *ring, const struct who *who, struct
 	if (!account)
 		return tenant_absent(name);
 	TRY(ask_no_boxes(account));
+	TRY(ask_no_volumes(ring, account->tenant.name));
 	memcpy(own, account->tenant.name, sizeof(own));
 	TRY(templates_forget_all(ring->manager, own), "remove the templates of a tenant");
 	TRY(ask_no_boxes(account)); // boxes may have been created during the wait
+	TRY(ask_no_volumes(ring, own));
 	take_keys(ring, own);
 	named_secrets_drop_tenant(ring->manager, own);
+	registry_logins_drop_tenant(ring->manager, own);
 	account_unset(account);
 	keyring_report(EVENT_TENANT_GONE, NULL, own, who->name);
 	return err_while(store_tenants_drop(ring->store, own), "drop a tenant");

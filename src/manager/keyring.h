@@ -19,6 +19,8 @@ void keyring_on_revoke(struct keyring *ring, void (*revoked)(void *arg, const ch
 // Finds the owner of a secret. False: unknown or expired. Takes the same time for every wrong
 // secret.
 bool keyring_who(const struct keyring *ring, struct str secret, struct who *out);
+// The rights of the holder of a key now. False: no such key, or it has expired.
+bool keyring_key(const struct keyring *ring, const char *id, struct who *out);
 // Adds the operator's permissions for the tenant of `who`.
 void keyring_lend(const struct keyring *ring, struct who *who);
 

@@ -11,9 +11,11 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/metric.h"
 #include "box/freeze.h"
 #include "manager/access.h"
 #include "manager/adopt_queue.h"
+#include "manager/sampler.h"
 #include "store/boxes.h"
 
 #define RETRY_MIN_MS 100
@@ -25,8 +27,9 @@ static bool life_keeps_files(const struct entry *entry)
 	return entry->record.state != STATE_DELETING && !entry->record.ephemeral;
 }
 
-// OK: the end is verified. *out_files says whether the files are still there.
-static fallible life_end_once(struct entry *entry, bool *out_files)
+// OK: the end is verified. *out_files says whether the files are still there, *out_cpu_us what the
+// cgroup had used.
+static fallible life_end_once(struct entry *entry, bool *out_files, uint64_t *out_cpu_us)
 {
 	struct manager *manager = entry->manager;
 	int64_t deadline = loop_now(manager->loop) + LIFE_DELETE_MS;
@@ -35,11 +38,16 @@ static fallible life_end_once(struct entry *entry, bool *out_files)
 	*out_files = life_keeps_files(entry);
 	if (!*out_files)
 		entry_need_box(entry);
-	if (!*out_files)
-		return box_destroy(entry->box, deadline);
-	err = entry->box ? box_stop(entry->box, deadline) // else it never ran under this daemon
-			 : ask_plain(manager->ask, &(struct order){.kind = ORDER_STOP},
-				     entry->record.id, deadline);
+	if (!*out_files) {
+		TRY(box_destroy(entry->box, deadline));
+		*out_cpu_us = box_ended_cpu_us(entry->box);
+		return OK;
+	}
+	err = entry->box
+		      ? box_stop(entry->box, deadline) // else it never ran under this daemon
+		      : ask_end(manager->ask, ORDER_STOP, entry->record.id, deadline, out_cpu_us);
+	if (!err && entry->box)
+		*out_cpu_us = box_ended_cpu_us(entry->box);
 	if (err && err_kind(err) == ERR_NOT_FOUND) {
 		*out_files = false; // nothing of it exists
 		return OK;
@@ -53,9 +61,13 @@ static bool end_until_verified(struct entry *entry)
 	int64_t pause = RETRY_MIN_MS;
 	bool files = false;
 
+	sampler_before_end(entry);
 	for (;;) {
-		auto_err err = life_end_once(entry, &files);
+		uint64_t cpu_us = 0;
+		auto_err err = life_end_once(entry, &files, &cpu_us);
 
+		if (!err)
+			sampler_ended(entry, cpu_us);
 		// A delete came during the wait: the files go, too.
 		if (!err && files && !life_keeps_files(entry))
 			continue;
@@ -87,6 +99,7 @@ static void manager_life_destroy(void *arg)
 	entry->record.disk_kept = files;
 	log_event(LOG_DEBUG, "box.destroyed", "sandbox", entry->record.id, NULL);
 	if (entry->record.state == STATE_DELETING) {
+		metric_add(METRIC_BOXES_ENDED, "deleted", NULL, 1);
 		store_boxes_drop(manager->store, entry->record.id);
 		table_remove(entry);
 	} else if (entry->record.state == STATE_FAILED) {
@@ -123,6 +136,7 @@ void life_lost(struct box *box, void *arg)
 	if (!entry->listed || entry->record.state == STATE_DELETING)
 		return;
 	entry->manager->lost++;
+	metric_add(METRIC_BOXES_ENDED, "failed", NULL, 1);
 	snprintf(entry->record.reason, sizeof(entry->record.reason), "box_lost");
 	entry_move(entry, STATE_FAILED);
 	life_start_destroy(entry);
@@ -137,6 +151,7 @@ static void begin_end(struct entry *entry)
 		life_start_destroy(entry);
 		return;
 	}
+	metric_add(METRIC_BOXES_ENDED, "deleted", NULL, 1);
 	store_boxes_drop(entry->manager->store, entry->record.id);
 	table_remove(entry);
 }
@@ -174,14 +189,16 @@ static fallible life_await_stop(struct entry *entry, int64_t deadline)
 
 // The delete is durable before it is done: it holds after a crash. State changes of the box are no
 // longer recorded.
-static fallible intend_end(struct entry *entry)
+static fallible intend_end(struct entry *entry, bool is_owned)
 {
-	struct err *err;
+	struct err *err = OK;
 
 	if (entry->record.state == STATE_DELETING || entry->ending)
 		return OK;
 	entry->ending = true;
-	err = store_boxes_end(entry->manager->store, &entry->record);
+	sampler_before_end(entry); // written with the record of the end
+	if (!is_owned)
+		err = store_boxes_end(entry->manager->store, &entry->record);
 	if (err) {
 		entry->ending = false;
 		entry_keep(entry);
@@ -189,17 +206,22 @@ static fallible intend_end(struct entry *entry)
 	return err;
 }
 
-fallible life_delete(struct manager *manager, const struct who *who, struct str key, bool wait)
+static fallible life_end(struct manager *manager, const struct who *who, struct str key, bool wait,
+			 bool is_owned)
 {
 	int64_t deadline = loop_now(manager->loop) + LIFE_DELETE_MS;
 	auto_entry entry = NULL;
 
 	TRY(access_entry(manager, who, ACCESS_MAKE, key, &entry));
 	entry_ref(entry);
+	if (entry->pull) { // neither stored nor built: its create ends without it
+		table_remove(entry);
+		return OK;
+	}
 	TRY(life_await_stop(entry, deadline));
 	if (!entry->listed)
 		return access_absent(key);
-	TRY(intend_end(entry));
+	TRY(intend_end(entry, is_owned));
 	TRY(life_await_stop(entry, deadline));
 	adopt_cancel(entry);
 	if (entry->listed)
@@ -207,6 +229,16 @@ fallible life_delete(struct manager *manager, const struct who *who, struct str 
 	while (wait && entry->listed)
 		TRY(life_await(entry, deadline));
 	return OK;
+}
+
+fallible life_delete(struct manager *manager, const struct who *who, struct str key, bool wait)
+{
+	return life_end(manager, who, key, wait, false);
+}
+
+fallible life_delete_owned(struct manager *manager, const struct who *who, struct str key)
+{
+	return life_end(manager, who, key, true, true);
 }
 
 // True when the box has no processes and no task works on it.

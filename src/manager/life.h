@@ -11,6 +11,10 @@
 // NOT_FOUND no_sandbox. TIMEOUT stuck after LIFE_DELETE_MS: the task goes on retrying.
 fallible life_delete(struct manager *manager, const struct who *who, struct str key, bool wait);
 
+// The same with `wait`, for a box whose end is in a durable record of its owner: that of the box
+// only goes when the end is verified. The owner calls again after a crash.
+fallible life_delete_owned(struct manager *manager, const struct who *who, struct str key);
+
 // The callback of box_on_loss(), with the entry as argument: the box becomes failed, its remains
 // are destroyed (without its files, unless it is ephemeral), and it stays visible until it is
 // deleted.

@@ -5,11 +5,13 @@
 #include "base/mem.h"
 #include "manager/access.h"
 #include "manager/named_secrets.h"
+#include "manager/operations.h"
 #include "manager/publish.h"
+#include "manager/pulled.h"
 #include "manager/queue.h"
+#include "manager/registry_logins.h"
+#include "manager/volumes.h"
 #include "store/store.h"
-
-#define USAGE_WAIT_MS 1000
 
 struct manager *manager_new(const struct manager_options *options)
 {
@@ -38,6 +40,8 @@ struct manager *manager_new(const struct manager_options *options)
 	manager->images = map_new();
 	manager->secrets = map_new();
 	manager->secret_uses = map_new();
+	manager->registry_logins = map_new();
+	manager->volumes = map_new();
 	manager->queue_wait_ms = options->queue_wait_ms ? options->queue_wait_ms
 							: MANAGER_QUEUE_WAIT_MS;
 	manager->loops_max = options->loops_max ? options->loops_max : MANAGER_LOOPS_MAX;
@@ -62,7 +66,11 @@ void manager_free(struct manager *manager)
 	queue_free(manager->queue);
 	accounts_done(&manager->accounts);
 	images_done(manager);
+	operations_done(manager);
+	pulled_done(manager);
 	named_secrets_free(manager);
+	registry_logins_free(manager);
+	volumes_free(manager);
 	free(manager);
 }
 
@@ -157,40 +165,4 @@ struct manager_view manager_look(struct manager *manager)
 	view.host = ask_host(manager->ask);
 	view.room = admit_look(manager->admit, loop_now(manager->loop));
 	return view;
-}
-
-void usage_ask(struct manager *manager, const char *id, struct order_usage *out)
-{
-	auto_free struct answer *answer = mem_new_of(struct answer);
-	struct order order = {.kind = ORDER_USAGE};
-	int none[ORDER_FDS_MAX];
-	auto_err err = NULL;
-
-	*out = (struct order_usage){ORDER_USAGE_UNKNOWN, ORDER_USAGE_UNKNOWN, ORDER_USAGE_UNKNOWN,
-				    ORDER_USAGE_UNKNOWN};
-	memcpy(order.box, id, strnlen(id, ID_BOX_LEN));
-	err = ask_order(manager->ask, &order, answer, none,
-			loop_now(manager->loop) + USAGE_WAIT_MS);
-	if (!err)
-		*out = answer->usage;
-}
-
-static void usage_put_number(struct json_out *out, const char *key, uint64_t value, uint64_t unit)
-{
-	json_key(out, key);
-	if (value == ORDER_USAGE_UNKNOWN)
-		json_add_null(out);
-	else
-		json_add_int(out, (int64_t)(value / unit));
-}
-
-void usage_put(struct json_out *out, const struct order_usage *usage)
-{
-	json_key(out, "usage");
-	json_begin(out, '{');
-	usage_put_number(out, "memoryBytes", usage->memory, 1);
-	usage_put_number(out, "cpuMs", usage->cpu_us, 1000);
-	usage_put_number(out, "pids", usage->pids, 1);
-	usage_put_number(out, "diskBytes", usage->disk, 1);
-	json_end(out, '}');
 }

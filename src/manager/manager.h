@@ -8,6 +8,7 @@
 #include "manager/life.h"
 #include "manager/pause.h"
 #include "manager/templates.h"
+#include "manager/usage.h"
 #include "protocol/order.h"
 
 #define MANAGER_QUEUE_WAIT_MS 2000
@@ -63,9 +64,3 @@ struct manager_view {
 struct manager_view manager_look(struct manager *manager);
 // The same for the boxes of `who`, without the host.
 struct manager_view manager_look_own(struct manager *manager, const struct who *who);
-
-// Memory, CPU time and disk in use, read by the warden from the cgroups and disks of boxes. Wakes
-// no box. Waits, one second at most. A number that could not be read is ORDER_USAGE_UNKNOWN.
-void usage_ask(struct manager *manager, const char *id, struct order_usage *out);
-// "usage": {…}, null for what is unknown.
-void usage_put(struct json_out *out, const struct order_usage *usage);

@@ -12,7 +12,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/secret.h"
+#include "base/secret_text.h"
+#include "base/weak.h"
 #include "codec/text.h"
 #include "egress/egress.h"
 #include "manager/access.h"
@@ -23,6 +24,7 @@
 #define USE_KEY_MAX (ID_BOX_LEN + POLICY_SECRET_NAME_MAX + HOSTNAME_MAX + 3)
 #define USES_MAX 4096	  // remembered pairs of sandbox and host; beyond it all are forgotten
 #define USE_EVERY_MS 1000 // the store gets the last use of a secret so often at most
+#define SLICE 32	  // sandboxes that get a changed secret in one turn of the loop
 #define BODY_MAX (4 * POLICY_SECRET_VALUE_MAX + 64 * 1024)
 
 static struct str named_secrets_key(char room[KEY_MAX], const char *tenant, struct str name)
@@ -88,34 +90,61 @@ void named_secrets_put(struct json_out *out, const struct named_secret *secret)
 
 // ------------------------------------------------------------------------------------- sandboxes
 
-// True if the policy refers to the secret of that name.
-static bool named_secrets_fill_one(struct policy *policy, const char *name,
-				   const struct policy_secret *from)
+// The entry of a policy that refers to the secret of that name; NULL: none.
+static struct policy_secret *named_secrets_entry(struct policy *policy, const char *name)
 {
-	for (size_t i = 0; policy && i < policy->secret_count; i++) {
-		struct policy_secret *entry = &policy->secrets[i];
-
-		if (!entry->is_named || strcmp(entry->name, name) != 0)
-			continue;
-		policy_fill_named(entry, from);
-		return true;
-	}
-	return false;
+	for (size_t i = 0; policy && i < policy->secret_count; i++)
+		if (policy->secrets[i].is_named && !strcmp(policy->secrets[i].name, name))
+			return &policy->secrets[i];
+	return NULL;
 }
 
-// Every sandbox of the tenant that refers to it sends the new value, or none, from now on.
-static void named_secrets_spread(struct manager *manager, const char *tenant, const char *name,
-				 const struct policy_secret *from)
+// The sandboxes of a tenant that refer to the secret, referenced.
+static size_t named_secrets_users(struct manager *manager, const char *tenant, const char *name,
+				  struct entry ***out)
 {
+	struct entry **all = NULL;
+	size_t count = 0;
+
 	list_each (at, &manager->entries) {
 		struct entry *entry = link_of(at, struct entry, link);
 
 		if (strcmp(entry->record.tenant, tenant) != 0 ||
-		    !named_secrets_fill_one(entry->record.network, name, from))
+		    !named_secrets_entry(entry->record.network, name))
 			continue;
-		if (entry->egress)
-			egress_box_policy(entry->egress, entry->record.network);
+		if (count % SLICE == 0)
+			all = mem_grow(all, count + SLICE, sizeof(struct entry *));
+		entry_ref(entry);
+		all[count++] = entry;
 	}
+	*out = all;
+	return count;
+}
+
+// Every sandbox of the tenant that refers to it sends the value of now, or none, from then on. In
+// slices: each copies a policy. A secret that is changed meanwhile has its own turn after this, and
+// both give the newest value.
+static void named_secrets_spread(struct manager *manager, const char *tenant, const char *name)
+{
+	auto_free struct entry **all = NULL;
+	size_t count = named_secrets_users(manager, tenant, name, &all);
+
+	task_shield(true);
+	for (size_t i = 0; i < count; i++) {
+		struct entry *entry = all[i];
+		const struct named_secret *now = named_secrets_find(manager, tenant, str_of(name));
+		struct policy_secret *to = named_secrets_entry(entry->record.network, name);
+
+		if (to && entry->listed) {
+			policy_fill_named(to, now ? &now->secret : NULL);
+			if (entry->egress)
+				egress_box_policy(entry->egress, entry->record.network);
+		}
+		entry_unref(entry);
+		if ((i + 1) % SLICE == 0)
+			err_free(task_sleep_until(loop_now(manager->loop) + 1));
+	}
+	task_shield(false);
 }
 
 fallible named_secrets_fill(const struct manager *manager, const char *tenant,
@@ -203,7 +232,10 @@ static fallible named_secrets_seal(const struct manager *manager, const char *ke
 	if (!manager->egress || !manager->store)
 		return err_new(NOT_OFFERED, "no_network", "secrets cannot be kept here");
 	TRY(egress_seal(manager->egress, owner, str_of(secret->value), &sealed));
-	text_base64(&text, sealed.at, sealed.len);
+	if (weak(SEAL))
+		buf_text(&text, secret->value);
+	else
+		text_base64(&text, sealed.at, sealed.len);
 	free(secret->sealed);
 	secret->sealed = mem_dup(text.at, text.len);
 	return OK;
@@ -244,7 +276,7 @@ static fallible named_secrets_ask_room(const struct manager *manager, const char
 }
 
 // Replaces the secret in memory, or adds it. Takes *fresh over.
-static struct named_secret *named_secrets_keep(struct manager *manager, struct named_secret *fresh)
+static void named_secrets_keep(struct manager *manager, struct named_secret *fresh)
 {
 	char room[KEY_MAX];
 	struct str key = named_secrets_key(room, fresh->tenant, str_of(fresh->secret.name));
@@ -259,7 +291,6 @@ static struct named_secret *named_secrets_keep(struct manager *manager, struct n
 		secret->secret = fresh->secret;
 		secret->rotated_ms = fresh->rotated_ms;
 	}
-	return secret;
 }
 
 fallible named_secrets_set(struct manager *manager, const struct who *who, struct str name,
@@ -294,9 +325,10 @@ fallible named_secrets_set(struct manager *manager, const struct who *who, struc
 		policy_secret_done(&fresh.secret);
 		return err_while(err, "keep a secret");
 	}
-	*out = named_secrets_keep(manager, &fresh);
-	named_secrets_spread(manager, who->tenant, text, &(*out)->secret);
-	return OK;
+	named_secrets_keep(manager, &fresh);
+	named_secrets_spread(manager, who->tenant, text);
+	*out = named_secrets_find(manager, who->tenant, str_of(text));
+	return *out ? OK : named_secrets_absent(str_of(text)); // it was removed meanwhile
 }
 
 fallible named_secrets_get(struct manager *manager, const struct who *who, struct str name,
@@ -358,7 +390,7 @@ fallible named_secrets_drop(struct manager *manager, const struct who *who, stru
 	text = mem_dup(name.at, name.len);
 	TRY(store_secrets_drop(manager->store, who->tenant, text), "remove a secret");
 	named_secrets_take(manager, who->tenant, str_of(text));
-	named_secrets_spread(manager, who->tenant, text, NULL);
+	named_secrets_spread(manager, who->tenant, text);
 	return OK;
 }
 
@@ -385,7 +417,7 @@ static fallible named_secrets_unseal(const struct manager *manager, const char *
 				     struct policy_secret *secret)
 {
 	auto_buf sealed = BUF_INIT(2 * POLICY_SECRET_VALUE_MAX);
-	auto_buf value = BUF_INIT(2 * POLICY_SECRET_VALUE_MAX);
+	auto_buf value = BUF_SECRET(2 * POLICY_SECRET_VALUE_MAX);
 	auto_free char *owner = mem_fmt("secret/%s", key);
 	struct err *err;
 
@@ -393,8 +425,7 @@ static fallible named_secrets_unseal(const struct manager *manager, const char *
 		return err_new(INVALID, "bad_seal", "a sealed secret is malformed");
 	err = egress_unseal(manager->egress, owner, buf_view(&sealed), &value);
 	if (!err)
-		secret->value = mem_dup(value.at, value.len);
-	secret_wipe(value.at, value.len);
+		secret->value = secret_text_new(value.at, value.len);
 	return err;
 }
 

@@ -113,7 +113,7 @@ static fallible unseal(const struct entry *entry, struct policy *policy,
 		       const struct policy_secret *secret)
 {
 	auto_buf sealed = BUF_INIT(2 * POLICY_SECRET_VALUE_MAX);
-	auto_buf value = BUF_INIT(2 * POLICY_SECRET_VALUE_MAX);
+	auto_buf value = BUF_SECRET(2 * POLICY_SECRET_VALUE_MAX);
 	struct err *err;
 
 	if (!text_unbase64(&sealed, str_of(secret->sealed)))
@@ -121,7 +121,6 @@ static fallible unseal(const struct entry *entry, struct policy *policy,
 	err = egress_unseal(entry->manager->egress, entry->record.id, buf_view(&sealed), &value);
 	if (!err)
 		policy_set_secret(policy, secret->name, buf_view(&value));
-	secret_wipe(value.at, value.len);
 	return err;
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/metric.h"
 #include "box/freeze.h"
 #include "manager/access.h"
 #include "manager/adopt_queue.h"
@@ -19,6 +20,7 @@
 #include "manager/life.h"
 #include "manager/network_attach.h"
 #include "manager/queue.h"
+#include "manager/sampler.h"
 #include "store/store.h"
 
 #define STEP_MS 30000
@@ -71,8 +73,7 @@ static bool is_gone(const struct entry *entry)
 	       entry->record.state == STATE_DELETING;
 }
 
-// Waits for the step under way, then begins the caller's: step_end() must follow.
-static fallible step_begin(struct entry *entry)
+fallible pause_hold(struct entry *entry)
 {
 	int64_t deadline = loop_now(entry->manager->loop) + STEP_MS;
 	struct err *err;
@@ -91,7 +92,7 @@ static fallible step_begin(struct entry *entry)
 	return OK;
 }
 
-static void step_end(struct entry *entry)
+void pause_release(struct entry *entry)
 {
 	entry->moving = false;
 	condition_signal(&entry->changed);
@@ -137,12 +138,18 @@ static fallible thaw(struct entry *entry)
 
 static fallible manager_pause_stop(struct entry *entry, const char *why)
 {
+	int64_t began_us = clock_us();
+
 	if (entry->record.ephemeral)
 		return err_hint(err_new(CONFLICT, "ephemeral",
 					"this sandbox keeps no files: it cannot be stopped"),
 				"pause it, or delete it");
+	sampler_before_end(entry);
 	TRY(box_stop(entry->box, deadline_of(entry)));
+	metric_observe(METRIC_BOX_STOP, NULL, (double)(clock_us() - began_us) / 1e6);
+	metric_add(METRIC_BOXES_ENDED, "stopped", NULL, 1);
 	entry_detach(entry);
+	sampler_ended(entry, box_ended_cpu_us(entry->box));
 	entry->record.disk_kept = true;
 	return step_commit(entry, STATE_STOPPED, why);
 }
@@ -193,19 +200,29 @@ static fallible manager_pause_start(struct entry *entry)
 		return lose_files(entry, err);
 	TRY(err, "start %s", entry->record.id);
 	entry->destroyed = false;
+	sampler_started(entry);
 	entry->record.started_ms = clock_wall_ms();
 	box_on_loss(entry->box, life_lost, entry);
 	return step_commit(entry, STATE_RUNNING, "");
 }
 
-static fallible refuse_paused(void)
+static fallible refuse_budget(void)
 {
+	return err_hint(
+		err_new(CONFLICT, RECORD_BUDGET, "a budget that covers the sandbox is used up"),
+		"the sandbox goes on when the period ends or the budget is raised; GET "
+		"/v1/budgets shows them");
+}
+
+static fallible refuse_paused(const struct entry *entry)
+{
+	if (!strcmp(entry->record.reason, RECORD_BUDGET))
+		return refuse_budget();
 	return err_hint(err_new(CONFLICT, "paused", "the sandbox is paused"),
 			"POST /v1/sandboxes/{id}/resume lets it run again");
 }
 
-// Moves the box to running from any state, step by step.
-static fallible step_until_running(struct entry *entry)
+static fallible pause_begin_running(struct entry *entry)
 {
 	switch (entry->record.state) {
 	case STATE_RUNNING:
@@ -221,6 +238,19 @@ static fallible step_until_running(struct entry *entry)
 	}
 }
 
+// Moves the box to running from any state, step by step.
+static fallible step_until_running(struct entry *entry)
+{
+	enum state from = entry->record.state;
+	int64_t began_us = clock_us();
+
+	TRY(pause_begin_running(entry));
+	if (from != STATE_RUNNING)
+		metric_observe(METRIC_BOX_WAKE, state_word(from),
+			       (double)(clock_us() - began_us) / 1e6);
+	return OK;
+}
+
 fallible pause_wake(struct entry *entry)
 {
 	struct err *err;
@@ -231,13 +261,15 @@ fallible pause_wake(struct entry *entry)
 	if (entry->record.state == STATE_CREATING && !entry->moving)
 		return err_new(UNAVAILABLE, "box_starting", "the sandbox is being made");
 	if (entry->record.state == STATE_PAUSED)
-		return refuse_paused();
-	TRY(step_begin(entry));
+		return refuse_paused(entry);
+	if (entry->over_budget && !entry->moving)
+		return refuse_budget();
+	TRY(pause_hold(entry));
 	if (entry->record.state == STATE_PAUSED)
-		err = refuse_paused();
+		err = refuse_paused(entry);
 	else
 		err = has_failed(entry) ? gone(entry) : step_until_running(entry);
-	step_end(entry);
+	pause_release(entry);
 	return err;
 }
 
@@ -247,7 +279,7 @@ fallible pause_step_down(struct entry *entry)
 
 	if (entry->moving || entry->visits)
 		return OK;
-	TRY(step_begin(entry));
+	TRY(pause_hold(entry));
 	if (entry->record.state == STATE_RUNNING && !box_is_busy(entry->box))
 		err = pause_freeze(entry, STATE_FROZEN);
 	else if (entry->record.state == STATE_FROZEN)
@@ -255,7 +287,37 @@ fallible pause_step_down(struct entry *entry)
 	if (!err)
 		log_event(LOG_INFO, "box.idled", "sandbox", entry->record.id, "state",
 			  state_word(entry->record.state), NULL);
-	step_end(entry);
+	pause_release(entry);
+	return err;
+}
+
+fallible pause_for_budget(struct entry *entry)
+{
+	struct err *err = OK;
+
+	if (entry->moving || entry->visits)
+		return OK;
+	TRY(pause_hold(entry));
+	if (entry->record.state == STATE_RUNNING && !box_is_busy(entry->box))
+		err = pause_freeze(entry, STATE_PAUSED);
+	else if (entry->record.state == STATE_FROZEN)
+		err = step_commit(entry, STATE_PAUSED, "");
+	if (!err && entry->record.state == STATE_PAUSED)
+		err = step_commit(entry, STATE_PAUSED, RECORD_BUDGET);
+	pause_release(entry);
+	return err;
+}
+
+fallible pause_end_for_budget(struct entry *entry)
+{
+	struct err *err = OK;
+
+	if (entry->moving)
+		return OK;
+	TRY(pause_hold(entry));
+	if (entry->record.state == STATE_PAUSED && !strcmp(entry->record.reason, RECORD_BUDGET))
+		err = thaw(entry);
+	pause_release(entry);
 	return err;
 }
 
@@ -274,6 +336,13 @@ static fallible do_pause(struct entry *entry)
 	}
 }
 
+static fallible do_resume(struct entry *entry)
+{
+	return entry->over_budget && entry->record.state != STATE_RUNNING
+		       ? refuse_budget()
+		       : step_until_running(entry);
+}
+
 static fallible do_stop(struct entry *entry)
 {
 	return entry->record.state == STATE_STOPPED || has_failed(entry)
@@ -287,9 +356,9 @@ static const struct {
 	struct err *(*step)(struct entry *entry);
 } pause_verbs[] = {
 	{"pause", do_pause},
-	{"resume", step_until_running},
+	{"resume", do_resume},
 	{"stop", do_stop},
-	{"start", step_until_running},
+	{"start", do_resume},
 };
 
 fallible pause_request(struct manager *manager, const struct who *who, struct str key,
@@ -304,12 +373,12 @@ fallible pause_request(struct manager *manager, const struct who *who, struct st
 		assert(i < sizeof(pause_verbs) / sizeof(*pause_verbs));
 	}
 	TRY(access_entry(manager, who, ACCESS_MAKE, key, &entry));
-	TRY(step_begin(entry));
+	TRY(pause_hold(entry));
 	err = pause_verbs[i].step(entry);
 	// The answer must hold after a crash; a failed write stays queued in the store.
 	if (!err && manager->store)
 		err_free(store_flush(manager->store));
-	step_end(entry);
+	pause_release(entry);
 	TRY(err);
 	*out = &entry->record;
 	return OK;

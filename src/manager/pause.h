@@ -13,8 +13,17 @@
 fallible pause_request(struct manager *manager, const struct who *who, struct str key,
 		       const char *verb, const struct record **out);
 
+// Waits for the step under way, then begins the caller's: no other runs until pause_release().
+// GONE box_lost, box_deleted; TIMEOUT.
+fallible pause_hold(struct entry *entry);
+void pause_release(struct entry *entry);
+
 // Makes a frozen or stopped box run, for a request that holds the entry. CONFLICT paused;
 // UNAVAILABLE box_starting; GONE box_lost, box_deleted.
 fallible pause_wake(struct entry *entry);
+// A budget that covers the box is used up: pauses it if it is idle, with the reason RECORD_BUDGET.
+fallible pause_for_budget(struct entry *entry);
+// The budget is not used up any more: what was paused for it goes on.
+fallible pause_end_for_budget(struct entry *entry);
 // One step down, if the box is still idle: running becomes frozen, frozen becomes stopped.
 fallible pause_step_down(struct entry *entry);

@@ -127,6 +127,17 @@ static struct {
 	uint64_t quiet; // repetitions since it was logged
 } alerts[ALERTS];
 
+static struct {
+	alert_listener *fn;
+	void *arg;
+} alerts_heard;
+
+void alert_subscribe(alert_listener *fn, void *arg)
+{
+	alerts_heard.fn = fn;
+	alerts_heard.arg = arg;
+}
+
 static void alert_name(char room[ALERT_NAME], const char *alert, const char *what, const char *box)
 {
 	snprintf(room, ALERT_NAME, "%s/%s/%s", alert, what, box ? box : "");
@@ -154,6 +165,8 @@ void alert_publish(const char *alert, const char *severity, const char *what, co
 	int64_t now = clock_ms();
 	size_t at;
 
+	if (alerts_heard.fn)
+		alerts_heard.fn(alerts_heard.arg, alert, what, box, true);
 	alert_name(name, alert, what, box);
 	at = alert_place_of(name);
 	if (strcmp(alerts[at].name, name) != 0)
@@ -179,6 +192,8 @@ void alert_clear(const char *alert, const char *what, const char *box)
 	char name[ALERT_NAME];
 	size_t at;
 
+	if (alerts_heard.fn)
+		alerts_heard.fn(alerts_heard.arg, alert, what, box, false);
 	alert_name(name, alert, what, box);
 	at = alert_place_of(name);
 	if (!strcmp(alerts[at].name, name))

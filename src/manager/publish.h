@@ -20,5 +20,10 @@ void publish_close(void);
 // still holds after TIMER_ALERT_QUIET, with the number of repetitions.
 void alert_publish(const char *alert, const char *severity, const char *what, const char *box,
 		   struct err *failed);
+// The listener hears of every alert that is raised, also within the quiet time, and of its end. It
+// must not wait.
+typedef void alert_listener(void *arg, const char *alert, const char *what, const char *box,
+			    bool raised);
+void alert_subscribe(alert_listener *fn, void *arg);
 // The alert no longer holds: the next one is logged at once.
 void alert_clear(const char *alert, const char *what, const char *box);

@@ -294,7 +294,8 @@ void queue_show(struct entry *entry)
 {
 	const struct queued *queued = entry->queued;
 
-	entry->record.wait.reason = NULL;
+	entry->record.wait.reason = entry->pull ? "pull" : NULL;
+	entry->record.wait.operation = entry->pull;
 	if (!queued || !queued->line)
 		return;
 	entry->record.wait.reason = queue_literal(reason_of(entry->manager->queue));

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/metric.h"
 #include "box/tape.h"
 #include "manager/life.h"
 #include "manager/publish.h"
@@ -338,7 +339,7 @@ static bool manager_sweep_is_due(const struct entry *entry, int64_t age, enum wh
 	switch (entry->record.state) {
 	case STATE_CREATING:
 		*out = WHY_ORPHAN;
-		return !entry->queued && age >= timer_ms(TIMER_ORPHAN);
+		return !entry->queued && !entry->pull && age >= timer_ms(TIMER_ORPHAN);
 	case STATE_DELETING:
 		*out = WHY_STUCK;
 		return age >= timer_ms(TIMER_ORPHAN);
@@ -351,6 +352,23 @@ static bool manager_sweep_is_due(const struct entry *entry, int64_t age, enum wh
 	default:
 		return false;
 	}
+}
+
+struct sweep_view sweep_look(const struct sweep *sweep)
+{
+	struct sweep_view view = {.duration_ms = sweep->rounds ? sweep->last.duration_ms : -1};
+	int64_t now = loop_now(sweep->manager->loop);
+
+	list_each (at, &sweep->manager->entries) {
+		const struct entry *entry = link_of(at, struct entry, link);
+		enum why why;
+
+		if (!manager_sweep_is_due(entry, age_of(entry, now), &why))
+			continue;
+		view.orphaned += why == WHY_ORPHAN;
+		view.stuck += why == WHY_STUCK;
+	}
+	return view;
 }
 
 static int by_age(const void *a, const void *b)
@@ -446,6 +464,12 @@ static void sweep_record_round(struct sweep *sweep, const struct sweep_round *ro
 	sweep->last = *round;
 	sweep->history[sweep->rounds++ % SWEEP_HISTORY] = *round;
 	log_event(LOG_DEBUG, "sweep.done", NULL);
+	metric_observe(METRIC_CLEANUP, NULL, (double)round->duration_ms / 1000);
+	metric_add(METRIC_CLEANUP_FOUND, "orphaned", NULL, (double)round->orphans_found);
+	metric_add(METRIC_CLEANUP_FOUND, "terminated", NULL, (double)round->orphans_terminated);
+	metric_add(METRIC_CLEANUP_FOUND, "stuck", NULL, (double)round->stuck_terminated);
+	metric_add(METRIC_CLEANUP_FOUND, "old", NULL, (double)round->old_deleted);
+	metric_add(METRIC_CLEANUP_FAILED, NULL, NULL, (double)round->failed_attempts);
 	if (round->duration_ms > SWEEP_SLOW_MS)
 		alert_publish("sweep_slow", "warning", "sweep", NULL, OK);
 	else

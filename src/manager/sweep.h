@@ -34,10 +34,18 @@ struct sweep;
 struct sweep *sweep_new(struct manager *manager);
 // Adds a part that runs within each round; it may wait, and adds to the counts. At most
 // SWEEP_PARTS_MAX. `name` is a literal.
-#define SWEEP_PARTS_MAX 8
+#define SWEEP_PARTS_MAX 9
 void sweep_add(struct sweep *sweep, const char *name,
 	       struct err *(*part)(void *arg, struct sweep_round *round), void *arg);
 void sweep_open(struct sweep *sweep); // starts the first round
+
+// Boxes that never became ready, and boxes whose delete takes too long, until they are gone; the
+// time that the last round took, -1: there was none. Does not wait.
+struct sweep_view {
+	uint64_t orphaned, stuck;
+	int64_t duration_ms;
+};
+struct sweep_view sweep_look(const struct sweep *sweep);
 
 // Runs a round now. A call during a round waits for its end and gets its result.
 fallible sweep_run(struct sweep *sweep, struct sweep_round *out);

@@ -32,6 +32,8 @@ void entry_unref(struct entry *entry)
 	record_done(&entry->record);
 	exposed_ports_done(&entry->ports);
 	free(entry->port_scan);
+	free(entry->sampled);
+	free(entry->meter);
 	free(entry);
 }
 
@@ -275,6 +277,7 @@ struct entry *table_restore(struct manager *manager, struct record *record)
 	entry->record = *record;
 	*record = (struct record){0};
 	entry->manager = manager;
+	entry->restored = true;
 	entry->idle.busy_ms = loop_now(manager->loop);
 	map_put(manager->by_id, str_of(entry->record.id), entry);
 	settle_short_id(manager, entry);

@@ -12,8 +12,14 @@
 #include "manager/exposed_ports.h"
 #include "types/event.h"
 #include "types/record.h"
+#include "types/usage.h"
 
 struct egress;
+struct pulled;
+struct operations;
+struct pull_settings;
+struct budgets;
+struct host_load;
 struct adopting;
 struct egress_box;
 
@@ -35,7 +41,12 @@ struct entry {
 	bool moving;			   // a step of manager/pause is under way
 	bool starting;			   // … from stopped to running: it counts as running
 	struct queued *queued;		   // its position in manager/queue; NULL: none
-	struct port_scan *port_scan;	   // of manager/port_scan; NULL: never scanned
+	const char *pull;	     // id of the operation that its create waits for; NULL: none
+	struct port_scan *port_scan; // of manager/port_scan; NULL: never scanned
+	struct sampled *sampled;     // of manager/sampler; NULL: never sampled
+	struct meter *meter;	     // of manager/metering; NULL: nothing was added
+	bool over_budget;	     // of manager/budgets: one that covers it is used up
+	bool restored;		     // from the store: an earlier daemon has made it
 	struct egress_box
 		*egress;      // of manager/network_attach; NULL: never attached under this daemon
 	uint32_t attach_link; // the warden's connection over which it was attached; 0: detached
@@ -56,6 +67,10 @@ struct entry {
 	bool unreadable;	   // its row in the store cannot be read: left as it is
 	bool destroyed;		   // the warden has verified that it is gone
 	char trace[65];		   // of the request that destroys it; may be ""
+	struct {
+		uint64_t start;
+		int pid;
+	} spoofed; // the last process with false marks that was told of: agent/discover
 };
 
 struct manager {
@@ -69,7 +84,14 @@ struct manager {
 	struct accounts accounts;
 	struct map *images;		   // of manager/templates: image configurations by template
 	struct map *secrets, *secret_uses; // of manager/named_secrets
+	struct pulled *pulled;		   // of manager/pulled: images and their layers
+	struct operations *operations;	   // of manager/operations
+	const struct pull_settings *pull;  // of manager/pull; NULL: no registry is asked
 	bool secrets_unknown;		   // the secrets could not be read
+	struct map *registry_logins;	   // of manager/registry_logins
+	bool logins_unknown;		   // they could not be read
+	struct map *volumes;		   // of manager/volumes, by TENANT/NAME
+	bool volumes_unknown;		   // they could not be read
 	struct queue *queue;
 	int64_t queue_wait_ms;
 	uint32_t loops_max;		   // loop devices that boxes may use
@@ -91,8 +113,14 @@ struct manager {
 	uint64_t next_seq;
 	struct condition
 		left; // signalled when an entry leaves the table, and when adoption is done
-	bool closing; // creates are refused …
-	bool leaving; // … because the next daemon takes over
+	struct sampler *sampler;     // NULL: nothing is sampled
+	struct host_load *host_load; // NULL: not measured
+	struct prices prices;
+	struct budgets *budgets; // NULL: there can be none
+	void (*metered)(void *arg, const struct entry *entry, const struct usage *used);
+	void *metered_arg; // of manager/metering
+	bool closing;	   // creates are refused …
+	bool leaving;	   // … because the next daemon takes over
 	uint64_t created, lost;
 	uint64_t changes; // counts changes of the table and of states: equal numbers, equal tables
 };

@@ -15,6 +15,8 @@
 #include "loop/closer.h"
 #include "loop/stream.h"
 #include "manager/access.h"
+#include "manager/pulled.h"
+#include "manager/snapshot_note.h"
 #include "types/image.h"
 
 #define ASK_MS 30000
@@ -94,7 +96,9 @@ fallible images_apply(struct entry *entry)
 	const struct image *image = NULL;
 	struct fileop_stat stat;
 
-	if (strcmp(record->template, "host") != 0) {
+	// Of a pulled image manager/pull has filled the record. A fork has taken over what its
+	// source had; the file is its owner's by now.
+	if (strcmp(record->template, "host") != 0 && !record->root[0] && !record->fork[0]) {
 		TRY(image_of(entry, &files, &image));
 		if (image)
 			take_over(record, image);
@@ -183,6 +187,8 @@ static struct template template_of(const struct order_template *from)
 
 	if (!strcmp(from->name, "host"))
 		out.kind = "host";
+	else if (from->is_snapshot)
+		out.kind = "snapshot";
 	snprintf(out.name, sizeof(out.name), "%s", from->name);
 	return out;
 }
@@ -264,14 +270,58 @@ static bool is_own(const struct who *who, const char *kept)
 	return len && !strncmp(kept, who->tenant, len) && kept[len] == '.';
 }
 
+static struct template template_of_image(const struct manager *manager,
+					 const struct pulled_image *image)
+{
+	struct template out = {
+		.kind = "image",
+		.bytes = pulled_bytes(manager, image),
+		.created_ms = image->created_ms,
+		.image = image,
+	};
+
+	snprintf(out.name, sizeof(out.name), "%s", image->name);
+	return out;
+}
+
+// A tenant sees its own images, and those of the operator's that it may use.
+static bool pulled_is_seen(const struct manager *manager, const struct who *who,
+			   const struct pulled_image *image)
+{
+	if (!strcmp(image->tenant, who->tenant))
+		return true;
+	return !image->tenant[0] && is_lent(manager, who, image->name);
+}
+
+// What was noted of the snapshots among them.
+static fallible ask_notes(struct manager *manager, struct template *all, size_t count)
+{
+	auto_free struct answer *answer = mem_new_of(struct answer);
+	int fds[ORDER_FDS_MAX];
+
+	for (size_t i = 0; i < count; i++) {
+		struct order order = order_for(ORDER_DESCRIBE, str_of(all[i].name));
+
+		if (strcmp(all[i].kind, "snapshot") != 0)
+			continue;
+		TRY(ask_order(manager->ask, &order, answer, fds, loop_now(manager->loop) + ASK_MS));
+		memcpy(all[i].note, answer->note, sizeof(all[i].note));
+		if (snapshot_note_is_built(all[i].note))
+			all[i].kind = "built";
+	}
+	return OK;
+}
+
 fallible templates_all(struct manager *manager, const struct who *who, struct template **out,
 		       size_t *out_count)
 {
 	auto_free struct template *all = NULL;
+	struct pulled_image *image;
 	size_t count = 0, seen = 0;
 
 	TRY(access_ask(who, ACCESS_READ));
 	TRY(manager_templates_list_all(manager, &all, &count));
+	TRY(ask_notes(manager, all, count));
 	for (size_t i = 0; i < count; i++) {
 		struct template one = all[i];
 
@@ -280,6 +330,15 @@ fallible templates_all(struct manager *manager, const struct who *who, struct te
 				 all[i].name + strlen(who->tenant) + 1);
 		else if (!is_lent(manager, who, one.name))
 			continue;
+		all[seen++] = one;
+	}
+	for (size_t at = 0; pulled_next(manager, &at, &image);) {
+		struct template one;
+
+		if (!pulled_is_seen(manager, who, image))
+			continue;
+		one = template_of_image(manager, image);
+		all = mem_grow(all, seen + 1 > count ? seen + 1 : count, sizeof(*all));
 		all[seen++] = one;
 	}
 	*out = take_ptr(all);
@@ -320,6 +379,8 @@ static void allow_host(const struct manager *manager, const struct who *who, str
 		buf_text(out, " --template '*'");
 	for (size_t i = 0; i < tenant->template_count; i++)
 		buf_fmt(out, " --template %s", tenant->templates[i]);
+	if (tenant->template[0])
+		buf_fmt(out, " --default-template %s", tenant->template);
 }
 
 static fallible no_host(const struct manager *manager, const struct who *who)
@@ -333,6 +394,17 @@ static fallible no_host(const struct manager *manager, const struct who *who)
 	allow_host(manager, who, &command);
 	return err_hint(err, "the operator allows it by: %s",
 			buf_ok(&command) ? command.at : "cove tenant set --host");
+}
+
+void templates_default(const struct manager *manager, const struct who *who,
+		       char name[TEMPLATE_NAME_MAX])
+{
+	const struct account *account = accounts_find(&manager->accounts, str_of(who->tenant));
+
+	if (!name[0])
+		snprintf(name, TEMPLATE_NAME_MAX, "%s",
+			 account && account->tenant.template[0] ? account->tenant.template
+								: "host");
 }
 
 fallible templates_resolve(struct manager *manager, const struct who *who,
@@ -446,7 +518,7 @@ static fallible too_many(void)
 			"wait until one of them is done");
 }
 
-static fallible take_share(struct manager *manager, const struct who *who, struct account **out)
+fallible templates_take_share(struct manager *manager, const struct who *who, struct account **out)
 {
 	struct account *account = accounts_get(&manager->accounts, who->tenant);
 
@@ -458,7 +530,7 @@ static fallible take_share(struct manager *manager, const struct who *who, struc
 	return OK;
 }
 
-static void give_share(struct account **account)
+void templates_give_share(struct account **account)
 {
 	if (*account)
 		(*account)->imports--;
@@ -480,8 +552,17 @@ static fallible to_own(const struct manager *manager, const struct who *who, str
 	return OK;
 }
 
+static fallible check_free(const struct manager *manager, const struct who *who, struct str name)
+{
+	if (!pulled_find(manager, who->tenant, name))
+		return OK;
+	return err_hint(err_new(CONFLICT, "template_exists",
+				"there is a template '" STR_FMT "' already", STR_ARG(name)),
+			"choose another name, or delete that one first");
+}
+
 // A refusal has the stored name: replace it by the tenant's name for it.
-static fallible in_their_words(struct err *err, const struct who *who, struct str name)
+fallible templates_reword(struct err *err, const struct who *who, struct str name)
 {
 	if (!err || !who->tenant[0])
 		return err;
@@ -499,16 +580,33 @@ static fallible in_their_words(struct err *err, const struct who *who, struct st
 	return err;
 }
 
+static void templates_publish_gone(const struct who *who, struct str name)
+{
+	auto_free char *text = mem_dup(name.at, name.len);
+
+	event_publish(EVENT_TEMPLATE_GONE, "tenant", who->tenant, "template", text, NULL);
+}
+
 fallible templates_forget(struct manager *manager, const struct who *who, struct str name)
 {
 	char own[TEMPLATE_NAME_MAX];
+	struct pulled_image *image;
+	uint64_t freed = 0;
 	struct err *err;
 
 	TRY(to_own(manager, who, name, own));
+	image = pulled_find(manager, who->tenant, name);
+	if (image) {
+		TRY(pulled_drop(manager, image));
+		templates_publish_gone(who, name);
+		return pulled_collect(manager, who->tenant, 0, &freed);
+	}
 	err = order_alone(manager, ORDER_FORGET, str_of(own), ASK_MS, NULL);
-	if (!err)
+	if (!err) {
 		count_again(manager);
-	return in_their_words(err, who, name);
+		templates_publish_gone(who, name);
+	}
+	return templates_reword(err, who, name);
 }
 
 fallible templates_forget_all(struct manager *manager, const char *tenant)
@@ -527,7 +625,30 @@ fallible templates_forget_all(struct manager *manager, const char *tenant)
 	for (size_t i = 0; i < count; i++)
 		if (is_own(&as, all[i].name))
 			TRY(order_alone(manager, ORDER_FORGET, str_of(all[i].name), ASK_MS, NULL));
+	TRY(pulled_prune(manager, tenant, 0, false, &count));
 	return templates_count(manager);
+}
+
+fallible templates_claim(struct manager *manager, const struct who *who, struct str name,
+			 char out[TEMPLATE_NAME_MAX], struct account **out_account)
+{
+	TRY(to_own(manager, who, name, out));
+	TRY(check_free(manager, who, name));
+	return templates_take_share(manager, who, out_account);
+}
+
+fallible templates_settle(struct manager *manager, const struct who *who, struct str name,
+			  const char *kept, struct account *account, uint64_t bytes,
+			  struct err *failure)
+{
+	struct err *err = failure;
+
+	if (!err) {
+		images_forget(manager, kept);
+		err = check_quota(manager, account, kept, bytes);
+	}
+	templates_give_share(&account);
+	return templates_reword(err, who, name);
 }
 
 fallible templates_freeze(struct manager *manager, const struct who *who, struct str name,
@@ -538,14 +659,15 @@ fallible templates_freeze(struct manager *manager, const struct who *who, struct
 	struct err *err;
 
 	TRY(to_own(manager, who, name, own));
+	TRY(check_free(manager, who, name));
 	if (!who->may_host)
 		return no_host(manager, who);
-	TRY(take_share(manager, who, &account));
+	TRY(templates_take_share(manager, who, &account));
 	err = order_alone(manager, ORDER_FREEZE, str_of(own), WORK_MS, out);
 	if (!err)
 		err = check_quota(manager, account, own, out->bytes);
-	give_share(&account);
-	TRY(in_their_words(err, who, name));
+	templates_give_share(&account);
+	TRY(templates_reword(err, who, name));
 	snprintf(out->name, sizeof(out->name), STR_FMT, STR_ARG(name));
 	return OK;
 }
@@ -560,7 +682,8 @@ fallible templates_import_begin(struct manager *manager, const struct who *who, 
 	int pipe = -1;
 
 	TRY(to_own(manager, who, name, own));
-	TRY(take_share(manager, who, &account));
+	TRY(check_free(manager, who, name));
+	TRY(templates_take_share(manager, who, &account));
 	import = mem_new_of(struct templates_import);
 	memcpy(import->name, own, sizeof(own));
 	snprintf(import->shown, sizeof(import->shown), STR_FMT, STR_ARG(name));
@@ -570,9 +693,9 @@ fallible templates_import_begin(struct manager *manager, const struct who *who, 
 	struct err *err = ask_import_begin(manager->ask, import->name, &ask, &pipe);
 
 	if (err) {
-		give_share(&import->account);
+		templates_give_share(&import->account);
 		free(import);
-		return in_their_words(err, who, name);
+		return templates_reword(err, who, name);
 	}
 	import->ask = ask;
 	import->pipe.fd = -1;
@@ -621,7 +744,7 @@ fallible templates_import_end(struct templates_import *import, struct template *
 
 	if (!err)
 		err = check_quota(import->manager, account, import->name, answer->bytes);
-	give_share(&import->account);
+	templates_give_share(&import->account);
 	TRY(err);
 	images_forget(import->manager, import->name);
 	*out = (struct template){

@@ -4,10 +4,15 @@
 #include "manager/table.h"
 #include "types/who.h"
 
+struct pulled_image;
+
 struct template
 {
 	char name[TEMPLATE_NAME_MAX];
-	const char *kind;      // "host", "frozen", "imported": literals
+	const char *kind;	   // "host", "frozen", "imported", "image", "snapshot", "built"
+	char note[ORDER_NOTE_MAX]; // of a snapshot: JSON, see manager/snapshot_note.h; "": none
+	const struct pulled_image
+		*image;	       // of manager/pulled, borrowed until the next wait; NULL: none
 	uint64_t bytes, files; // 0: not measured
 	int64_t created_ms;    // wall clock; 0: not yet
 };
@@ -16,6 +21,9 @@ struct template
 // names. The caller frees *out.
 fallible templates_all(struct manager *manager, const struct who *who, struct template **out,
 		       size_t *out_count);
+// Fills in an empty name: the default template of the caller's tenant, else "host".
+void templates_default(const struct manager *manager, const struct who *who,
+		       char name[TEMPLATE_NAME_MAX]);
 // Replaces `name` by the name under which the warden stores the template that `who` means: a
 // tenant's own are stored as TENANT.NAME. FORBIDDEN host_not_allowed; NOT_FOUND no_template. May
 // wait.
@@ -34,6 +42,20 @@ fallible templates_count(struct manager *manager);
 // Copies the host's template once. Waits as long as that takes.
 fallible templates_freeze(struct manager *manager, const struct who *who, struct str name,
 			  struct template *out);
+
+// The steps around an order that makes a template of the name `name` for `who`. Claim checks the
+// name and the right, takes a share of the tenant's quota, and gives the stored name; settle gives
+// the share back and removes a template that exceeds the quota. It takes the order's error.
+fallible templates_claim(struct manager *manager, const struct who *who, struct str name,
+			 char out[TEMPLATE_NAME_MAX], struct account **out_account);
+fallible templates_settle(struct manager *manager, const struct who *who, struct str name,
+			  const char *kept, struct account *account, uint64_t bytes,
+			  struct err *failure);
+// The share alone: EXHAUSTED too_many_imports. Give takes NULL.
+fallible templates_take_share(struct manager *manager, const struct who *who, struct account **out);
+void templates_give_share(struct account **account);
+// The error of an order in the words of the tenant; takes NULL.
+fallible templates_reword(struct err *err, const struct who *who, struct str name);
 
 // An archive that comes in pieces: begin, write, end. Free at any point removes a template whose
 // import did not end well. INVALID bad_template, CONFLICT template_exists, INVALID bad_archive,

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "manager/pulled.h"
+#include "manager/volumes.h"
 #include "store/boxes.h"
 
 #define LOOKS 8
@@ -168,6 +170,78 @@ static fallible look_at_kernel(struct look *look)
 	return OK;
 }
 
+// ------------------------------------------------------------------------------------------ layers
+
+// Reads the warden's layers into `seen`, and reports those without a row.
+static fallible look_at_layers(struct look *look, struct map *seen)
+{
+	auto_free struct answer *answer = mem_new_of(struct answer);
+	struct order order = {.kind = ORDER_LIST, .name = ORDER_LAYERS};
+	struct loop *loop = look->manager->loop;
+	int none[ORDER_FDS_MAX];
+
+	do {
+		TRY(ask_order(look->manager->ask, &order, answer, none, loop_now(loop) + ASK_MS));
+		for (uint32_t i = 0; i < answer->template_count; i++) {
+			const char *name = answer->templates[i].name;
+
+			map_put(seen, str_of(name), look);
+			snprintf(order.name, sizeof(order.name), "%s", name);
+			if (!pulled_layer(look->manager, name))
+				manager_verify_odd(&look->found, "layer_without_row", name,
+						   "no image can use it");
+		}
+	} while (answer->template_count == ORDER_LIST_PAGE);
+	return OK;
+}
+
+static fallible compare_layers(struct look *look)
+{
+	struct map *seen = map_new();
+	const struct pulled_layer *layer;
+	struct err *err = look_at_layers(look, seen);
+
+	for (size_t at = 0; !err && pulled_next_layer(look->manager, &at, &layer);)
+		if (layer->is_ready && !layer->making && !map_get(seen, str_of(layer->name)))
+			manager_verify_odd(&look->found, "row_without_layer", layer->name,
+					   "its files are missing");
+	map_free(seen);
+	return err;
+}
+
+// ----------------------------------------------------------------------------------------- volumes
+
+struct volumes_seen {
+	struct look *look;
+	struct map *ids;
+};
+
+static void verify_see_volume(void *arg, const struct order_volume *row)
+{
+	struct volumes_seen *seen = arg;
+
+	map_put(seen->ids, str_of(row->volume), seen);
+	if (!volumes_known(seen->look->manager, row->volume))
+		manager_verify_odd(&seen->look->found, "volume_without_row", row->volume,
+				   "no tenant has it");
+}
+
+static fallible compare_volumes(struct look *look)
+{
+	struct manager *manager = look->manager;
+	struct volumes_seen seen = {look, map_new()};
+	struct err *err = ask_volumes(manager->ask, verify_see_volume, &seen,
+				      loop_now(manager->loop) + ASK_MS);
+	const struct volume *volume;
+
+	for (size_t at = 0; !err && (volume = volumes_next(manager, &at));)
+		if (volume->state == VOLUME_READY && !map_get(seen.ids, str_of(volume->id)))
+			manager_verify_odd(&look->found, "row_without_volume", volume->id,
+					   "its files are missing");
+	map_free(seen.ids);
+	return err;
+}
+
 // ------------------------------------------------------------------------------------------- all
 
 static fallible look_once(struct manager *manager, struct verify *out)
@@ -182,6 +256,10 @@ static fallible look_once(struct manager *manager, struct verify *out)
 		compare_boxes(&look);
 		err = look_at_kernel(&look);
 	}
+	if (!err)
+		err = compare_layers(&look);
+	if (!err)
+		err = compare_volumes(&look);
 	map_free(look.held);
 	if (err) {
 		verify_done(&look.found);

@@ -50,6 +50,22 @@ fallible btrfs_drop(int dir, const char *name)
 	return OK;
 }
 
+fallible btrfs_snapshot(int dir, int from, const char *name, bool read_only)
+{
+	auto_free struct btrfs_ioctl_vol_args_v2 *args = mem_new_of(struct btrfs_ioctl_vol_args_v2);
+
+	args->fd = from;
+	args->flags = read_only ? BTRFS_SUBVOL_RDONLY : 0;
+	snprintf(args->name, sizeof(args->name), "%s", name);
+	if (ioctl(dir, BTRFS_IOC_SNAP_CREATE_V2, args) == 0)
+		return OK;
+	if (errno == ENOSPC || errno == EDQUOT)
+		return err_hint(
+			err_new(NO_SPACE, "disk_full", "the pool of the boxes' disks is full"),
+			"delete sandboxes or snapshots, or raise --pool-max");
+	return err_sys(errno, "make the snapshot '%s'", name);
+}
+
 fallible btrfs_id(int subvolume, uint64_t *out)
 {
 	auto_free struct btrfs_ioctl_ino_lookup_args *args = mem_new_of(

@@ -1,6 +1,7 @@
 // btrfs, as far as a pool of boxes needs it: subvolumes and simple quotas (Linux 6.7), by ioctl.
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -9,6 +10,9 @@
 fallible btrfs_make(int dir, const char *name);
 // Unlinked at once; the kernel frees the space later. OK if absent.
 fallible btrfs_drop(int dir, const char *name);
+// Makes `name` in `dir` a snapshot of the open subvolume `from`. What was written to `from` before
+// is in it, and durable.
+fallible btrfs_snapshot(int dir, int from, const char *name, bool read_only);
 // The id of an open subvolume, which is that of its quota group too.
 fallible btrfs_id(int subvolume, uint64_t *out);
 

@@ -6,9 +6,11 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/auto.h"
 #include "base/mem.h"
+#include "base/secret.h"
 #include "base/str.h"
 #include "os/fd.h"
 
@@ -119,4 +121,20 @@ const char *cgroup_word(const struct cgroup_host *host)
 	if (host->unified < 0)
 		return old ? "v1" : "none";
 	return old ? "hybrid" : "v2";
+}
+
+fallible cgroup_instance(int data, char out[CGROUP_INSTANCE_ROOM])
+{
+	uint8_t hash[SECRET_HASH];
+	struct stat st;
+	uint64_t key[2];
+
+	if (fstat(data, &st))
+		return err_sys(errno, "look at the data directory");
+	key[0] = st.st_dev;
+	key[1] = st.st_ino;
+	secret_sha256(key, sizeof(key), hash);
+	for (int i = 0; i + 1 < CGROUP_INSTANCE_ROOM; i += 2)
+		snprintf(out + i, 3, "%02x", hash[i / 2]);
+	return OK;
 }

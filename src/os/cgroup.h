@@ -38,3 +38,8 @@ fallible cgroup_discover(struct cgroup_host *out);
 const char *cgroup_controller_word(enum cgroup_controller controller);
 // "v1", "hybrid", "v2" or "none".
 const char *cgroup_word(const struct cgroup_host *host);
+
+// The name of an instance's cgroups, cove/NAME, derived from its data directory: the next warden
+// finds them again.
+#define CGROUP_INSTANCE_ROOM 9 // eight hex digits and a NUL
+fallible cgroup_instance(int data, char out[CGROUP_INSTANCE_ROOM]);

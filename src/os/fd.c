@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -35,6 +36,14 @@ static void (*drop_leaked)(int fd) = close_leaked;
 void fd_on_leaked(void (*drop)(int fd))
 {
 	drop_leaked = drop ? drop : close_leaked;
+}
+
+void fd_wake(int fd)
+{
+	uint64_t one = 1;
+
+	while (write(fd, &one, sizeof(one)) < 0 && errno != EAGAIN && errno != EBADF) {
+	}
 }
 
 int fd_write_all(int fd, const void *bytes, size_t len)

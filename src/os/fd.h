@@ -8,6 +8,10 @@
 
 // 0, or -1 with errno. EINTR is retried.
 int fd_write_all(int fd, const void *bytes, size_t len);
+// Wakes the reader of a non-blocking pipe or eventfd. A full one wakes it as well. Any other
+// failure, such as ENOMEM of a pipe, is retried: a lost wake-up would leave the reader waiting for
+// ever.
+void fd_wake(int fd);
 ssize_t fd_read_all(int fd, void *room, size_t size); // until the end or `size`
 // Opens beneath `dir`, writes `text`, closes: for kernel files.
 int fd_put(int dir, const char *path, const char *text);

@@ -12,9 +12,12 @@
 #include <linux/fs.h>
 #include <linux/openat2.h>
 #include <stdio.h>
+#include <sys/fsuid.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "base/auto.h"
@@ -258,8 +261,10 @@ fallible path_remove(int dir, const char *name)
 
 struct copy {
 	int root;	  // the top of the copy
+	bool whole;	  // with whiteouts, pipes and attributes
 	struct map *seen; // "dev:ino" of files with several names, to the first path made
 	struct path_copied *sum;
+	bool links;	 // hard links instead of copies
 	struct buf path; // of the current directory, beneath root, ends with '/'
 };
 
@@ -340,12 +345,56 @@ fallible path_copy_data(int from, int to, uint64_t *out_bytes)
 	return OK;
 }
 
+#define XATTR_LIST_MAX 65536
+#define XATTR_VALUE_MAX 65536
+
+static fallible path_copy_xattrs(int from, int to, const char *name)
+{
+	auto_free char *names = mem_new(XATTR_LIST_MAX);
+	auto_free char *value = mem_new(XATTR_VALUE_MAX);
+	ssize_t len = flistxattr(from, names, XATTR_LIST_MAX);
+
+	if (len < 0)
+		return errno == ENOTSUP ? OK : err_sys(errno, "list the attributes of '%s'", name);
+	for (const char *at = names; at < names + len; at += strlen(at) + 1) {
+		ssize_t size;
+
+		if (!str_starts(str_of(at), "user.") && !str_starts(str_of(at), "trusted.overlay."))
+			continue;
+		size = fgetxattr(from, at, value, XATTR_VALUE_MAX);
+		if (size < 0 || fsetxattr(to, at, value, (size_t)size, 0))
+			return path_copy_explain(errno, "copy an attribute of", name);
+	}
+	return OK;
+}
+
+// Without CAP_FSETID the kernel clears set-gid for a group that is not the caller's: the file's
+// group becomes the caller's for that call. A change of ids clears the signal of the parent's
+// death.
+static int path_chmod(int fd, const struct stat *like)
+{
+	mode_t mode = like->st_mode & 07777;
+	int old, death = 0;
+	struct stat st;
+
+	if (fchmod(fd, mode))
+		return -1;
+	if (!(mode & S_ISGID) || fstat(fd, &st) || (st.st_mode & S_ISGID))
+		return 0;
+	prctl(PR_GET_PDEATHSIG, &death);
+	old = setfsgid(like->st_gid);
+	fchmod(fd, mode);
+	setfsgid((gid_t)old);
+	if (death)
+		prctl(PR_SET_PDEATHSIG, death);
+	return 0;
+}
+
 static fallible path_copy_attributes(int fd, const char *name, const struct stat *st)
 {
 	const struct timespec times[2] = {st->st_atim, st->st_mtim};
 
-	if (fchown(fd, st->st_uid, st->st_gid) || fchmod(fd, st->st_mode & 07777) ||
-	    futimens(fd, times))
+	if (fchown(fd, st->st_uid, st->st_gid) || path_chmod(fd, st) || futimens(fd, times))
 		return path_copy_explain(errno, "dress", name);
 	return OK;
 }
@@ -365,6 +414,8 @@ static fallible path_copy_file(struct copy *copy, int from, int to, const char *
 	if (fstat(in, &st))
 		return err_sys(errno, "look at '%s'", name);
 	TRY(path_copy_data(in, out, &bytes), "copy '%s'", name);
+	if (copy->whole || copy->links)
+		TRY(path_copy_xattrs(in, out, name));
 	copy->sum->files++;
 	copy->sum->bytes += bytes;
 	return path_copy_attributes(out, name, &st);
@@ -432,7 +483,23 @@ static fallible copy_dir(struct copy *copy, int from, int to, const char *name,
 	copy->path.len = len;
 	if (copy->path.at)
 		copy->path.at[len] = 0;
+	if (copy->whole || copy->links)
+		TRY(path_copy_xattrs(in, out, name));
 	return path_copy_attributes(out, name, st);
+}
+
+// A whiteout or a named pipe; of others nothing is copied.
+static fallible copy_node(struct copy *copy, int to, const char *name, const struct stat *st)
+{
+	bool is_whiteout = S_ISCHR(st->st_mode) && !st->st_rdev;
+
+	if (!copy->whole || (!is_whiteout && !S_ISFIFO(st->st_mode)))
+		return OK;
+	if (mknodat(to, name, st->st_mode, 0) ||
+	    fchownat(to, name, st->st_uid, st->st_gid, AT_SYMLINK_NOFOLLOW))
+		return path_copy_explain(errno, "make", name);
+	copy->sum->files++;
+	return OK;
 }
 
 static fallible copy_any(struct copy *copy, int from, int to, const char *name, int depth)
@@ -443,10 +510,16 @@ static fallible copy_any(struct copy *copy, int from, int to, const char *name, 
 		return errno == ENOENT ? OK : err_sys(errno, "look at '%s'", name);
 	if (S_ISDIR(st.st_mode))
 		return copy_dir(copy, from, to, name, &st, depth);
+	if (copy->links && linkat(from, name, to, name, 0) == 0) {
+		copy->sum->files++;
+		return OK;
+	}
+	if (copy->links && errno != EMLINK)
+		return path_copy_explain(errno, "link", name);
 	if (S_ISLNK(st.st_mode))
 		return path_copy_link(copy, from, to, name, &st);
 	if (!S_ISREG(st.st_mode))
-		return OK;
+		return copy_node(copy, to, name, &st);
 	return st.st_nlink > 1 ? copy_named(copy, from, to, name, &st)
 			       : path_copy_file(copy, from, to, name);
 }
@@ -463,19 +536,46 @@ static fallible copy_tree(struct copy *copy, int from, int to, int depth)
 	return errno ? err_sys(errno, "read a directory to copy") : OK;
 }
 
-fallible path_copy(int from, int to, struct path_copied *sum)
+// `copy` says how.
+static fallible path_copy_all(int from, int to, struct copy copy)
 {
-	struct copy copy = {.root = to, .seen = map_new(), .sum = sum, .path = BUF_INIT(65536)};
-	struct err *err = copy_tree(&copy, from, to, 0);
+	struct err *err;
 	struct str key;
 	size_t at = 0;
 	void *first;
 
+	copy.root = to;
+	copy.seen = map_new();
+	copy.path = (struct buf)BUF_INIT(65536);
+	err = copy_tree(&copy, from, to, 0);
 	while (map_next(copy.seen, &at, &key, &first))
 		free(first);
 	map_free(copy.seen);
 	buf_done(&copy.path);
 	return err;
+}
+
+fallible path_copy(int from, int to, struct path_copied *sum)
+{
+	return path_copy_all(from, to, (struct copy){.sum = sum});
+}
+
+fallible path_copy_whole(int from, int to, struct path_copied *sum)
+{
+	return path_copy_all(from, to, (struct copy){.sum = sum, .whole = true});
+}
+
+fallible path_link(int from, int to, struct path_copied *sum)
+{
+	auto_fd top = openat(from, ".",
+			     O_RDONLY | O_DIRECTORY | O_CLOEXEC); // it may be an O_PATH one
+	struct stat st;
+
+	if (top < 0 || fstat(top, &st))
+		return err_sys(errno, "look at a directory to link");
+	TRY(path_copy_all(from, to, (struct copy){.sum = sum, .links = true}));
+	TRY(path_copy_xattrs(top, to, "."));
+	return path_copy_attributes(to, ".", &st);
 }
 
 fallible path_copy_one(int from, int to, const char *name, struct path_copied *sum)

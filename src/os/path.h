@@ -48,6 +48,12 @@ struct path_copied {
 // links and hard links; shared blocks where the file system can. Devices, sockets and pipes are
 // left out, and extended attributes. Adds to *sum. NO_SPACE disk_full when the disk is full.
 fallible path_copy(int from, int to, struct path_copied *sum);
+// The same as path_copy() with hard links instead of copies: only directories are made, with the
+// extended attributes of users. A file with as many links as the file system allows is copied.
+fallible path_link(int from, int to, struct path_copied *sum);
+// The same with whiteouts (character devices 0:0), named pipes and the extended attributes of users
+// and of overlays: the upper directory of an overlay, and the overlay over the copy shows the same.
+fallible path_copy_whole(int from, int to, struct path_copied *sum);
 // The same for one file or symlink `name`, which must not exist in `to`.
 fallible path_copy_one(int from, int to, const char *name, struct path_copied *sum);
 // The data of one open file, from its start to its end; holes stay holes.

@@ -150,6 +150,7 @@ enum fileop_why {
 	FILEOP_TOO_MUCH,    // beyond a bound of archives
 	FILEOP_TOO_DEEP,
 	FILEOP_OUT_OF_TURN, // COMMIT without BEGIN and the like
+	FILEOP_REFUSED,	    // errno EACCES: the path leads to /proc or /sys
 	FILEOP_WHY_COUNT
 };
 

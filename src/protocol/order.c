@@ -13,12 +13,15 @@
 // Sizes of the largest messages: a text is its length, its bytes and a NUL.
 #define TEXT_SIZE(room) (4 + (room))
 #define ANSWER_HEAD (1 + 1 + 4)
-static_assert(ANSWER_HEAD + 1 + ORDER_LIST_PAGE * (TEXT_SIZE(TEMPLATE_NAME_MAX) + 1 + 8 + 8) <=
+static_assert(ANSWER_HEAD + 1 + ORDER_LIST_PAGE * (TEXT_SIZE(TEMPLATE_NAME_MAX) + 1 + 1 + 8 + 8) <=
 		      ORDER_SIZE_MAX,
 	      "a page of templates fits a message");
 static_assert(ANSWER_HEAD + 1 + ORDER_BOXES_PAGE * (TEXT_SIZE(ID_BOX_LEN + 1) + 1 + 4) <=
 		      ORDER_SIZE_MAX,
 	      "a page of cells fits a message");
+static_assert(ANSWER_HEAD + 1 + ORDER_VOLUMES_PAGE * (TEXT_SIZE(ID_BOX_LEN + 1) + 8) <=
+		      ORDER_SIZE_MAX,
+	      "a page of volumes fits a message");
 static_assert(ANSWER_HEAD + sizeof(struct order_inventory) + 1 +
 			      ORDER_ODDS_MAX * (TEXT_SIZE(24) + TEXT_SIZE(ID_BOX_LEN + 1)) <=
 		      ORDER_SIZE_MAX,
@@ -39,9 +42,15 @@ enum order_check_row {
 	CHECK_BOX,
 	CHECK_NEXT,
 	CHECK_NAME,
+	CHECK_PARENT,
+	CHECK_DIGEST,
 	CHECK_HOST_NAME,
 	CHECK_LIMITS,
 	CHECK_AHEAD,
+	CHECK_VOLUME,
+	CHECK_VOLUME_ID,
+	CHECK_PATH,
+	CHECK_SUBPATH,
 };
 
 static const struct field order_fields[] = {
@@ -72,6 +81,12 @@ static const struct field box_fields[] = {
 	ORDER_BOX_FIELDS(F)
 #undef F
 };
+static const struct field volume_fields[] = {
+#define F(type, field, wire, check)                                                                \
+	FIELD_ROW(struct order_volume, field, CHECK_##check, FIELD_KINDS_ALL, wire)
+	ORDER_VOLUME_FIELDS(F)
+#undef F
+};
 static const struct field odd_fields[] = {
 #define F(type, field, wire, check)                                                                \
 	FIELD_ROW(struct order_odd, field, CHECK_##check, FIELD_KINDS_ALL, wire)
@@ -97,6 +112,28 @@ static bool order_is_unfinished(struct str s)
 	       strspn(s.at + head, "0123456789abcdef") == s.len - head;
 }
 
+static bool is_hex(struct str s)
+{
+	for (size_t i = 0; i < s.len; i++)
+		if (!(s.at[i] >= '0' && s.at[i] <= '9') && !(s.at[i] >= 'a' && s.at[i] <= 'f'))
+			return false;
+	return true;
+}
+
+bool order_is_layer(struct str name)
+{
+	return name.len == strlen(ORDER_LAYERS) + ORDER_LAYER_HEX &&
+	       str_starts(name, ORDER_LAYERS) && is_hex(str_skip(name, strlen(ORDER_LAYERS)));
+}
+
+bool order_is_fork(struct str s)
+{
+	size_t head = strlen(ORDER_FORK);
+
+	return s.len > head && s.len < TEMPLATE_NAME_MAX && str_starts(s, ORDER_FORK) &&
+	       strspn(s.at + head, "0123456789abcdef") == s.len - head;
+}
+
 bool order_is_trace(struct str text)
 {
 	for (size_t i = 0; i < text.len; i++)
@@ -114,7 +151,14 @@ static bool order_name_is_valid(const struct order *order, struct str name)
 {
 	if (order->kind == ORDER_CGROUP)
 		return strspn(name.at, REASON_WORD) == name.len;
-	return id_is_template(name) || (order->kind == ORDER_LIST && name.len == 0) ||
+	if (order->kind == ORDER_LAYER || order_is_layer(name))
+		return order_is_layer(name) && order->kind != ORDER_IMPORT &&
+		       order->kind != ORDER_FREEZE && order->kind != ORDER_SNAPSHOT;
+	if (order_is_fork(name))
+		return order->kind == ORDER_SNAPSHOT || order->kind == ORDER_BUILD ||
+		       order->kind == ORDER_FORGET;
+	return id_is_template(name) ||
+	       (order->kind == ORDER_LIST && (name.len == 0 || str_is(name, ORDER_LAYERS))) ||
 	       (order->kind == ORDER_FORGET && order_is_unfinished(name));
 }
 
@@ -132,7 +176,7 @@ static bool order_check(uint8_t check, const void *message, const void *member)
 	case CHECK_BOX_ID:
 		return id_is_box(str_of(member));
 	case CHECK_TEMPLATE:
-		return id_is_template(str_of(member));
+		return id_is_template(str_of(member)) || order_is_layer(str_of(member));
 	case CHECK_DISK:
 		return is_one_of(str_of(member), "btrfs", "ext4-image", "directory");
 	case CHECK_CGROUP_VERSION:
@@ -145,6 +189,10 @@ static bool order_check(uint8_t check, const void *message, const void *member)
 		return id_is_box(str_of(member)) || !order->next[0];
 	case CHECK_NAME:
 		return order_name_is_valid(order, str_of(member));
+	case CHECK_PARENT:
+		return !order->parent[0] || order_is_layer(str_of(member));
+	case CHECK_DIGEST:
+		return strlen(member) == ORDER_DIGEST && is_hex(str_of(member));
 	case CHECK_HOST_NAME:
 		return is_host_name(str_of(member));
 	case CHECK_LIMITS:
@@ -153,6 +201,15 @@ static bool order_check(uint8_t check, const void *message, const void *member)
 		       order->limits.pids <= 1 << 22;
 	case CHECK_AHEAD:
 		return !order->ahead || !order->again;
+	case CHECK_VOLUME:
+		return id_is_volume(str_of(member)) ||
+		       (order->kind == ORDER_VOLUMES && !order->volume[0]);
+	case CHECK_VOLUME_ID:
+		return id_is_volume(str_of(member));
+	case CHECK_PATH:
+		return volume_is_path(str_of(member));
+	case CHECK_SUBPATH:
+		return !order->subpath[0] || volume_is_subpath(str_of(member));
 	default:
 		return false;
 	}
@@ -204,6 +261,7 @@ static const struct page {
 	}
 	[ORDER_LIST] = PAGE(templates, template_count, ORDER_LIST_PAGE, template_fields),
 	[ORDER_BOXES] = PAGE(cells, cell_count, ORDER_BOXES_PAGE, box_fields),
+	[ORDER_VOLUMES] = PAGE(volumes, volume_count, ORDER_VOLUMES_PAGE, volume_fields),
 	[ORDER_INVENTORY] = PAGE(odds, odd_count, ORDER_ODDS_MAX, odd_fields),
 #undef PAGE
 };
@@ -312,7 +370,8 @@ int order_fds(enum order_kind kind)
 
 int order_brings(const struct order *order)
 {
-	return order->kind == ORDER_NETWORK && order->net;
+	return order->kind == ORDER_LAYER || order->kind == ORDER_EXPORT ||
+	       (order->kind == ORDER_NETWORK && order->net);
 }
 
 int answer_fds(const struct answer *answer)

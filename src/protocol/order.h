@@ -34,8 +34,9 @@
 #include "protocol/field.h"
 #include "protocol/talk.h"
 #include "types/limits.h"
+#include "types/volume.h"
 
-#define ORDER_VERSION 10
+#define ORDER_VERSION 13
 #define ORDER_SIZE_MAX 4096
 #define ORDER_FDS_MAX 5
 #define ORDER_BOXES_MAX 16384
@@ -60,7 +61,15 @@
 	X(THAW,      "thaw",      "thaw a box",                                    0) \
 	X(INVENTORY, "inventory", "resources of boxes in kernel and on disk",      0) \
 	X(NETWORK,   "network",   "open or close the network of a living box",     0) /* net */ \
-	X(USAGE,     "usage",     "resources in use by a box, without waking it",  0)
+	X(USAGE,     "usage",     "resources in use by a box, without waking it",  0) \
+	X(LAYER,     "layer",     "unpack a layer of an image onto its parent",    0) /* brings the archive */ \
+	X(SNAPSHOT,  "snapshot",  "copy the disk of a box as a template",          0) \
+	X(DESCRIBE,  "describe",  "the note of a snapshot",                        0) \
+	X(EXPORT,    "export",    "write a template as a layer of an image",       0) /* brings the file */ \
+	X(VOLUME,    "volume",    "make a volume",                                 0) \
+	X(UNVOLUME,  "unvolume",  "remove a volume, answer when it is gone",       0) \
+	X(VOLUMES,   "volumes",   "volumes and their bytes, a page at a time",     0) \
+	X(MOUNT,     "mount",     "a volume for the next BUILD of a box",          0)
 // clang-format on
 
 enum order_kind {
@@ -73,39 +82,70 @@ enum order_kind {
 // Kinds of order, as bits of a row.
 #define ORDER_BIT(kind) (1u << ORDER_##kind)
 #define ORDER_OF_TEMPLATE                                                                          \
-	(ORDER_BIT(IMPORT) | ORDER_BIT(FREEZE) | ORDER_BIT(FORGET) | ORDER_BIT(LIST))
+	(ORDER_BIT(IMPORT) | ORDER_BIT(FREEZE) | ORDER_BIT(FORGET) | ORDER_BIT(LIST) |             \
+	 ORDER_BIT(LAYER) | ORDER_BIT(DESCRIBE) | ORDER_BIT(EXPORT))
+#define ORDER_OF_VOLUME (ORDER_BIT(VOLUME) | ORDER_BIT(UNVOLUME) | ORDER_BIT(VOLUMES))
 #define ORDER_OF_ANY (ORDER_BIT(KIND_COUNT) - 1)
-#define ORDER_OF_BOX (ORDER_OF_ANY & ~(ORDER_BIT(HELLO) | ORDER_BIT(INVENTORY) | ORDER_OF_TEMPLATE))
+#define ORDER_OF_BOX                                                                               \
+	(ORDER_OF_ANY &                                                                            \
+	 ~(ORDER_BIT(HELLO) | ORDER_BIT(INVENTORY) | ORDER_OF_TEMPLATE | ORDER_OF_VOLUME))
 
 // The fields of an order, in the order of the wire (protocol/field.h), and the kinds that have
 // each. An encoded order begins with its kind and its id.
 //
-// trace: of the request that caused it, or "". box: of BOXES, the ids after this one, "": from the
-// first. name: a template; LIST: names after this one; CGROUP: the mark, or "". host: the box's
-// host name. ephemeral: the disk ends with the processes, so no sync is needed, and the box cannot
-// be stopped. again: BUILD on the disk that a STOP, or a reboot, has left; CGROUP of `exec_cgroup`,
-// which pid 1 knows. net: BUILD with its network; NETWORK: open it, else close. ahead: send the
-// rootfs mounts to the prebuilt box, without an answer; an equal BUILD follows, or a DESTROY. cpu:
-// with its CPU time, which costs a millisecond. next: the id of the next new box, so that it can be
-// prebuilt, "": unknown; DESTROY: the same, if the box was to be the next.
+// trace: of the request that caused it, or "". parent: LAYER: the layer below, "": none; EXPORT:
+// the layer below, of which only the difference is written, "": all of it. digest: of its tar,
+// unpacked, in hex. part: EXPORT of a snapshot: all of it, its base, or what differs from that.
+// zstd: EXPORT packs with zstd, not gzip. box: of BOXES, the ids after this one, "": from the
+// first. name: a template or a layer; LIST: names after this one, from ORDER_LAYERS on the layers;
+// CGROUP: the mark, or "". host: the box's host name. ephemeral: the disk ends with the processes,
+// so no sync is needed, and the box cannot be stopped. again: BUILD on the disk that a STOP, or a
+// reboot, has left; CGROUP of `exec_cgroup`, which pid 1 knows; SNAPSHOT in place of the one of
+// that name. net: BUILD with its network; NETWORK: open it, else close. ahead: send the rootfs
+// mounts to the prebuilt box, without an answer; an equal BUILD follows, or a DESTROY. cpu: with
+// its CPU time, which costs a millisecond. next: the id of the next new box, so that it can be
+// prebuilt, "": unknown; DESTROY: the same, if the box was to be the next. base: the template or
+// the layer that the box was made from, and since: when, by the wall clock in ms: a younger one of
+// that name is another. note: kept with a snapshot, for the daemon alone. volume: VOLUMES: volumes
+// after this one, "": from the first. size: of a volume, 0: no limit. number: of a MOUNT, from 0
+// on: the first one drops those of an earlier try. path, subpath: of a MOUNT: where in the box, and
+// which directory of the volume; the warden passes both on to pid 1 and uses neither. mounts: the
+// MOUNTs that a BUILD has had.
 // clang-format off
 //	  type                                  field        on the wire                         check      kinds
 #define ORDER_FIELDS(F) \
 	F(FIELD_ARRAY(char, ORDER_TRACE_MAX),   trace,       FIELD_CHARS,                        TRACE,     ORDER_OF_ANY & ~ORDER_BIT(HELLO)) \
 	F(uint32_t,                             version,     FIELD_U32(0, UINT32_MAX),           ANY,       ORDER_BIT(HELLO)) \
 	F(FIELD_ARRAY(char, ID_BOX_LEN + 1),    box,         FIELD_CHARS,                        BOX,       ORDER_OF_BOX) \
-	F(FIELD_ARRAY(char, TEMPLATE_NAME_MAX), name,        FIELD_CHARS,                        NAME,      ORDER_BIT(BUILD) | ORDER_BIT(CGROUP) | ORDER_OF_TEMPLATE) \
+	F(FIELD_ARRAY(char, TEMPLATE_NAME_MAX), name,        FIELD_CHARS,                        NAME,      ORDER_BIT(BUILD) | ORDER_BIT(CGROUP) | ORDER_BIT(SNAPSHOT) | ORDER_OF_TEMPLATE) \
+	F(FIELD_ARRAY(char, TEMPLATE_NAME_MAX), parent,      FIELD_CHARS,                        PARENT,    ORDER_BIT(LAYER) | ORDER_BIT(EXPORT)) \
+	F(FIELD_ARRAY(char, ORDER_DIGEST + 1),  digest,      FIELD_CHARS,                        DIGEST,    ORDER_BIT(LAYER)) \
+	F(FIELD_ARRAY(char, TEMPLATE_NAME_MAX), base,        FIELD_CHARS,                        TEMPLATE,  ORDER_BIT(SNAPSHOT)) \
+	F(int64_t,                              since,       FIELD_U64(0, ORDER_NUMBER_MAX),     ANY,       ORDER_BIT(SNAPSHOT)) \
+	F(FIELD_ARRAY(char, ORDER_NOTE_MAX),    note,        FIELD_CHARS,                        ANY,       ORDER_BIT(SNAPSHOT)) \
 	F(FIELD_ARRAY(char, ID_NAME_MAX + 2),   host,        FIELD_CHARS,                        HOST_NAME, ORDER_BIT(BUILD)) \
 	F(struct limits,                        limits,      FIELD_U64(0, ORDER_BYTES_MAX),      LIMITS,    ORDER_BIT(BUILD)) \
+	F(uint32_t,                             part,        FIELD_U32(0, ORDER_PART_CHANGES),   ANY,       ORDER_BIT(EXPORT)) \
+	F(bool,                                 zstd,        FIELD_BOOL,                         ANY,       ORDER_BIT(EXPORT)) \
 	F(bool,                                 ephemeral,   FIELD_BOOL,                         ANY,       ORDER_BIT(BUILD)) \
-	F(bool,                                 again,       FIELD_BOOL,                         ANY,       ORDER_BIT(BUILD) | ORDER_BIT(CGROUP)) \
+	F(bool,                                 again,       FIELD_BOOL,                         ANY,       ORDER_BIT(BUILD) | ORDER_BIT(CGROUP) | ORDER_BIT(SNAPSHOT)) \
 	F(bool,                                 net,         FIELD_BOOL,                         ANY,       ORDER_BIT(BUILD) | ORDER_BIT(NETWORK)) \
 	F(bool,                                 ahead,       FIELD_BOOL,                         AHEAD,     ORDER_BIT(BUILD)) \
 	F(bool,                                 cpu,         FIELD_BOOL,                         ANY,       ORDER_BIT(ADOPT)) \
 	F(uint32_t,                             exec_cgroup, FIELD_U32(0, TALK_CGROUPS_MAX - 1), ANY,       ORDER_BIT(CGROUP) | ORDER_BIT(KILL)) \
+	F(FIELD_ARRAY(char, ID_BOX_LEN + 1),    volume,      FIELD_CHARS,                        VOLUME,    ORDER_OF_VOLUME | ORDER_BIT(MOUNT)) \
+	F(uint64_t,                             size,        FIELD_U64(0, ORDER_BYTES_MAX),      ANY,       ORDER_BIT(VOLUME)) \
+	F(uint32_t,                             number,      FIELD_U32(0, VOLUME_MOUNTS_MAX - 1), ANY,      ORDER_BIT(MOUNT)) \
+	F(bool,                                 read_only,   FIELD_BOOL,                         ANY,       ORDER_BIT(MOUNT)) \
+	F(FIELD_ARRAY(char, VOLUME_PATH_MAX + 1), path,      FIELD_CHARS,                        PATH,      ORDER_BIT(MOUNT)) \
+	F(FIELD_ARRAY(char, VOLUME_PATH_MAX + 1), subpath,   FIELD_CHARS,                        SUBPATH,   ORDER_BIT(MOUNT)) \
+	F(uint32_t,                             mounts,      FIELD_U32(0, VOLUME_MOUNTS_MAX),    ANY,       ORDER_BIT(BUILD)) \
 	F(FIELD_ARRAY(char, ID_BOX_LEN + 1),    next,        FIELD_CHARS,                        NEXT,      ORDER_BIT(HELLO) | ORDER_BIT(BUILD) | ORDER_BIT(DESTROY))
 // clang-format on
 
+#define ORDER_DIGEST 64
+enum { ORDER_PART_ALL, ORDER_PART_BASE, ORDER_PART_CHANGES };
+#define ORDER_NOTE_MAX 768
 #define ORDER_BYTES_MAX (1ull << 50)
 #define ORDER_NUMBER_MAX (1ull << 53) // the largest integer that JSON can carry
 #define ORDER_MEMBER(type, field, ...) type field;
@@ -114,16 +154,19 @@ struct order {
 	enum order_kind kind;
 	uint32_t id;
 	ORDER_FIELDS(ORDER_MEMBER)
+	const struct volume_mounts *volumes; // of the sender of a BUILD alone, which sends a MOUNT
+					     // for each; NULL: none
 };
 
 enum answer_kind { ANSWER_DONE, ANSWER_MORE, ANSWER_REFUSED, ANSWER_KIND_COUNT };
 
-// is_host: made from this host, not imported. bytes: on disk; 0: not measured. created: wall clock,
-// ms.
+// is_host: made from this host, not imported. is_snapshot: made by SNAPSHOT. bytes: on disk; 0: not
+// measured. created: wall clock, ms.
 // clang-format off
 #define ORDER_TEMPLATE_FIELDS(F) \
 	F(FIELD_ARRAY(char, TEMPLATE_NAME_MAX), name,    FIELD_CHARS,                      TEMPLATE) \
 	F(bool,                                 is_host, FIELD_BOOL,                       ANY) \
+	F(bool,                                 is_snapshot, FIELD_BOOL,                   ANY) \
 	F(uint64_t,                             bytes,   FIELD_U64(0, ORDER_BYTES_MAX),    ANY) \
 	F(int64_t,                              created, FIELD_U64(0, ORDER_NUMBER_MAX),   ANY)
 // clang-format on
@@ -153,6 +196,17 @@ struct order_box {
 };
 #define ORDER_BOXES_PAGE 32 // a shorter page is the last
 
+// bytes: on disk; ORDER_USAGE_UNKNOWN: not measured.
+// clang-format off
+#define ORDER_VOLUME_FIELDS(F) \
+	F(FIELD_ARRAY(char, ID_BOX_LEN + 1), volume, FIELD_CHARS,               VOLUME_ID) \
+	F(uint64_t,                          bytes,  FIELD_U64(0, UINT64_MAX), ANY)
+// clang-format on
+struct order_volume {
+	ORDER_VOLUME_FIELDS(ORDER_MEMBER)
+};
+#define ORDER_VOLUMES_PAGE 32 // a shorter page is the last
+
 // All resources: for each kind the number in the warden's table and the number that the kernel or
 // the disk shows, and the names that are in one but not in the other.
 // clang-format off
@@ -162,6 +216,7 @@ struct order_box {
 	X(groups)    /* cgroups of boxes; the same name in several hierarchies counts once */ \
 	X(pids)      /* processes in them */ \
 	X(disks)     /* subvolumes, images or directories of boxes */ \
+	X(volumes)   /* the same of volumes */ \
 	X(loops)     /* loop devices bound to files of boxes or to the pool */ \
 	X(slots)     /* id ranges that boxes use */ \
 	X(resting)   /* id ranges that wait until the trash is empty */ \
@@ -190,6 +245,13 @@ struct order_odd {
 #define ORDER_KILL_FAILED "kill_failed"
 #define ORDER_ODD_TEMPLATE "layer_without_job"
 #define ORDER_UNFINISHED ".new-" // prefix of the name of a template that is being made
+// A layer of an image is a whole root: its parent's files as hard links, and its own. Its name is
+// this prefix and ORDER_LAYER_HEX hex digits.
+#define ORDER_LAYERS ".layer-"
+#define ORDER_LAYER_HEX 56
+// Prefix of the name of a snapshot for one fork: in no list, and removed when a daemon connects.
+#define ORDER_FORK ".fork-"
+bool order_is_fork(struct str name);
 
 // The abilities of this host, sent at HELLO.
 // epoch: differs for each warden process. can_limit_disk: else a disk limit is refused. disk:
@@ -211,6 +273,14 @@ struct order_host {
 	ORDER_HOST_FIELDS(ORDER_MEMBER)
 };
 
+// Entries of a layer that a sandbox cannot have, and that were left out or changed.
+#define ORDER_DROPPED_FIELDS(X) X(devices) X(fifos) X(sockets) X(xattrs) X(ids)
+struct order_dropped {
+#define X(field) uint32_t field;
+	ORDER_DROPPED_FIELDS(X)
+#undef X
+};
+
 // Resources that a box uses. Of a box that does not run, only its disk is known.
 #define ORDER_USAGE_UNKNOWN UINT64_MAX
 struct order_usage {
@@ -225,11 +295,15 @@ struct order_usage {
 // page of LIST, BOXES or INVENTORY ends it: the number of its items, then the items.
 //
 // exec_cgroup: its number. join_count: how many of the fds join it (1 on v2, 2 on v1; again: 0).
+// frozen_us: how long the box was frozen for its snapshot; 0: it did not run. note: as SNAPSHOT
+// gave it, "": the template is no snapshot.
 // marked: CGROUP again, it has a mark, so it is not for another exec. net: listener and UDP socket
-// are the last fds. pid: pid 1 on the host. frozen: whether it is. exec_cgroups: how many there are
-// (from 0 on, some may be gone). cpu_us: of the whole box, if the order has `cpu`. spent: which of
-// them are, see cgroup_is_spent(). error, reason, message, hint: the error as the tenant may see
-// it; the warden logged the trail.
+// are the last fds. digest: of the layer that EXPORT has written, diff_id: of its tar, in hex;
+// bytes: of the layer in the file, after which the file IMAGE_FILE of the template may follow. pid:
+// pid 1 on the host. frozen: whether it is. exec_cgroups: how many there are (from 0 on, some may
+// be gone). cpu_us: of the whole box, if the order has `cpu`; of an ended one, what its cgroup had
+// used at the end, 0: it had none. spent: which of them are, see cgroup_is_spent(). error, reason,
+// message, hint: the error as the tenant may see it; the warden logged the trail.
 #define ORDER_BIT_REFUSED (1u << 31)
 // clang-format off
 //	  type                                          field         on the wire                         check   kinds
@@ -238,12 +312,17 @@ struct order_usage {
 	F(uint32_t,                                     join_count,   FIELD_U32(0, 2),                    ANY,    ORDER_BIT(CGROUP)) \
 	F(bool,                                         marked,       FIELD_BOOL,                         ANY,    ORDER_BIT(CGROUP)) \
 	F(bool,                                         net,          FIELD_BOOL,                         ANY,    ORDER_BIT(BUILD) | ORDER_BIT(NETWORK)) \
-	F(uint64_t,                                     bytes,        FIELD_U64(0, ORDER_BYTES_MAX),      ANY,    ORDER_BIT(IMPORT) | ORDER_BIT(FREEZE)) \
-	F(uint64_t,                                     files,        FIELD_U64(0, ORDER_BYTES_MAX),      ANY,    ORDER_BIT(IMPORT) | ORDER_BIT(FREEZE)) \
+	F(uint64_t,                                     bytes,        FIELD_U64(0, ORDER_BYTES_MAX),      ANY,    ORDER_BIT(IMPORT) | ORDER_BIT(FREEZE) | ORDER_BIT(LAYER) | ORDER_BIT(SNAPSHOT) | ORDER_BIT(EXPORT)) \
+	F(uint64_t,                                     files,        FIELD_U64(0, ORDER_BYTES_MAX),      ANY,    ORDER_BIT(IMPORT) | ORDER_BIT(FREEZE) | ORDER_BIT(LAYER) | ORDER_BIT(EXPORT)) \
+	F(FIELD_ARRAY(char, ORDER_DIGEST + 1),          digest,       FIELD_CHARS,                        DIGEST, ORDER_BIT(EXPORT)) \
+	F(FIELD_ARRAY(char, ORDER_DIGEST + 1),          diff_id,      FIELD_CHARS,                        DIGEST, ORDER_BIT(EXPORT)) \
+	F(struct order_dropped,                         dropped,      FIELD_U32(0, UINT32_MAX),           ANY,    ORDER_BIT(LAYER)) \
+	F(uint64_t,                                     frozen_us,    FIELD_U64(0, ORDER_BYTES_MAX),      ANY,    ORDER_BIT(SNAPSHOT)) \
+	F(FIELD_ARRAY(char, ORDER_NOTE_MAX),            note,         FIELD_CHARS,                        ANY,    ORDER_BIT(DESCRIBE)) \
 	F(uint32_t,                                     pid,          FIELD_U32(1, INT32_MAX),            ANY,    ORDER_BIT(ADOPT)) \
 	F(bool,                                         frozen,       FIELD_BOOL,                         ANY,    ORDER_BIT(ADOPT)) \
 	F(uint32_t,                                     exec_cgroups, FIELD_U32(0, TALK_CGROUPS_MAX),     ANY,    ORDER_BIT(ADOPT)) \
-	F(uint64_t,                                     cpu_us,       FIELD_U64(0, UINT64_MAX),           ANY,    ORDER_BIT(ADOPT)) \
+	F(uint64_t,                                     cpu_us,       FIELD_U64(0, UINT64_MAX),           ANY,    ORDER_BIT(ADOPT) | ORDER_BIT(STOP) | ORDER_BIT(DESTROY)) \
 	F(FIELD_ARRAY(uint64_t, TALK_CGROUPS_MAX / 64), spent,        FIELD_U64(0, UINT64_MAX),           ANY,    ORDER_BIT(ADOPT)) \
 	F(struct order_inventory,                       inventory,    FIELD_U32(0, UINT32_MAX),           ANY,    ORDER_BIT(INVENTORY)) \
 	F(struct order_usage,                           usage,        FIELD_U64(0, UINT64_MAX),           ANY,    ORDER_BIT(USAGE)) \
@@ -260,10 +339,11 @@ struct answer {
 	struct order_host host; // HELLO
 	union {
 		struct order_template templates[ORDER_LIST_PAGE]; // LIST
-		struct order_box cells[ORDER_BOXES_PAGE]; // BOXES, in the order of their ids
-		struct order_odd odds[ORDER_ODDS_MAX];	  // INVENTORY
+		struct order_box cells[ORDER_BOXES_PAGE];	 // BOXES, in the order of their ids
+		struct order_odd odds[ORDER_ODDS_MAX];		 // INVENTORY
+		struct order_volume volumes[ORDER_VOLUMES_PAGE]; // VOLUMES, by id
 	};
-	uint32_t template_count, cell_count, odd_count;
+	uint32_t template_count, cell_count, odd_count, volume_count;
 	ANSWER_FIELDS(ORDER_MEMBER)
 };
 
@@ -279,6 +359,7 @@ size_t answer_encode(const struct answer *answer, void *room, size_t size);
 fallible order_decode(const void *bytes, size_t len, struct order *out);
 fallible answer_decode(const void *bytes, size_t len, struct answer *out);
 const char *order_word(enum order_kind kind); // "build"
+bool order_is_layer(struct str name);	      // ORDER_LAYERS and its digits
 bool order_is_trace(struct str text);	      // short enough, printable ASCII
 int order_brings(const struct order *order);  // fds that are sent with it: 0 or 1
 int order_fds(enum order_kind kind);	      // fds of its DONE answer, see answer_fds()

@@ -8,6 +8,7 @@
 
 #define ROOTFS_MOUNTS_BOX 56  // an id and its NUL
 #define ROOTFS_MOUNTS_HOST 80 // a host name
+#define ROOTFS_MOUNTS_PATH 128
 
 struct rootfs_mounts_base_rootfs {
 	bool is_set_up;	 // nothing to do: for tests of pid 1 alone
@@ -20,8 +21,9 @@ struct rootfs_mounts {
 	bool has_usr; // the template has a separate /usr
 	bool is_volatile;
 	uint64_t memory;
-	uint64_t nofile; // RLIMIT_NOFILE of a process, at most
-	uint64_t number; // of this build, for the witness
+	uint64_t nofile;  // RLIMIT_NOFILE of a process, at most
+	uint64_t number;  // of this build, for the witness
+	uint32_t volumes; // messages that follow, see below
 	char box[ROOTFS_MOUNTS_BOX];
 	char host[ROOTFS_MOUNTS_HOST];
 };
@@ -31,6 +33,12 @@ static inline int rootfs_mounts_fds(const struct rootfs_mounts *mounts)
 {
 	return mounts->has_usr ? ROOTFS_MOUNTS_FDS_MAX : ROOTFS_MOUNTS_USR;
 }
+
+// A volume: a message of its own with one fd, the whole volume as a detached, idmapped mount.
+struct rootfs_mounts_volume {
+	char path[ROOTFS_MOUNTS_PATH];
+	char subpath[ROOTFS_MOUNTS_PATH]; // of its root; "": all of it
+};
 
 // Message of pid 1 of a box that is not volatile on TALK_FD_WITNESS, with a copy of its mounts: the
 // overlay of its root, and that of /usr if separate.

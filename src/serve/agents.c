@@ -12,25 +12,32 @@
 
 #include "agent/faults.h"
 #include "agent/local_backend.h"
+#include "agent/results.h"
 #include "agent/session.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "execution/execution.h"
 #include "http/http.h"
+#include "types/profile.h"
 #include "types/timers.h"
 
-#define RUNS "runs"
+#define RUNS "runs"   // logs of runs
+#define BLOBS "blobs" // logs and artifacts of executions
 
 struct serve_agents {
 	struct local *site;
 	struct agent_sessions *agents;
+	struct results *results;
+	struct executions *executions;
+	struct profiles profiles; // for agent sessions
 };
 
-static fallible open_runs(int daemon_dir, int *out)
+static fallible open_directory(int daemon_dir, const char *name, int *out)
 {
-	if (mkdirat(daemon_dir, RUNS, 0700) && errno != EEXIST)
-		return err_sys(errno, "make the directory of runs");
-	*out = openat(daemon_dir, RUNS, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return *out < 0 ? err_sys(errno, "open the directory of runs") : OK;
+	if (mkdirat(daemon_dir, name, 0700) && errno != EEXIST)
+		return err_sys(errno, "make the directory %s", name);
+	*out = openat(daemon_dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return *out < 0 ? err_sys(errno, "open the directory %s", name) : OK;
 }
 
 // "cpus=4 memory=12G disk=20G max=100": the limits of a class; absent ones keep their value.
@@ -129,11 +136,99 @@ static void read_boot(char room[LEASE_BOOT_LEN + 1])
 	room[LEASE_BOOT_LEN] = '\0';
 }
 
+static void offer_list(struct choices *choices, enum choice choice, char **words,
+		       const char *before, const char *after)
+{
+	auto_buf text = BUF_INIT(CHOICES_BYTES_MAX);
+	struct json_out out = json_to(&text);
+
+	if (!words || !words[0])
+		return;
+	buf_text(&text, before);
+	json_begin(&out, '[');
+	for (; *words; words++)
+		json_add_text(&out, *words);
+	json_end(&out, ']');
+	buf_text(&text, after);
+	if (buf_ok(&text))
+		choices_offer(choices, choice, buf_view(&text));
+}
+
+// What a profile gives to an agent session: time, requests and storage of an execution are not its.
+static struct err *offer_profile(void *arg, struct str name, struct choices *choices)
+{
+	const struct serve_agents *room = arg;
+	const struct profile *profile = profiles_find(&room->profiles, name);
+	auto_free char *limits = NULL;
+
+	if (!profile)
+		return err_hint(
+			err_new(INVALID, "no_profile", "there is no profile '%.64s'", name.at),
+			"a section [profile NAME] of the server's configuration makes one");
+	limits = mem_fmt("{\"memoryMB\":%llu,\"cpus\":%g,\"pids\":%llu}",
+			 (unsigned long long)(profile->limits.memory >> 20),
+			 (double)profile->limits.cpu_milli / 1000,
+			 (unsigned long long)profile->limits.pids);
+	choices_offer(choices, CHOICE_LIMITS, str_of(limits));
+	if (!choices->text[CHOICE_TEMPLATE] && !choices->text[CHOICE_IMAGE]) {
+		if (profile->template[0])
+			choices_set_template(choices, profile->template);
+		if (profile->image)
+			choices_set_image(choices, profile->image);
+	}
+	offer_list(choices, CHOICE_NETWORK, profile->allow, "{\"mode\":\"allow\",\"allow\":", "}");
+	offer_list(choices, CHOICE_SECRETS, profile->secrets, "", "");
+	return OK;
+}
+
+static fallible open_results(const struct config *config, struct gateway *gateway,
+			     struct store *store, int daemon_dir, struct serve_agents *room)
+{
+	struct results_options options = {
+		.loop = gateway->manager->loop,
+		.store = store,
+		.output_of = output_of,
+		.output_arg = gateway->manager,
+		.max = config->results_max,
+	};
+
+	TRY(open_directory(daemon_dir, BLOBS, &options.dir));
+	TRY(results_open(&options, &room->results));
+	gateway->results = room->results;
+	return OK;
+}
+
+// If their state cannot be read the daemon runs without executions.
+static fallible open_executions(const struct config *config, struct gateway *gateway,
+				struct store *store, struct serve_agents *room)
+{
+	struct executions_options options = {
+		.loop = gateway->manager->loop,
+		.store = store,
+		.manager = gateway->manager,
+		.results = room->results,
+	};
+	auto_err err = executions_open(&options, &room->executions);
+
+	if (err && store_health(store) == STORE_FINE)
+		return take_ptr(err);
+	if (err) {
+		log_event(LOG_ERROR, "daemon.no_executions", "trail", err_trail(err), NULL);
+		return OK;
+	}
+	gateway->executions = room->executions;
+	return executions_configure(room->executions, str_of(config->sections),
+				    config->executions_max, config->executions_queue);
+}
+
 fallible serve_agents_open(const struct config *config, struct gateway *gateway,
 			   struct store *store, int daemon_dir, struct serve_agents **out)
 {
 	struct serve_agents *room = mem_new_of(struct serve_agents);
-	struct local_options site = {.manager = gateway->manager, .data = daemon_dir};
+	struct local_options site = {.manager = gateway->manager,
+				     .data = daemon_dir,
+				     .profile = offer_profile,
+				     .profile_arg = room};
 	struct agents_options options = {
 		.loop = gateway->manager->loop,
 		.store = store,
@@ -151,7 +246,10 @@ fallible serve_agents_open(const struct config *config, struct gateway *gateway,
 	timers_scale((uint32_t)config->time_scale);
 	http_keepalive((uint32_t)timer_ms(TIMER_QUIET));
 	TRY(read_classes(config, gateway->manager, site.classes, options.class_max));
-	TRY(open_runs(daemon_dir, &options.dir));
+	TRY(open_directory(daemon_dir, RUNS, &options.dir));
+	TRY(open_results(config, gateway, store, daemon_dir, room));
+	TRY(open_executions(config, gateway, store, room));
+	TRY(profiles_read(str_of(config->sections), &room->profiles));
 	read_boot(site.boot);
 	room->site = local_new(&site);
 	options.backend = local_backend(room->site);
@@ -191,18 +289,31 @@ void serve_agents_load_config(struct serve_agents *room, const struct config *co
 	if (!room || err)
 		return;
 	local_set_classes(room->site, classes);
+	profiles_done(&room->profiles);
+	err_free(profiles_read(str_of(config->sections), &room->profiles)); // it was checked
+	results_configure(room->results, config->results_max);
+	if (room->executions)
+		err_free(executions_configure(room->executions, str_of(config->sections),
+					      config->executions_max, config->executions_queue));
 	if (room->agents)
 		agents_configure(room->agents, &options);
 }
 
 void serve_agents_start(struct serve_agents *room)
 {
-	if (room && room->agents)
+	if (!room)
+		return;
+	results_start(room->results);
+	if (room->executions)
+		executions_start(room->executions);
+	if (room->agents)
 		agents_start(room->agents);
 }
 
 void serve_agents_drain(struct serve_agents *room, int64_t deadline)
 {
+	if (room && room->executions)
+		executions_drain(room->executions);
 	auto_err err = room && room->agents ? agents_drain(room->agents, deadline) : OK;
 
 	if (err)

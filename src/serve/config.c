@@ -15,6 +15,9 @@
 #include "types/address.h"
 #include "types/key.h"
 #include "types/owner.h"
+#include "types/profile.h"
+#include "types/sink.h"
+#include "types/usage.h"
 
 enum type { TEXT, COUNT, BYTES, TIME, CHOICE, TYPE_MASK = 7, LIVE }; // LIVE: a reload changes it
 
@@ -103,6 +106,18 @@ static const struct row rows[] = {
 	 "highest number of new connections a second that a policy may ask for"},
 	{"egress-ca", "COVE_EGRESS_CA", TEXT, AT(ca), "", 0, 0, "FILE",
 	 "further certificates that the daemon trusts for connections of sandboxes, as PEM"},
+	{"registry-insecure", "COVE_REGISTRY_INSECURE", TEXT, AT(registry_insecure), "", 0, 0, "HOSTS",
+	 "registries that are asked without TLS: HOST[:PORT], separated by commas"},
+	{"registry-mirrors", "COVE_REGISTRY_MIRRORS", TEXT, AT(registry_mirrors), "", 0, 0, "LIST",
+	 "mirrors that are asked before a registry, in order: HOST=URL[/PREFIX], separated by commas"},
+	{"registry-exceptions", "COVE_REGISTRY_EXCEPTIONS", TEXT, AT(registry_exceptions), "", 0, 0, "LIST",
+	 "private addresses of registries that cove may reach: ADDRESS[/BITS][:PORT], separated by commas"},
+	{"registry-ca", "COVE_REGISTRY_CA", TEXT, AT(registry_ca), "", 0, 0, "FILE",
+	 "further certificates that registries may have, as PEM"},
+	{"image-max", "COVE_IMAGE_MAX", BYTES, AT(image_max), "20G", 1 << 20, 1ull << 40, "SIZE",
+	 "largest image that may be pulled"},
+	{"pull-wait", "COVE_PULL_WAIT", TIME, AT(pull_ms), "15m", 1000, 24 * 3600000ull, "TIME",
+	 "how long a create waits for the pull of its image; the pull goes on"},
 	{"preview-listen", "COVE_PREVIEW_LISTEN", TEXT, AT(preview_listen), "", 0, 0, "ADDR:PORT",
 	 "addresses that previews listen on, separated by commas; none: no previews (127.0.0.1:8485, or any port when that is taken)"},
 	{"preview-domain", "COVE_PREVIEW_DOMAIN", TEXT, AT(preview_domain), "localhost", 0, 0, "[PROTO://]NAME[:PORT]",
@@ -111,6 +126,24 @@ static const struct row rows[] = {
 	 "certificate of *.NAME with its chain, as PEM: serve previews by TLS"},
 	{"preview-key", "COVE_PREVIEW_KEY", TEXT | LIVE, AT(preview_key), "", 0, 0, "FILE",
 	 "private key of that certificate, as PEM"},
+	{"prices-currency", "COVE_PRICES_CURRENCY", TEXT | LIVE, AT(price_currency), "", 0, 0, "WORD",
+	 "currency of the prices below, as in EUR"},
+	{"prices-cpu-second", "COVE_PRICES_CPU_SECOND", TEXT | LIVE, AT(price_cpu_second), "0", 0, 0, "PRICE",
+	 "price of a second of CPU time, a decimal number"},
+	{"prices-gib-second", "COVE_PRICES_GIB_SECOND", TEXT | LIVE, AT(price_gib_second), "0", 0, 0, "PRICE",
+	 "price of a GiB of memory for a second"},
+	{"prices-gib-hour", "COVE_PRICES_GIB_HOUR", TEXT | LIVE, AT(price_gib_hour), "0", 0, 0, "PRICE",
+	 "price of a GiB of disk for an hour"},
+	{"prices-request", "COVE_PRICES_REQUEST", TEXT | LIVE, AT(price_request), "0", 0, 0, "PRICE",
+	 "price of a network request"},
+	{"history-max", "COVE_HISTORY_MAX", BYTES, AT(history_max), "512M", 1 << 20, 1ull << 50, "SIZE",
+	 "maximum size of the file with the history of the last week"},
+	{"executions-concurrency", "COVE_EXECUTIONS_CONCURRENCY", COUNT | LIVE, AT(executions_max), "0", 0, 16384, "NUMBER",
+	 "maximum number of executions that have a sandbox at a time; 0: as many as there is room for"},
+	{"executions-queue-max", "COVE_EXECUTIONS_QUEUE_MAX", COUNT | LIVE, AT(executions_queue), "1000", 1, 100000, "NUMBER",
+	 "maximum number of executions that wait for it"},
+	{"executions-results-max", "COVE_EXECUTIONS_RESULTS_MAX", BYTES | LIVE, AT(results_max), "0", 0, 1ull << 50, "SIZE",
+	 "cap of the logs and artifacts of all executions; past it the oldest are removed; 0: none"},
 	{"dev", "COVE_DEV", CHOICE, AT(dev), "off", 0, 0, "off|on",
 	 "allow features for tests: injected faults, another time scale"},
 	{"time-scale", "COVE_TIME_SCALE", COUNT, AT(time_scale), "1", 1, 100000, "NUMBER",
@@ -137,6 +170,8 @@ static const struct row rows[] = {
 	{"fd-lock", NULL, COUNT, AT(fd_lock), "0", 0, FD_MAX, NULL, NULL},
 	{"fd-live", NULL, COUNT, AT(fd_live), "0", 0, FD_MAX, NULL, NULL},
 	{"fd-holds", NULL, COUNT, AT(fd_holds), "0", 0, FD_MAX, NULL, NULL},
+	{"alert-sinks", NULL, TEXT, AT(sinks), "", 0, 0, NULL, NULL},
+	{"sections", NULL, TEXT | LIVE, AT(sections), "", 0, 0, NULL, NULL},
 	{"uid", NULL, COUNT, AT(uid), "0", 0, UINT32_MAX, NULL, NULL},
 	{"gid", NULL, COUNT, AT(gid), "0", 0, UINT32_MAX, NULL, NULL},
 };
@@ -226,23 +261,78 @@ static fallible config_set(struct config *config, const struct row *row, const c
 	return OK;
 }
 
+// A setting of a section [alert.KIND NAME], as a line of the text that types/sink.h reads.
+static fallible config_add_sink(struct config *config, const char *section, const char *name,
+				const char *value)
+{
+	const char *sink = section + strlen("alert.");
+	char *text;
+
+	if (!strchr(sink, ' ') || strchr(strchr(sink, ' ') + 1, ' ') || strchr(name, ' '))
+		return err_hint(err_new(INVALID, "bad_config", "[%s] is malformed", section),
+				"write [alert.webhook NAME]");
+	text = mem_fmt("%s%s %s=%s\n", config->sinks, sink, name, value);
+	free(config->sinks);
+	config->sinks = text;
+	return OK;
+}
+
+static fallible config_check_sinks(const struct config *config)
+{
+	struct sink sinks[SINKS_MAX];
+	size_t count = 0;
+
+	TRY(sinks_read(str_of(config->sinks), sinks, &count));
+	sinks_done(sinks, count);
+	return OK;
+}
+
 struct file {
 	struct config *config;
 	const char *path;
 	struct err *err; // the first error
 };
 
+// Sections of records, which are kept as text and read by their owner.
+static bool is_record(const char *section)
+{
+	static const char *const words[] = {"profile "};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
+		if (!strncmp(section, words[i], strlen(words[i])))
+			return true;
+	return false;
+}
+
+static int keep_record(struct config *config, const char *section, const char *name,
+		       const char *value)
+{
+	char *old = config->sections;
+
+	config->sections = mem_fmt("%s[%s]\n%s = %s\n", old, section, name, value);
+	free(old);
+	return 1;
+}
+
 static int on_key(void *user, const char *section, const char *name, const char *value)
 {
 	struct file *file = user;
 	bool plain = !*section || !strcmp(section, "serve");
 	auto_free char *full = plain ? mem_str(name) : mem_fmt("%s-%s", section, name);
-	const struct row *row = find_row(str_of(full));
-	bool known = row && row->help;
+	const struct row *row;
+	bool known;
 
+	if (is_record(section) && !file->err)
+		return keep_record(file->config, section, name, value);
+	for (char *at = full; *section && (at = strchr(at, '_'));)
+		*at = '-'; // [prices] cpu_second
+	row = find_row(str_of(full));
+	known = row && row->help;
 	if (file->err)
 		return 0;
-	if (!known)
+	if (!strncmp(section, "alert.", strlen("alert.")))
+		file->err = config_add_sink(file->config, section, name, value);
+	else if (!known)
 		file->err = err_new(INVALID, "bad_config", "there is no setting '%s%s%s'", section,
 				    *section ? "." : "", name);
 	else
@@ -369,11 +459,40 @@ fallible config_users_scopes(const struct config *config, unsigned *out)
 	return OK;
 }
 
+fallible config_prices(const struct config *config, struct prices *out)
+{
+	const struct {
+		const char *text;
+		uint64_t *price;
+	} all[] = {
+		{config->price_cpu_second, &out->cpu_second},
+		{config->price_gib_second, &out->gib_second},
+		{config->price_gib_hour, &out->gib_hour},
+		{config->price_request, &out->request},
+	};
+
+	if (strlen(config->price_currency) >= sizeof(out->currency))
+		return err_new(INVALID, "bad_config", "prices-currency has more than %zu letters",
+			       sizeof(out->currency) - 1);
+	snprintf(out->currency, sizeof(out->currency), "%s", config->price_currency);
+	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+		if (!price_read(str_of(all[i].text), all[i].price))
+			return err_hint(err_new(INVALID, "bad_config", "prices: '%s' is no price",
+						all[i].text),
+					"a decimal number up to 1000000 with 12 digits behind the "
+					"point at most, such as 0.000014");
+	return OK;
+}
+
 static fallible config_check(struct config *config)
 {
+	struct prices prices;
+	auto_profiles profiles = {0};
 	unsigned scopes;
 
 	TRY(check_egress(config));
+	TRY(config_prices(config, &prices));
+	TRY(config_check_sinks(config));
 	if (!*config->preview_cert != !*config->preview_key)
 		return err_new(INVALID, "bad_config",
 			       "preview-cert and preview-key belong together");
@@ -384,6 +503,7 @@ static fallible config_check(struct config *config)
 		return err_new(INVALID, "bad_config",
 			       "users-tenant is a name like team-a: a-z, 0-9 and '-', 31 at most");
 	TRY(config_users_scopes(config, &scopes));
+	TRY(profiles_read(str_of(config->sections), &profiles));
 	if (*config->tag && !owner_is_label(str_of(config->tag)))
 		return err_new(INVALID, "bad_config",
 			       "--shared-tag must be 1 to 64 visible "
@@ -470,7 +590,7 @@ void config_adopt(struct config *to, const struct config *from, struct buf *chan
 		const struct row *row = &rows[i];
 		struct buf *list = row->kind & LIVE ? changed : fixed;
 
-		if (!row->help || !differs(to, other, row))
+		if ((!row->help && !(row->kind & LIVE)) || !differs(to, other, row))
 			continue;
 		if (list)
 			buf_fmt(list, "%s%s", list->len ? "," : "", row->name);

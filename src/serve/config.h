@@ -27,8 +27,16 @@ struct config {
 	uint64_t retention_ms;				    // 0: as types/timers says
 	uint64_t audit_ms, audit_rows;			    // 0: as types/timers says; no limit
 	char *exceptions, *names, *ca;			    // of outbound connections for tenants
-	uint64_t egress_rate;				    // the maximum that a policy may set
+	char *registry_insecure, *registry_mirrors, *registry_exceptions, *registry_ca;
+	uint64_t image_max, pull_ms;
+	uint64_t egress_rate; // the maximum that a policy may set
+	uint64_t history_max; // bytes
+	char *sinks;	      // of alerts: types/sink.h
 	char *preview_listen, *preview_domain, *preview_cert, *preview_key;
+	char *price_currency, *price_cpu_second, *price_gib_second, *price_gib_hour, *price_request;
+	uint64_t executions_max, executions_queue;
+	char *sections;	      // records of the file: "[profile NAME]" and "KEY = VALUE" lines
+	uint64_t results_max; // bytes
 	char *dev;
 	uint64_t time_scale;
 	// Internal, between serve and its children.
@@ -45,6 +53,9 @@ fallible config_read_flags(int argc, char **argv, struct config *out);
 void config_done(struct config *config);
 #define auto_config on_exit_call(config_done) struct config
 
+struct prices;
+// The prices of the section [prices]. INVALID bad_config.
+fallible config_prices(const struct config *config, struct prices *out);
 // The bits of enum who_scope in users-scopes. INVALID bad_config.
 fallible config_users_scopes(const struct config *config, unsigned *out);
 

@@ -26,23 +26,35 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/metric.h"
 #include "base/weak.h"
 #include "box/stall.h"
 #include "box/tape.h"
 #include "box/tape_sync.h"
 #include "cloudflare/bridge.h"
+#include "daytona/daytona.h"
 #include "egress/tls_stream.h"
+#include "execution/execution.h"
 #include "gateway/gateway.h"
 #include "gen/version.h"
 #include "loop/closer.h"
 #include "loop/offload.h"
 #include "manager/adopt.h"
+#include "manager/budgets.h"
+#include "manager/build_files.h"
+#include "manager/builds.h"
 #include "manager/contexts.h"
+#include "manager/enforce_budgets.h"
+#include "manager/host_load.h"
 #include "manager/idle.h"
 #include "manager/network_attach.h"
 #include "manager/port_scan.h"
 #include "manager/publish.h"
+#include "manager/pull.h"
 #include "manager/queue.h"
+#include "manager/sampler.h"
+#include "manager/volumes.h"
+#include "monitor/monitor.h"
 #include "os/fd.h"
 #include "os/path.h"
 #include "serve/agents.h"
@@ -55,13 +67,16 @@
 #include "store/egress.h"
 #include "store/events.h"
 #include "store/idempotency.h"
+#include "store/usage.h"
 #include "toolbox/toolbox.h"
+#include "types/address.h"
 #include "types/timers.h"
 
 #define DRAIN_BOXES_MS 25000
 #define DRAIN_REPLIES_MS 2000
 #define DRAIN_STEP_MS 10
 #define TIDY_MS 10000
+#define LAYERS_KEPT_MS (10 * 60 * 1000) // of layers that nothing holds
 #define TIDY_BYTES (8u << 20)
 #define WARDEN_SOCKET "warden.sock" // in the run directory, our working directory
 #define BOX_SOCKETS "box"	    // likewise
@@ -74,9 +89,15 @@ struct app {
 	struct store *store;
 	struct serve_agents *agents;
 	struct steady_clock *steady_clock;
+	struct cgroup_files cgroup_files;
+	struct host_load *host_load;
+	char boot[STEADY_CLOCK_BOOT];
+	struct sinks sinks;
+	char link[256]; // to this cove, for notices
 	struct gateway gateway;
 	struct preview *preview; // NULL: no preview listener
 	struct egress *egress;
+	struct pull_settings pull;
 	int tapes_dir, daemon_dir;
 	struct watch signals;
 	struct timer tidy;
@@ -141,6 +162,8 @@ static void set_users(struct app *app)
 				     &users.scopes)); // checked when the configuration was read
 	snprintf(users.tenant, sizeof(users.tenant), "%s", config->users_tenant);
 	authenticate_set_users(app->gateway.auth, &users);
+	if (app->gateway.web)
+		web_sessions_end_users(app->gateway.web);
 }
 
 // Applies the settings that a reload can change.
@@ -158,6 +181,7 @@ static void load_config(struct app *app)
 	manager->bounds.output_max = config->output_max;
 	manager->queue_wait_ms = (int64_t)config->queue_ms;
 	queue_set_wait(manager->queue, manager->queue_wait_ms);
+	err_free(config_prices(config, &manager->prices)); // checked when it was read
 	log_set(config->log_level, config->log_format);
 	serve_agents_load_config(app->agents, config, manager);
 	if (!app->gateway.server)
@@ -234,6 +258,18 @@ static fallible daemon_watch_signals(struct app *app)
 	return loop_watch(app->loop, &app->signals, EPOLLIN);
 }
 
+// The cgroups of the boxes, by the same name as in the warden.
+static fallible open_cgroup_files(struct app *app)
+{
+	auto_fd data = open(app->config.data, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	char instance[CGROUP_INSTANCE_ROOM];
+
+	if (data < 0)
+		return err_sys(errno, "open %s", app->config.data);
+	TRY(cgroup_instance(data, instance));
+	return cgroup_files_open(instance, &app->cgroup_files);
+}
+
 // Opens everything that needs root: directories, files of /proc, the working directory.
 static fallible open_outside(struct app *app)
 {
@@ -253,22 +289,19 @@ static fallible open_outside(struct app *app)
 	if (app->daemon_dir < 0)
 		return err_sys(errno, "open %s", daemon);
 	TRY(stall_prepare((int)app->config.fd_holds));
+	TRY(open_cgroup_files(app));
+	TRY(host_load_open(&app->host_load));
 	return admit_open(&app->admit);
 }
 
 #define CA_MAX (1 << 20)
 
-// The operator's settings for outbound connections.
-static fallible read_egress(struct app *app)
+static fallible read_ca(const char *path, const char *setting, struct outbound *outbound)
 {
-	const char *path = app->config.ca;
 	auto_free char *text = NULL;
-	struct outbound *outbound = &app->gateway.outbound;
 	auto_fd fd = -1;
 	ssize_t len;
 
-	outbound->exceptions = str_of(app->config.exceptions);
-	outbound->hosts = str_of(app->config.names);
 	if (!*path) {
 		outbound->trust = trust_new((struct str){0});
 		return OK;
@@ -277,16 +310,39 @@ static fallible read_egress(struct app *app)
 	text = mem_new(CA_MAX);
 	len = fd < 0 ? -1 : read(fd, text, CA_MAX);
 	if (len < 0)
-		return err_new(INVALID, "bad_config", "egress-ca: %s cannot be read", path);
+		return err_new(INVALID, "bad_config", "%s: %s cannot be read", setting, path);
 	outbound->ca = (struct str){take_ptr(text), (size_t)len};
 	outbound->trust = trust_new(outbound->ca);
+	return OK;
+}
+
+// The operator's settings for outbound connections.
+static fallible read_egress(struct app *app)
+{
+	struct outbound *outbound = &app->gateway.outbound, *registries = &app->pull.outbound;
+
+	TRY(read_ca(app->config.ca, "egress-ca", outbound));
+	outbound->exceptions = str_of(app->config.exceptions);
+	outbound->hosts = str_of(app->config.names);
+	TRY(read_ca(app->config.registry_ca, "registry-ca", registries));
+	registries->exceptions = str_of(app->config.registry_exceptions);
+	registries->hosts = str_of(app->config.names);
+	app->pull.insecure = str_of(app->config.registry_insecure);
+	app->pull.mirrors = str_of(app->config.registry_mirrors);
+	app->pull.image_max = app->config.image_max;
+	app->pull.wait_ms = (int64_t)app->config.pull_ms;
+	if (!address_list_is_valid(registries->exceptions))
+		return err_hint(err_new(INVALID, "bad_config", "registry-exceptions is malformed"),
+				"ADDRESS[/BITS][:PORT], separated by commas");
 	return OK;
 }
 
 static fallible daemon_confine(struct app *app)
 {
 	auto_free char *daemon_dir = mem_fmt("%s/daemon", app->config.data);
+	const char *readable[DROP_READABLE_MAX + 1] = {NULL};
 	struct drop drop = {
+		.readable = readable,
 		.uid = (uid_t)app->config.uid,
 		.gid = (gid_t)app->config.gid,
 		.daemon_dir = daemon_dir,
@@ -295,6 +351,8 @@ static fallible daemon_confine(struct app *app)
 
 	if (!drop.uid || !drop.gid)
 		return err_new(INVALID, "bad_config", "the daemon is started by 'cove serve' only");
+	for (int i = 0; i < app->cgroup_files.host.count && i < DROP_READABLE_MAX; i++)
+		readable[i] = app->cgroup_files.host.mounts[i].path;
 	if (chdir(app->config.run))
 		return err_sys(errno, "go to %s", app->config.run);
 	return drop_rights(&drop);
@@ -324,6 +382,12 @@ static struct err *prune_idempotency_keys(void *arg, struct sweep_round *round)
 					    IDEMPOTENCY_MAX);
 }
 
+static struct err *prune_usage(void *arg, struct sweep_round *round)
+{
+	(void)round;
+	return store_usage_prune(arg, clock_steady_ms() - timer_ms(TIMER_USAGE));
+}
+
 static struct err *prune_audit(void *arg, struct sweep_round *round)
 {
 	const struct app *app = arg;
@@ -333,12 +397,49 @@ static struct err *prune_audit(void *arg, struct sweep_round *round)
 				 app->config.audit_rows, NULL);
 }
 
+// Images, their layers, and the directory of partial blobs. While they cannot be read, none is
+// pulled, and no layer is removed.
+static fallible open_images(struct app *app)
+{
+	struct manager *manager = app->gateway.manager;
+	struct err *err = path_dir(app->daemon_dir, "blobs", 0700, &app->pull.blobs);
+
+	TRY(err);
+	TRY(path_dir(app->daemon_dir, "builds", 0700, &app->pull.builds));
+	err = pulled_open(manager);
+	if (!err)
+		err = operations_open(manager);
+	if (err)
+		log_event(LOG_ERROR, "manager.no_images", "trail", err_trail(err), NULL);
+	else
+		manager->pull = &app->pull;
+	err_free(err);
+	return OK;
+}
+
+static struct err *collect_layers(void *arg, struct sweep_round *round)
+{
+	uint64_t bytes = 0;
+
+	(void)round;
+	TRY(operations_prune(arg));
+	build_files_prune(arg, false);
+	return pulled_collect(arg, NULL, LAYERS_KEPT_MS, &bytes);
+}
+
+static struct err *remove_volumes_left(void *arg, struct sweep_round *round)
+{
+	(void)round;
+	return volumes_settle(arg);
+}
+
 // Keys, idle task and janitor: above the manager and below the APIs.
 static fallible start_services(struct app *app)
 {
 	struct gateway *gateway = &app->gateway;
 
 	admit_watch_disk(app->admit, app->daemon_dir);
+	TRY(open_images(app));
 	gateway->ring = keyring_new(gateway->manager, app->store);
 	// An unreadable key grants nothing; the operator's key is not in the store.
 	auto_err err = keyring_load(gateway->ring);
@@ -351,12 +452,22 @@ static fallible start_services(struct app *app)
 	sweep_add(gateway->sweep, "events", prune_events, app->store);
 	sweep_add(gateway->sweep, "egress", prune_egress, app->store);
 	sweep_add(gateway->sweep, "audit", prune_audit, app);
+	sweep_add(gateway->sweep, "layers", collect_layers, gateway->manager);
+	sweep_add(gateway->sweep, "volumes", remove_volumes_left, gateway->manager);
+	sweep_add(gateway->sweep, "usage", prune_usage, app->store);
 	sweep_add(gateway->sweep, "idempotency", prune_idempotency_keys, app->store);
 	gateway->audit = audit_log_new(app->loop, app->store);
 	return OK;
 }
 
-// Loads stored responses, and boxes whose create may not have been answered.
+static void recover_execution(void *arg, const char *mark, const char *id)
+{
+	const struct gateway *gateway = arg;
+
+	idempotency_keys_made(gateway->idempotency_keys, mark, id);
+}
+
+// Loads stored responses, and boxes and executions whose create may not have been answered.
 static void recover_idempotency_keys(struct app *app)
 {
 	struct gateway *gateway = &app->gateway;
@@ -372,6 +483,12 @@ static void recover_idempotency_keys(struct app *app)
 			idempotency_keys_made(gateway->idempotency_keys, record->idempotency,
 					      record->id);
 	}
+	err_free(err);
+	err = gateway->executions
+		      ? executions_marks(gateway->executions, oldest, recover_execution, gateway)
+		      : OK;
+	if (err)
+		log_event(LOG_ERROR, "daemon.no_idempotency_keys", "trail", err_trail(err), NULL);
 }
 
 static fallible open_doors(struct app *app, const struct authenticate_options *guard)
@@ -386,11 +503,16 @@ static fallible open_doors(struct app *app, const struct authenticate_options *g
 	gateway->loop = app->loop;
 	gateway->auth = authenticate_new(app->loop, guard);
 	set_users(app);
+	gateway->web = web_sessions_new(gateway->manager, app->store, gateway->ring,
+					guard->key_hash);
+	auto_err err = web_sessions_load(gateway->web);
+	if (err) // nobody is signed in
+		log_event(LOG_ERROR, "daemon.no_web_sessions", "trail", err_trail(err), NULL);
 	gateway_open(gateway);
 	gateway->idempotency_keys = idempotency_keys_new(app->loop);
 	recover_idempotency_keys(app);
-	gateway->routes = router_join(
-		(const struct route *const[]){api_routes, toolbox_routes, cloudflare_routes, NULL});
+	gateway->routes = router_join((const struct route *const[]){
+		api_routes, toolbox_routes, cloudflare_routes, daytona_routes, NULL});
 	gateway->version = COVE_VERSION;
 	gateway->started_ms = loop_now(app->loop);
 	TRY(http_server_open(app->loop, &limits, gateway_serve, gateway_refuse, gateway,
@@ -481,6 +603,31 @@ static fallible open_egress(struct app *app)
 	return egress_open(app->loop, app->store, &config, &app->egress);
 }
 
+static fallible open_monitor(struct app *app)
+{
+	struct gateway *gateway = &app->gateway;
+	struct str rest = str_of(app->config.listen), first = {0};
+
+	str_cut(&rest, ',', &first);
+	snprintf(app->link, sizeof(app->link), "http://" STR_FMT, STR_ARG(first));
+	return monitor_new(
+		&(struct monitor_options){
+			.loop = app->loop,
+			.manager = gateway->manager,
+			.agents = gateway->agents,
+			.sweep = gateway->sweep,
+			.store = app->store,
+			.version = COVE_VERSION,
+			.sinks = &app->sinks,
+			.trust = gateway->outbound.trust,
+			.hosts = gateway->outbound.hosts,
+			.link = app->link,
+			.dir = !strcmp(app->config.store, "memory") ? -1 : app->daemon_dir,
+			.history_max = app->config.history_max,
+		},
+		&gateway->monitor);
+}
+
 static void on_settled(void *arg)
 {
 	struct app *app = arg;
@@ -488,7 +635,14 @@ static void on_settled(void *arg)
 	app->settled = true;
 	steady_clock_settled(app->steady_clock);
 	serve_agents_start(app->agents);
+	pull_resume(app->gateway.manager);
+	builds_resume(app->gateway.manager);
 	condition_signal(&app->condition);
+}
+
+static void note_stall(double seconds)
+{
+	metric_observe(METRIC_LOOP_STALL, NULL, seconds);
 }
 
 static fallible daemon_build(struct app *app)
@@ -497,7 +651,6 @@ static fallible daemon_build(struct app *app)
 		.bound = str_of(app->config.listen),
 		.names = str_of(app->config.hosts),
 	};
-	char boot[STEADY_CLOCK_BOOT];
 	uint32_t warm = 0;
 
 	if (pread((int)app->config.fd_key, guard.key_hash, SECRET_HASH, 0) != SECRET_HASH)
@@ -505,12 +658,14 @@ static fallible daemon_build(struct app *app)
 	close((int)app->config.fd_key);
 	TRY(open_outside(app));
 	TRY(read_egress(app));
-	steady_clock_boot(boot);
+	steady_clock_boot(app->boot);
+	TRY(sinks_load(app->config.sinks, &app->sinks));
 	TRY(daemon_confine(app), "give up rights");
 	TRY(daemon_key(app->daemon_dir, "box.key", app->gateway.path_token_key));
 	TRY(daemon_key(app->daemon_dir, "preview.key", app->gateway.link_key));
 	condition_init(&app->condition);
 	TRY(loop_new(&app->loop));
+	loop_on_slow(app->loop, note_stall);
 	TRY(daemon_watch_signals(app));
 	TRY(stall_start());
 	TRY(tape_sync_start(app->tapes_dir));
@@ -522,7 +677,7 @@ static fallible daemon_build(struct app *app)
 			.dir = !strcmp(app->config.store, "memory") ? -1 : app->daemon_dir,
 		},
 		&app->store));
-	app->steady_clock = steady_clock_open(app->store, boot);
+	app->steady_clock = steady_clock_open(app->store, app->boot);
 	TRY(open_egress(app));
 	app->ask = ask_open(app->loop, WARDEN_SOCKET);
 	app->gateway.manager = manager_new(&(struct manager_options){
@@ -539,11 +694,16 @@ static fallible daemon_build(struct app *app)
 		.loops_max = (uint32_t)app->config.loops_max,
 		.rebooted = steady_clock_rebooted(app->steady_clock),
 	});
+	app->gateway.manager->host_load = app->host_load;
+	sampler_open(&(struct sampler_options){
+		.manager = app->gateway.manager, .files = &app->cgroup_files, .boot = app->boot});
+	budgets_open(app->gateway.manager);
 	TRY(warm_read(app->config.warm, &warm));
 	warm_set(app->gateway.manager, warm, (uint32_t)app->config.warm_max);
 	TRY(start_services(app));
 	TRY(serve_agents_open(&app->config, &app->gateway, app->store, app->daemon_dir,
 			      &app->agents));
+	TRY(open_monitor(app));
 	load_config(app);
 	TRY(daemon_reload(app)); // changed since we were started
 	adopt_load(app->gateway.manager);
@@ -552,8 +712,10 @@ static fallible daemon_build(struct app *app)
 	TRY(previews_open(&app->config, &app->gateway, &app->preview));
 	attach_open(app->gateway.manager);
 	idle_open(app->gateway.manager);
+	enforce_budgets_open(app->gateway.manager);
 	port_scan_open(app->gateway.manager);
 	sweep_open(app->gateway.sweep);
+	monitor_start(app->gateway.monitor);
 	task_start(app->loop, "announce", daemon_announce, app);
 	app->tidy.due = on_tidy;
 	loop_set_timer(app->loop, &app->tidy, loop_now(app->loop) + TIDY_MS);
@@ -586,6 +748,7 @@ int daemon_main(int argc, char **argv)
 	}
 	loop_run(app->loop);
 	audit_log_flush(app->gateway.audit);
+	monitor_stop(app->gateway.monitor);
 	store_close(app->store);
 	log_event(LOG_INFO, "daemon.stopped", NULL);
 	// Only memory is left, which the kernel frees faster.

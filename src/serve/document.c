@@ -4,6 +4,7 @@
 
 #include "serve/config.h"
 #include "types/event.h"
+#include "types/profile.h"
 #include "types/timers.h"
 
 static void or_none(struct buf *out, const char *text)
@@ -77,6 +78,50 @@ static void events(struct buf *out)
 #undef X
 }
 
+static void profiles(struct buf *out)
+{
+	auto_profiles all = {0};
+	auto_err err = profiles_read(STR(""), &all);
+	const char *name, *what;
+
+	buf_text(out,
+		 "\n## Profiles of executions\n\n"
+		 "A section `[profile NAME]` of the file changes or adds a profile; an agent type "
+		 "is the\n"
+		 "profile of that name. Executions without one have the profile "
+		 "`" PROFILE_DEFAULT "`.\n\n"
+		 "    [profile LINT]\n"
+		 "    memory_mb = 256\n"
+		 "    max_memory_mb = 1024\n"
+		 "    argv = [\"make\", \"lint\"]\n"
+		 "    artifacts = report/**, *.log\n\n"
+		 "| setting | what it is |\n|---|---|\n");
+	for (size_t i = 0; profile_setting(i, &name, &what); i++)
+		buf_fmt(out, "| `%s`, `max_%s` | %s |\n", name, name, what);
+	buf_text(out,
+		 "| `template` | what its sandbox starts from |\n"
+		 "| `image` | instead: an image of a registry, pulled if need be |\n"
+		 "| `argv` | its command, a JSON array, unless the request has one |\n"
+		 "| `secrets`, `allow`, `artifacts` | names of secrets, allowed names, globs; "
+		 "separated by commas |\n\n"
+		 "`max_…` is what a request may ask for. Without it a request can only lower the "
+		 "limit;\n"
+		 "`" PROFILE_DEFAULT "` is bounded by the host alone.\n\n"
+		 "| profile | memory | CPU time | wall time | requests | disk |\n"
+		 "|---|---|---|---|---|---|\n");
+	for (size_t i = 0; !err && i < all.count; i++) {
+		const struct profile_limits *limits = &all.at[i].limits;
+
+		buf_fmt(out, "| `%s` | %llu MiB | ", all.at[i].name,
+			(unsigned long long)(limits->memory / LIMITS_MIB));
+		span(out, (int64_t)limits->cpu_time_ms);
+		buf_text(out, " | ");
+		span(out, (int64_t)limits->wall_time_ms);
+		buf_fmt(out, " | %llu | %llu MiB |\n", (unsigned long long)limits->network_requests,
+			(unsigned long long)(limits->storage / LIMITS_MIB));
+	}
+}
+
 void document_write(struct buf *out)
 {
 	buf_text(out,
@@ -95,6 +140,7 @@ void document_write(struct buf *out)
 		 "the\n"
 		 "log has the reason, and no setting changes.\n\n");
 	options(out);
+	profiles(out);
 	buf_text(out, "\n## Timers\n\n"
 		      "All timers of sandboxes and agent sessions. The value of a setting replaces "
 		      "the default.\n"

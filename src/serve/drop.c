@@ -33,6 +33,7 @@
 #define PR_MDWE_REFUSE_EXEC_GAIN 1
 #endif
 #define CALLS_MAX 512 // of the kernel
+#define PATHS_FIXED 7
 #define NSS_LETTERS "abcdefghijklmnopqrstuvwxyz0123456789_"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -135,18 +136,21 @@ static fallible confine_calls(void)
 
 fallible drop_rights(const struct drop *drop)
 {
-	const struct caps_path paths[] = {
+	struct caps_path paths[PATHS_FIXED + DROP_READABLE_MAX] = {
 		{drop->daemon_dir, true}, {drop->run_dir, true}, {"/etc", false},
 		{"/lib", false},	  {"/lib64", false},	 {"/usr/lib", false},
 		{"/usr/share", false},
 	};
+	size_t count = PATHS_FIXED;
 	uint8_t hash[SECRET_HASH];
 	pid_t parent = getppid();
 
 	// The crypto library reads its configuration at first use: do it now.
 	secret_sha256("", 0, hash);
 	TRY(caps_no_new_privs());
-	TRY(caps_landlock(paths, COUNT(paths)), "confine the file system");
+	for (size_t i = 0; i < DROP_READABLE_MAX && drop->readable[i]; i++)
+		paths[count++] = (struct caps_path){drop->readable[i], false};
+	TRY(caps_landlock(paths, count), "confine the file system");
 	TRY(drop_become(drop));
 	TRY(die_with_parent(parent));
 	load_nss_modules();

@@ -5,10 +5,12 @@
 
 #include "base/err.h"
 
+#define DROP_READABLE_MAX 16
 struct drop {
 	uid_t uid;
 	gid_t gid;
 	const char *daemon_dir, *run_dir; // all that stays writable
+	const char *const *readable;	  // further directories that stay readable, ended by NULL
 };
 
 // Changes the user; drops groups and capabilities for good; restricts the file system (Landlock,

@@ -35,7 +35,7 @@ static fallible read_pem(const char *setting, const char *path, struct buf *out)
 
 fallible previews_refresh_cert(const struct config *config, int fd)
 {
-	auto_secret_buf text = BUF_INIT(4 * PEM_MAX);
+	auto_secret_buf text = BUF_SECRET(4 * PEM_MAX);
 
 	if (*config->preview_cert) {
 		TRY(read_pem("preview-cert", config->preview_cert, &text));
@@ -82,7 +82,7 @@ static fallible cert_take(int fd, struct buf *cert, struct buf *key)
 static fallible certify(const struct config *config, struct preview *preview)
 {
 	auto_buf cert = BUF_INIT(2 * PEM_MAX);
-	auto_secret_buf key = BUF_INIT(2 * PEM_MAX);
+	auto_secret_buf key = BUF_SECRET(2 * PEM_MAX);
 
 	TRY(cert_take((int)config->fd_cert, &cert, &key));
 	if (!cert.len)

@@ -39,15 +39,16 @@ static const struct db_column box_columns[] = {
 
 // The fields of the body, in order.
 enum body_type {
-	BODY_WORD,   // char[]
-	BODY_TEXT,   // char *; NULL is null
-	BODY_PATH,   // char *; NULL is absent
-	BODY_NUMBER, // uint64_t or int64_t, from 0 on
-	BODY_FLAG,   // bool
-	BODY_PAIRS,  // struct env_map
-	BODY_LIMITS, // struct limits; must be there
-	BODY_POLICY, // struct policy *; NULL is absent
-	BODY_OBJECT, // a struct with fields of its own; must be there
+	BODY_WORD,    // char[]
+	BODY_TEXT,    // char *; NULL is null
+	BODY_PATH,    // char *; NULL is absent
+	BODY_NUMBER,  // uint64_t or int64_t, from 0 on
+	BODY_FLAG,    // bool
+	BODY_PAIRS,   // struct env_map
+	BODY_LIMITS,  // struct limits; must be there
+	BODY_POLICY,  // struct policy *; NULL is absent
+	BODY_VOLUMES, // struct volume_mounts; none is absent
+	BODY_OBJECT,  // a struct with fields of its own; must be there
 };
 struct body_field {
 	const char *key;
@@ -76,6 +77,8 @@ static const struct body_field retention_fields[] = {
 };
 static const struct body_field record_fields[] = {
 	FIELD(record, "template",    WORD,   template, SIZE(record, template)),
+	FIELD(record, "root",        WORD,   root, SIZE(record, root)),
+	FIELD(record, "image",       PATH,   image),
 	FIELD(record, "reason",      WORD,   reason, SIZE(record, reason)),
 	FIELD(record, "limits",      LIMITS, limits),
 	FIELD(record, "env",         PAIRS,  env),
@@ -84,6 +87,7 @@ static const struct body_field record_fields[] = {
 	FIELD(record, "labels",      PAIRS,  labels),
 	FIELD(record, "terms",       OBJECT, retention, .fields = retention_fields),
 	FIELD(record, "network",     POLICY, network),
+	FIELD(record, "volumes",     VOLUMES, volumes),
 	FIELD(record, "created",     NUMBER, created_ms),
 	FIELD(record, "started",     NUMBER, started_ms),
 	FIELD(record, "ends",        NUMBER, ends_ms),
@@ -140,6 +144,12 @@ static void body_put_field(struct json_out *out, const struct body_field *field,
 			break;
 		json_key(out, field->key);
 		policy_save(out, policy);
+		break;
+	case BODY_VOLUMES:
+		if (!((const struct volume_mounts *)at)->count)
+			break;
+		json_key(out, field->key);
+		volume_mounts_write(out, at);
 		break;
 	case BODY_OBJECT:
 		json_key(out, field->key);
@@ -227,9 +237,12 @@ void store_boxes_queue(struct store *store, const struct record *record)
 static struct err *boxes_query_drop(struct db *db, void *arg)
 {
 	auto_free char *ports = mem_fmt(STORE_BOX_PORTS "%s", (const char *)arg);
+	auto_free char *sync = mem_fmt(STORE_BOX_SYNC "%s", (const char *)arg);
 
 	TRY(db_run(db, "DELETE FROM boxes WHERE id = $1", DB_WITH(db_text(arg)), NULL));
+	TRY(db_run(db, "DELETE FROM usage_meters WHERE sandbox = $1", DB_WITH(db_text(arg)), NULL));
 	TRY(store_egress_forget_in(db, arg));
+	TRY(store_kv_drop_in(db, sync));
 	return store_kv_drop_in(db, ports);
 }
 
@@ -303,6 +316,8 @@ static fallible body_read_field(const struct json *value, const struct body_fiel
 		return body_read_limits(value, at);
 	case BODY_POLICY:
 		return body_read_policy(value, at);
+	case BODY_VOLUMES:
+		return volume_mounts_load(value, at);
 	case BODY_OBJECT:
 		return body_read(value, field->fields, at);
 	}

@@ -15,6 +15,7 @@ void store_boxes_queue(struct store *store, const struct record *record);
 // Removes the record with everything else of the box: its egress ledger and exposed ports.
 void store_boxes_drop(struct store *store, const char *id);
 #define STORE_BOX_PORTS "ports/" // exposed ports in store/kv.h, by id
+#define STORE_BOX_SYNC "sync/"	 // manifests of syncs, likewise
 
 // Every record, by seq. Unreadable ones have `unreadable` set, and id, tenant and name as far as
 // they are texts. The caller owns *out.

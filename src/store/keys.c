@@ -40,6 +40,9 @@ static fallible leave_behind(struct db *db, const char *tenant)
 		"DELETE FROM egress WHERE box IN (SELECT box FROM egress_sums WHERE tenant = $1)",
 		"DELETE FROM egress_sums WHERE tenant = $1",
 		"DELETE FROM secrets WHERE tenant = $1",
+		"DELETE FROM registries WHERE tenant = $1",
+		// No tenant's name has a tilde: the sums stay for the operator.
+		"UPDATE usage_charges SET tenant = tenant || '~' WHERE tenant = $1",
 	};
 
 	for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++)

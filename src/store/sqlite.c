@@ -114,7 +114,7 @@ static void sqlite_files_path(int dir, const char *name, char *room, size_t size
 
 #define BUSY_MS 5000
 #define CHECK_BYTES (16u << 20) // a larger database is not checked as a whole at start
-#define STATEMENTS_MAX 128
+#define STATEMENTS_MAX 512	// more than the texts of SQL in this folder
 #define PATH_ROOM 160
 #define JOURNAL_BYTES (4200 << 10) // its size between two checkpoints
 #define SPARE_BYTES (256u << 20)

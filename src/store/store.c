@@ -26,6 +26,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/metric.h"
 #include "loop/offload.h"
 #include "os/fd.h"
 #include "store/db_private.h"
@@ -43,6 +44,7 @@ struct job {
 	void (*drop)(void *arg); // of a told deed
 	struct task *task;	 // that waits; NULL: told, or a thread waits
 	bool told, last, asks;
+	bool soon;    // it waits, and its batch need not start for it
 	bool settled; // done or failed for good
 	bool done;    // the waiter may continue
 	struct err *err;
@@ -53,6 +55,7 @@ struct batch {
 	const struct db_driver *driver;
 	int dir; // -1: in memory
 	const char *name;
+	fallible (*settle)(struct db *db);
 	struct db *db;	 // NULL: could not be opened
 	struct err *why; // the last error of the disk
 	enum store_health health;
@@ -69,11 +72,17 @@ struct batch {
 // the reserve: a file that exists only to be removed then. They are tried together with the told
 // deeds before them, so that an older state never overwrites a newer one.
 
+// It needs no reserve: it is in memory, or nothing that has to be ended is in it.
+static bool batch_is_apart(const struct batch *batch)
+{
+	return batch->dir < 0 || batch->settle != schema_settle;
+}
+
 static void take_reserve(struct batch *batch)
 {
 	auto_fd fd = -1;
 
-	if (batch->has_reserve || batch->dir < 0 || batch->db->read_only)
+	if (batch->has_reserve || batch_is_apart(batch) || batch->db->read_only)
 		return;
 	fd = openat(batch->dir, RESERVE, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
@@ -115,7 +124,7 @@ static fallible open_db(struct batch *batch)
 	TRY(batch->driver->open(batch->dir, batch->name, &db));
 	err = batch->driver->check(db);
 	if (!err)
-		err = schema_settle(db);
+		err = batch->settle(db);
 	if (err) {
 		db_close(db);
 		return err;
@@ -270,7 +279,7 @@ static void batch_refuse(struct batch *batch, struct link *jobs)
 // Without its reserve the disk counts as full: the little space is for deeds that end something.
 static fallible no_reserve(struct batch *batch)
 {
-	if (batch->dir < 0 || batch->db->read_only)
+	if (batch_is_apart(batch) || batch->db->read_only)
 		return OK;
 	take_reserve(batch);
 	return batch->has_reserve ? OK
@@ -350,8 +359,8 @@ struct store {
 	int condition[2]; // wakes the writer
 	pthread_cond_t settled;
 	struct link waiting, done;
-	uint32_t told, hurried; // in the list to do
-	bool nudged;		// start told deeds at once
+	uint32_t told, soon, hurried; // in the list to do
+	bool nudged;		      // start told deeds at once
 	bool closing;
 	int64_t again_ms; // no attempt before, while the state cannot be written; 0: at once
 	struct store_stats stats;
@@ -371,9 +380,7 @@ struct store {
 // idle CPU.
 static void wake_writer(struct store *store)
 {
-	// EAGAIN: a full pipe wakes it as well.
-	while (write(store->condition[1], "", 1) < 0 && errno == EINTR) {
-	}
+	fd_wake(store->condition[1]);
 }
 
 static void wait_until(struct store *store, int64_t at_ms)
@@ -418,6 +425,8 @@ static void take_batch(struct store *store, struct link *out)
 		link_add(out, &job->link);
 		if (job->told)
 			store->told--;
+		else if (job->soon)
+			store->soon--;
 		else
 			store->hurried--;
 	}
@@ -466,15 +475,7 @@ static bool store_give_back(struct store *store, struct link *jobs)
 // Without the lock: the woken thread needs it next.
 static void tell_loop(const struct store *store)
 {
-	uint64_t one = 1;
-
-	// EAGAIN: already signalled. No other error is possible, and without the wake-up all tasks
-	// would hang.
-	for (int i = 0; write(store->watch.fd, &one, sizeof(one)) < 0; i++) {
-		if (errno == EAGAIN)
-			break;
-		assert(i == 0);
-	}
+	fd_wake(store->watch.fd);
 }
 
 static void store_count(struct store *store)
@@ -485,6 +486,18 @@ static void store_count(struct store *store)
 	store->stats.commits = batch->commits;
 	store->stats.failures = batch->failures;
 	store->stats.lost = batch->lost;
+}
+
+static void store_run(struct batch *batch, struct link *jobs)
+{
+	uint64_t commits = batch->commits, failures = batch->failures;
+	int64_t began_us = clock_us();
+
+	batch_run(batch, jobs);
+	if (batch->commits > commits)
+		metric_observe(METRIC_STORE_COMMIT, NULL, (double)(clock_us() - began_us) / 1e6);
+	if (batch->failures > failures)
+		metric_add(METRIC_STORE_FAILURES, NULL, NULL, (double)(batch->failures - failures));
 }
 
 static void *store_work(void *arg)
@@ -506,7 +519,7 @@ static void *store_work(void *arg)
 			break;
 		pthread_mutex_unlock(&store->lock);
 
-		batch_run(&store->batch, &jobs);
+		store_run(&store->batch, &jobs);
 
 		pthread_mutex_lock(&store->lock);
 		news = store_give_back(store, &jobs);
@@ -639,6 +652,7 @@ fallible store_open(const struct store_options *options, struct store **out)
 	store->batch.driver = options->driver ? options->driver : &sqlite_driver;
 	store->batch.dir = options->dir;
 	store->batch.name = options->name ? options->name : "cove.db";
+	store->batch.settle = options->settle ? options->settle : schema_settle;
 	store->watch.fd = store->condition[0] = store->condition[1] = -1;
 	link_init(&store->waiting);
 	link_init(&store->done);
@@ -696,6 +710,8 @@ static void store_hand_over(struct store *store, struct job *job)
 	link_add(&store->waiting, &job->link);
 	if (job->told)
 		store->told++;
+	else if (job->soon)
+		store->soon++;
 	else
 		store->hurried++;
 	if (waits)
@@ -703,7 +719,7 @@ static void store_hand_over(struct store *store, struct job *job)
 	while (waits && !job->done)
 		pthread_cond_wait(&store->settled, &store->lock);
 	pthread_mutex_unlock(&store->lock);
-	if (job->told) // the writer need not wake for a told deed
+	if (job->told || job->soon) // the writer need not wake for it
 		remind(store);
 	else if (!waits) // after unlocking: it would wake only to wait for the lock
 		wake_writer(store);
@@ -726,6 +742,12 @@ fallible store_do(struct store *store, store_deed *deed, void *arg)
 fallible store_do_last(struct store *store, store_deed *deed, void *arg)
 {
 	return store_wait_for(store, &(struct job){.deed = deed, .arg = arg, .last = true});
+}
+
+fallible store_do_soon(struct store *store, store_deed *deed, void *arg)
+{
+	return store_wait_for(
+		store, &(struct job){.deed = deed, .arg = arg, .soon = task_current() != NULL});
 }
 
 fallible store_ask(struct store *store, store_deed *deed, void *arg)
@@ -837,7 +859,7 @@ struct store_stats store_stats(const struct store *store)
 
 	pthread_mutex_lock(&held->lock);
 	stats = held->stats;
-	stats.waiting = held->told + held->hurried;
+	stats.waiting = held->told + held->soon + held->hurried;
 	pthread_mutex_unlock(&held->lock);
 	return stats;
 }

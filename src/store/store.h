@@ -22,6 +22,9 @@ struct store_options {
 	int dir;			// directory of the files, borrowed; -1: in memory
 	const char *name;		// of the database there; NULL: "cove.db"
 	const struct db_driver *driver; // NULL: SQLite
+	// Makes and migrates the tables; NULL: those of cove.db. A store with tables of its own has
+	// no reserve on the disk.
+	fallible (*settle)(struct db *db);
 };
 
 // Blocks: call it before the loop runs. UNAVAILABLE state_too_new: written by a newer cove. An
@@ -48,6 +51,9 @@ fallible store_do(struct store *store, store_deed *deed, void *arg);
 // The same for deeds that free space or end something: they may use the reserve when the disk is
 // full.
 fallible store_do_last(struct store *store, store_deed *deed, void *arg);
+// The same for a deed that nobody waits for: its batch starts with another deed, or after
+// STORE_TOLD_MS.
+fallible store_do_soon(struct store *store, store_deed *deed, void *arg);
 // Does not wait: durable within STORE_TOLD_MS, in order with all others. drop(arg) is called on the
 // loop's thread when it is done, or when the store closes; an error other than of the disk is
 // logged.

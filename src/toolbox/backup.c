@@ -13,7 +13,6 @@
 #include "base/secret.h"
 #include "codec/text.h"
 #include "codec/zstd.h"
-#include "gateway/outbound.h"
 #include "gateway/upload_put.h"
 #include "loop/closer.h"
 #include "loop/offload.h"
@@ -596,8 +595,8 @@ static fallible send_once(struct parts *parts, struct part *part)
 
 	put.target = str_of(target);
 	buf_clear(&part->etag);
-	TRY(outbound_open(&gateway_of(x)->outbound, gateway_of(x)->loop, url->host, port,
-			  loop_now(gateway_of(x)->loop) + DIAL_MS, &stream));
+	TRY(upload_put_connect(&gateway_of(x)->outbound, gateway_of(x)->loop, url->host, port,
+			       loop_now(gateway_of(x)->loop) + DIAL_MS, &stream));
 	TRY(upload_put_send(&stream, gateway_of(x)->outbound.trust, &put, SILENCE_MS, &status,
 			    &part->etag));
 	if (status < 200 || status > 299)

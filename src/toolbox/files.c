@@ -24,29 +24,12 @@ static void files_entry_spell(uint32_t mode, char out[10])
 	out[9] = 0;
 }
 
-static bool files_entry_octal(struct str text, uint32_t *out)
-{
-	uint32_t mode = 0;
-
-	if (!text.len || text.len > 5)
-		return false;
-	for (size_t i = 0; i < text.len; i++) {
-		if (text.at[i] < '0' || text.at[i] > '7')
-			return false;
-		mode = mode << 3 | (uint32_t)(text.at[i] - '0');
-	}
-	if (mode > 07777)
-		return false;
-	*out = mode;
-	return true;
-}
-
 bool entry_mode(struct str text, uint32_t *out)
 {
 	uint32_t mode = 0;
 
 	if (text.len != 9)
-		return files_entry_octal(text, out);
+		return str_to_mode(text, out);
 	for (int i = 0; i < 9; i++) {
 		if (text.at[i] != letters[i] && text.at[i] != '-')
 			return false;

@@ -11,6 +11,7 @@
 
 #define ROOM (256 * 1024)
 #define SILENCE_MS 60000
+#define SETTLE_MS 5000 // what was sent before the client was gone
 
 static fallible files_tar_wait_for(int fd, uint32_t events, int64_t silence_ms)
 {
@@ -122,6 +123,7 @@ fallible toolbox_files_pack(struct path_arg *path_arg)
 
 	TRY(files_tar_read_path_arg(path_arg));
 	TRY(read_exclude(path_arg, &spec.exclude));
+	TRY(gateway_flag(x, "gitignore", &spec.gitignore));
 	path_arg->files.deadline = CLOCK_NEVER;
 	TRY(files_pack(&path_arg->files, path_arg->path, &spec, &fd, &walk));
 	http_be_patient(x);
@@ -161,19 +163,45 @@ static fallible skip_rest(struct http *x)
 	return OK;
 }
 
+static void files_tar_end_sync(struct box **box)
+{
+	if (*box)
+		files_sync_end(*box);
+}
+
+// The worker has read the pipe to its end when it answers: nothing of this archive comes later.
+static void files_tar_settle(struct files_walk *walk)
+{
+	task_shield(true);
+	files_within(walk, loop_now(task_loop()) + SETTLE_MS);
+	err_free(files_end(walk, &(struct files_total){0}));
+	task_shield(false);
+}
+
 fallible toolbox_files_unpack(struct path_arg *path_arg)
 {
+	on_exit_call(files_tar_end_sync) struct box *syncing = NULL;
 	on_exit_call(drop_walk) struct files_walk *walk = NULL;
 	struct json_out *out;
 	struct files_total total = {0};
-	bool closed = false;
+	bool closed = false, sync = false;
+	struct err *err;
 	auto_fd fd = -1;
 
+	TRY(gateway_flag(path_arg->x, "sync", &sync));
+	if (sync) {
+		syncing = path_arg->files.box;
+		files_sync_begin(syncing);
+	}
 	TRY(files_tar_read_path_arg(path_arg));
 	path_arg->files.deadline = CLOCK_NEVER;
 	TRY(files_unpack(&path_arg->files, path_arg->path, 0, &fd, &walk));
-	TRY(files_tar_feed(path_arg, fd, &closed));
+	err = files_tar_feed(path_arg, fd, &closed);
 	close(take_fd(&fd));
+	if (err) {
+		files_tar_settle(take_ptr(walk));
+		return err;
+	}
 	TRY(files_end(take_ptr(walk), &total));
 	if (closed)
 		TRY(skip_rest(path_arg->x));

@@ -41,7 +41,8 @@ route_fn toolbox_session_create, toolbox_session_list, toolbox_session_get, tool
 	toolbox_session_output, toolbox_session_env;
 
 // term.c
-route_fn toolbox_term_pty, toolbox_term_list, toolbox_term_log, toolbox_term_kill;
+route_fn toolbox_term_pty, toolbox_term_list, toolbox_term_log, toolbox_term_kill,
+	toolbox_term_cast;
 
 // watch.c
 path_arg_fn toolbox_watch, toolbox_watch_check;

@@ -3,32 +3,9 @@
 // program that fails is not an error here.
 #include "toolbox/helper_exec.h"
 
-#include "base/clock.h"
-
-#define RUN (4 * 1024)
-
-static fallible helper_exec_gather(struct helper_exec *helper, struct manager_exec *run, size_t max,
-				   char *room)
-{
-	uint64_t offset = 0;
-	size_t got;
-
-	do {
-		enum tape_stream stream = TAPE_STDOUT;
-		struct buf *to;
-
-		TRY(tape_read(manager_exec_tape(run), &offset, &stream, room, RUN, &got,
-			      CLOCK_NEVER));
-		to = stream == TAPE_STDOUT ? &helper->out : &helper->err;
-		buf_add(to, room, got < max - to->len ? got : max - to->len);
-	} while (got);
-	return OK;
-}
-
 fallible helper_exec_run(struct http *x, struct helper_exec *helper)
 {
 	size_t max = helper->output_max ? helper->output_max : HELPER_EXEC_OUTPUT_MAX;
-	char *room = arena_take(x->arena, RUN);
 	struct manager_exec_spec spec = {
 		.argv = helper->argv,
 		.env = helper->env,
@@ -41,7 +18,7 @@ fallible helper_exec_run(struct http *x, struct helper_exec *helper)
 	helper->err = BUF_INIT(max);
 	TRY(manager_exec_start(gateway_of(x)->manager, gateway_who(x), x->params[0], &spec, &run));
 	TRY(http_while_away(x, HTTP_PROBE_HEAD, manager_exec_wait(run, &helper->result)));
-	return helper_exec_gather(helper, run, max, room);
+	return manager_exec_gather(run, &helper->out, &helper->err);
 }
 
 void helper_exec_done(struct helper_exec *helper)

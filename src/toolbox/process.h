@@ -26,8 +26,8 @@ fallible process_serve(struct http *x, const char *operation, process_fn *work);
 route_fn toolbox_process_start;
 process_fn toolbox_process_list, toolbox_process_get, toolbox_process_logs, toolbox_process_delete,
 	toolbox_process_kill_all, toolbox_process_clean, toolbox_process_signal,
-	toolbox_process_stdin, toolbox_process_tape, toolbox_process_stream, toolbox_process_wait,
-	toolbox_process_wait_log;
+	toolbox_process_stdin, toolbox_process_tape, toolbox_process_cast, toolbox_process_stream,
+	toolbox_process_wait, toolbox_process_wait_log;
 // Fills in the process that the path names. NOT_FOUND no_process.
 fallible process_find(struct process *process);
 void process_done(struct process *process);

@@ -11,6 +11,7 @@
 #include "codec/regex.h"
 #include "gateway/cancel_on_delete.h"
 #include "loop/offload.h"
+#include "toolbox/cast.h"
 #include "toolbox/process.h"
 #include "toolbox/stream_json.h"
 
@@ -179,6 +180,22 @@ fallible toolbox_process_tape(struct process *process)
 	err = follow_raw(x, tape, &raw);
 	tape_detach(&raw.reader);
 	return err;
+}
+
+fallible toolbox_process_cast(struct process *process)
+{
+	struct cast_head head = {.width = 80, .height = 24};
+	struct http *x = process->x;
+	struct proc_view view;
+
+	TRY(process_find(process));
+	view = proc_look(process->proc);
+	head.started_ms = view.started_ms;
+	head.command = str_of(view.command);
+	auto_cancel_on_delete cancel_on_delete = cancel_on_delete_begin_reader(process->ref.entry,
+									       x);
+
+	return toolbox_cast_send(x, process->tape, &head, false);
 }
 
 // ------------------------------------------------------------------------------- waits

@@ -17,6 +17,7 @@
 #include "http/upgrade.h"
 #include "protocol/shell.h"
 #include "protocol/talk.h"
+#include "toolbox/cast.h"
 #include "toolbox/follow.h"
 #include "toolbox/handlers.h"
 
@@ -651,6 +652,24 @@ fallible toolbox_term_log(struct http *x)
 	raw.until = tape_kept(term_tape(term));
 	TRY(http_begin(x, 200, "application/octet-stream"));
 	return follow_raw(x, term_tape(term), &raw);
+}
+
+fallible toolbox_term_cast(struct http *x)
+{
+	auto_box_ref ref = {0};
+	auto_term term = NULL;
+	struct term_view view;
+	struct cast_head head;
+
+	TRY(toolbox_term_find(x, &ref, &term));
+	auto_cancel_on_delete cancel_on_delete = cancel_on_delete_begin_reader(ref.entry, x);
+
+	view = term_view(term);
+	head = (struct cast_head){.width = (uint32_t)view.cols,
+				  .height = (uint32_t)view.rows,
+				  .started_ms = view.started_ms,
+				  .command = str_of(view.shown)};
+	return toolbox_cast_send(x, term_tape(term), &head, true);
 }
 
 fallible toolbox_term_kill(struct http *x)

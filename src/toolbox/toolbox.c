@@ -42,6 +42,7 @@ SERVE(process, process_clean, "process.list")
 SERVE(process, process_signal, "process.kill")
 SERVE(process, process_stdin, "process.stdin")
 SERVE(process, process_tape, "process.logs")
+SERVE(process, process_cast, "process.logs")
 SERVE(process, process_stream, "process.logs")
 SERVE(process, process_wait, "process.get")
 SERVE(process, process_wait_log, "process.logs")
@@ -74,6 +75,7 @@ const struct route toolbox_routes[] = {
 	{"GET",    BOX "/api/process/{process}/logs",        serve_process_logs,            0,                              "the output of a process so far"},
 	{"GET",    BOX "/api/process/{process}/stream",      serve_process_stream,          0,                              "stream the output of a process as events, from an offset on"},
 	{"GET",    BOX "/api/process/{process}/tape",        serve_process_tape,            0,                              "the output of a process as bytes, from an offset on"},
+	{"GET",    BOX "/api/process/{process}/cast",        serve_process_cast,            0,                              "the output of a process as a recording, asciicast v2"},
 	{"GET",    BOX "/api/process/{process}/wait",        serve_process_wait,            0,                              "wait for the end of a process"},
 	{"POST",   BOX "/api/process/{process}/wait-log",    serve_process_wait_log,        ROUTE_READONLY,                 "wait for a line of output"},
 	{"POST",   BOX "/api/process/{process}/signal",      serve_process_signal,          0,                              "send a signal to a process and its tree"},
@@ -86,6 +88,7 @@ const struct route toolbox_routes[] = {
 	{"GET",    BOX "/ws/pty",                            toolbox_term_pty,              ROUTE_AUDITED,                  "WebSocket: a terminal"},
 	{"GET",    BOX "/api/terminals",                     toolbox_term_list,             0,                              "list terminals"},
 	{"GET",    BOX "/api/terminals/{terminal}/log",      toolbox_term_log,              0,                              "raw output of a terminal"},
+	{"GET",    BOX "/api/terminals/{terminal}/cast",     toolbox_term_cast,             0,                              "the output of a terminal as a recording, asciicast v2"},
 	{"DELETE", BOX "/api/terminals/{terminal}",          toolbox_term_kill,             0,                              "end a terminal and its processes"},
 	{"GET",    BOX "/api/ping",                          toolbox_misc_ping,             0,                              "ping the sandbox"},
 	{"GET",    BOX "/api/version",                       toolbox_misc_version,          0,                              "version of the server, compared with the client's"},

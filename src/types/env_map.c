@@ -6,7 +6,6 @@
 #include "codec/text.h"
 
 #define LABEL_NAME_MAX 63
-#define LABEL_VALUE_MAX 255
 
 static bool is_letter(char c)
 {
@@ -59,7 +58,7 @@ void env_map_done(struct env_map *env_map)
 
 static bool env_map_is_env_name(struct str name)
 {
-	if (!name.len || name.len > LABEL_VALUE_MAX)
+	if (!name.len || name.len > ENV_MAP_LABEL_VALUE)
 		return false;
 	for (size_t i = 0; i < name.len; i++) {
 		char c = name.at[i];
@@ -125,7 +124,7 @@ bool env_map_is_label(struct str name)
 
 static bool is_plain(struct str text)
 {
-	return text.len <= LABEL_VALUE_MAX && !text_has_control(text);
+	return text.len <= ENV_MAP_LABEL_VALUE && !text_has_control(text);
 }
 
 static fallible types_env_map_read_labels(const struct json *object, bool nulls,
@@ -153,7 +152,7 @@ static fallible types_env_map_read_labels(const struct json *object, bool nulls,
 				err_new(INVALID, "bad_field", "'labels' has a malformed entry"),
 				"names are 1 to %d letters, digits and ._/-; values up to %d "
 				"bytes without control characters",
-				LABEL_NAME_MAX, LABEL_VALUE_MAX);
+				LABEL_NAME_MAX, ENV_MAP_LABEL_VALUE);
 		if (env_map.count >= ENV_MAP_LABELS_MAX)
 			return err_new(INVALID, "bad_field", "'labels' may have %d entries",
 				       ENV_MAP_LABELS_MAX);
@@ -169,7 +168,7 @@ fallible env_map_read_labels(const struct json *object, struct env_map *out)
 	return types_env_map_read_labels(object, false, out);
 }
 
-static void env_map_drop(struct env_map *env_map, struct str name)
+void env_map_drop(struct env_map *env_map, struct str name)
 {
 	struct env_pair *pair = env_map_find(env_map, name);
 
@@ -231,12 +230,36 @@ fallible env_map_change_env(const struct json *object, struct env_map *env_map)
 	return env_map_change(env_map, object, &given, ENV_MAP_ENV_MAX, ENV_MAP_ENV_BYTES, "env");
 }
 
+static fallible refuse_reserved(const struct json *object)
+{
+	struct json *value;
+	struct str name;
+	size_t at = 0;
+
+	if (is_null(object))
+		return OK;
+	TRY(json_want(object, "labels", JSON_OBJECT));
+	while (json_next(object, &at, &name, &value))
+		if (str_starts(name, ENV_MAP_RESERVED))
+			return err_hint(err_new(INVALID, "bad_label", "the label '%.*s' is cove's",
+						(int)(name.len < 80 ? name.len : 80), name.at),
+					"choose a name that does not begin with " ENV_MAP_RESERVED);
+	return OK;
+}
+
+fallible env_map_ask_labels(const struct json *object, struct env_map *out)
+{
+	TRY(refuse_reserved(object));
+	return env_map_read_labels(object, out);
+}
+
 fallible env_map_change_labels(const struct json *object, struct env_map *env_map)
 {
 	auto_pairs given = {0};
 
 	if (is_null(object))
 		return OK;
+	TRY(refuse_reserved(object));
 	TRY(types_env_map_read_labels(object, true, &given));
 	return env_map_change(env_map, object, &given, ENV_MAP_LABELS_MAX, SIZE_MAX, "labels");
 }

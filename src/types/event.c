@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "base/log.h"
+
 static const char *const words[] = {
 #define X(name, word, what) word,
 	EVENT_KINDS(X)
@@ -36,6 +38,16 @@ void event_publish(enum event_kind kind, ...)
 	va_start(fields, kind);
 	subscriber.publish(subscriber.arg, kind, fields);
 	va_end(fields);
+}
+
+void event_publish_security(const char *box, const char *event, const char *severity,
+			    const char *name, const char *text, const char *second,
+			    const char *second_text)
+{
+	if (log_event_of(box, LOG_INFO, "security", "event", event, "severity", severity, "sandbox",
+			 box, name, text, second, second_text, NULL))
+		event_publish(EVENT_SECURITY, "event", event, "severity", severity, "sandbox", box,
+			      name, text, second, second_text, NULL);
 }
 
 bool event_matches(const char *kind, struct str wanted)

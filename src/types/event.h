@@ -20,6 +20,7 @@
 	X(BOX_DELETING, "sandbox.deleting",  "the delete of the sandbox has begun") \
 	X(BOX_DELETED,  "sandbox.deleted",   "the sandbox is verified gone") \
 	X(BOX_FAILED,   "sandbox.failed",    "the sandbox was lost, or could not be made; `reason` says why") \
+	X(SNAPSHOT,     "snapshot.made",     "a snapshot of the sandbox was made: `template`") \
 	X(PORT_OPENED,  "port.opened",       "a process of a sandbox began to listen on `port`") \
 	X(PORT_CLOSED,  "port.closed",       "no process of the sandbox listens on `port` any more") \
 	X(PORT_EXPOSED, "port.exposed",      "a port of a sandbox was exposed") \
@@ -36,8 +37,20 @@
 	X(SESSION_ENDS, "agent_session.deleting",  "the delete of an agent session is durable and has begun") \
 	X(SESSION_GONE, "agent_session.deleted",   "the runner of an agent session is verified gone, and its files are removed") \
 	X(LEASE,        "lease",             "the lease of an agent session changed its state: `from`, `to`, `row`, `reason`") \
+	X(IMAGE_PULLED, "image.pulled",      "an image was pulled: `image`, `digest`, `template`") \
+	X(TEMPLATE_MADE, "template.made",    "a template is new, or has moved to another digest: `template`") \
+	X(TEMPLATE_GONE, "template.removed", "a template was removed: `template`") \
+	X(BUILD_STARTED, "build.started",    "the build of a template has begun: `operation`, `template`") \
+	X(BUILD_ENDED,  "build.ended",       "the build of a template has ended: `operation`, `template`; `reason`: why it failed") \
+	X(VOLUME_MADE,  "volume.created",    "a volume was made: `volume`") \
+	X(VOLUME_GONE,  "volume.deleted",    "a volume is verified gone: `volume`") \
+	X(BUDGET_NEAR,  "budget.warning",    "80 % of a budget are used: `budget`") \
+	X(BUDGET_OVER,  "budget.exceeded",   "a budget is used up: `budget`; idle sandboxes are paused, new ones refused") \
+	X(EXECUTION,    "execution.state",   "an execution changed its state: `execution`, `state`, `outcome`, `reason`") \
 	X(SECURITY,     "security",          "a possible attack: `event`, `severity`, `who`") \
-	X(ALERT,        "alert",             "a condition that needs the operator: `alert`, `severity`")
+	X(ALERT,        "alert",             "a condition that needs the operator: `alert`, `severity`") \
+	X(ALERT_FIRING, "alert.firing",      "the alert `alert` of the rule `rule` fires: `severity`, `value`") \
+	X(ALERT_ENDED,  "alert.resolved",    "the alert `alert` of the rule `rule` has ended")
 // clang-format on
 enum event_kind {
 #define X(name, word, what) EVENT_##name,
@@ -52,6 +65,11 @@ const char *event_word(enum event_kind kind);
 // text leaves its field out. `tenant`, `sandbox` and `session` name its subject. Folders below
 // the manager publish through the subscriber of their thread; a thread without one drops events.
 void event_publish(enum event_kind kind, ...) __attribute__((sentinel));
+// A security event of a sandbox: a log line and an event, as many a minute as log_event_of() lets a
+// sandbox have. Names and texts as above; a second name may be NULL.
+void event_publish_security(const char *box, const char *event, const char *severity,
+			    const char *name, const char *text, const char *second,
+			    const char *second_text);
 // The subscriber gets every event that this thread publishes. It must not wait.
 typedef void event_subscriber(void *arg, enum event_kind kind, va_list fields);
 void event_subscribe(event_subscriber *publish, void *arg);

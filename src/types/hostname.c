@@ -49,12 +49,14 @@ static bool is_number(struct str label)
 
 static bool hostname_is_name(struct str name)
 {
-	struct str rest = name, label = {0};
+	struct str rest = name, label, last = {0};
 
-	while (str_cut(&rest, '.', &label))
+	while (str_cut(&rest, '.', &label)) {
 		if (!is_label(label))
 			return false;
-	return name.len > 0 && !is_number(label);
+		last = label;
+	}
+	return name.len > 0 && !is_number(last);
 }
 
 static enum hostname_kind hostname_literal(struct str text, char out[HOSTNAME_MAX + 1])

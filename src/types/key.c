@@ -36,6 +36,29 @@ bool key_scope(struct str word, unsigned *out_bit)
 	return false;
 }
 
+fallible key_read_scopes(const struct json *array, unsigned *out)
+{
+	unsigned set = 0, bit = 0;
+
+	if (!array)
+		return OK;
+	TRY(json_want(array, "scopes", JSON_ARRAY));
+	for (size_t i = 0; i < json_count(array); i++) {
+		struct str word = {0};
+
+		TRY(json_str(json_at(array, i), "scopes", &word));
+		if (!key_scope(word, &bit))
+			return err_hint(
+				err_new(INVALID, "bad_field", "'scopes' has an unknown scope"),
+				"read, make, use, templates, admin");
+		set |= bit;
+	}
+	if (!set)
+		return err_new(INVALID, "bad_field", "'scopes' must not be empty");
+	*out = set;
+	return OK;
+}
+
 static void key_put_time(struct json_out *out, const char *name, int64_t wall_ms)
 {
 	if (wall_ms)
@@ -44,17 +67,22 @@ static void key_put_time(struct json_out *out, const char *name, int64_t wall_ms
 		json_put_text(out, name, NULL);
 }
 
+void key_put_scopes(struct json_out *out, unsigned set)
+{
+	json_begin(out, '[');
+	for (int i = 0; i < WHO_BIT_COUNT; i++)
+		if (set & scopes[i].bit)
+			json_add_str(out, str_of(scopes[i].word));
+	json_end(out, ']');
+}
+
 void key_put(struct json_out *out, const struct key *key)
 {
 	json_put_text(out, "id", key->id);
 	json_put_text(out, "name", key->name[0] ? key->name : NULL);
 	json_put_text(out, "tenant", key->tenant[0] ? key->tenant : NULL);
 	json_key(out, "scopes");
-	json_begin(out, '[');
-	for (int i = 0; i < WHO_BIT_COUNT; i++)
-		if (key->scopes & scopes[i].bit)
-			json_add_str(out, str_of(scopes[i].word));
-	json_end(out, ']');
+	key_put_scopes(out, key->scopes);
 	json_put_text(out, "sandbox", key->box[0] ? key->box : NULL);
 	json_put_bool(out, "host", key->host);
 	key_put_time(out, "createdAt", key->created_ms);

@@ -24,6 +24,9 @@ struct key {
 void key_make(struct key *key, char text[KEY_TEXT_LEN + 1]);
 // "read", "make", …; false: there is no such scope.
 bool key_scope(struct str word, unsigned *out_bit);
+// Reads an array of scopes. NULL: *out is unchanged. INVALID bad_field.
+fallible key_read_scopes(const struct json *array, unsigned *out);
+void key_put_scopes(struct json_out *out, unsigned set);   // an array
 void key_put(struct json_out *out, const struct key *key); // members of an object
 // The principal of a key; an operator's key with the scope `admin` equals the operator's own.
 struct who key_who(const struct key *key);

@@ -33,7 +33,8 @@
 	X(UNHEALTHY, "unhealthy-runner") X(USER_INTERRUPT, "user-interrupt") \
 	X(KEEP_WARM_EXPIRED, "keep-warm-expired") X(SESSION_DELETE, "session-delete") \
 	X(IDLE_TIMEOUT, "idle-timeout") X(VERSION_MISMATCH, "version-mismatch") \
-	X(RECORD_UNREADABLE, "record-unreadable") X(DRAIN, "drain")
+	X(RECORD_UNREADABLE, "record-unreadable") X(DRAIN, "drain") \
+	X(EXECUTION_ENDED, "execution-ended")
 // clang-format on
 enum lease_state {
 #define X(name, word) LEASE_##name,

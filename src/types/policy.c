@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/secret.h"
+#include "base/secret_text.h"
 #include "codec/text.h"
 
 #define PATH_MAX_LEN (32 * 1024)
@@ -33,9 +33,7 @@ static void hosts_done(struct policy_host *hosts, size_t count)
 
 void policy_secret_done(struct policy_secret *secret)
 {
-	if (secret->value)
-		secret_wipe(secret->value, strlen(secret->value));
-	free(secret->value);
+	secret_text_free(secret->value);
 	free(secret->sealed);
 	free(secret->name);
 	free(secret->placeholder);
@@ -122,7 +120,7 @@ static struct policy_secret secret_copy(const struct policy_secret *from)
 
 	copy.name = text_copy(from->name);
 	copy.placeholder = text_copy(from->placeholder);
-	copy.value = text_copy(from->value);
+	copy.value = from->value ? secret_text_new(from->value, strlen(from->value)) : NULL;
 	copy.sealed = text_copy(from->sealed);
 	copy.hosts = hosts_copy(from->hosts, from->host_count);
 	copy.field = text_copy(from->field);
@@ -382,10 +380,8 @@ bool policy_set_secret(struct policy *policy, const char *name, struct str value
 
 		if (strcmp(secret->name, name) != 0)
 			continue;
-		if (secret->value)
-			secret_wipe(secret->value, strlen(secret->value));
-		free(secret->value);
-		secret->value = mem_dup(value.at, value.len);
+		secret_text_free(secret->value);
+		secret->value = secret_text_new(value.at, value.len);
 		return true;
 	}
 	return false;

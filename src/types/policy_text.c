@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "base/secret.h"
+#include "base/secret_text.h"
 #include "codec/text.h"
 #include "types/policy.h"
 
@@ -239,7 +240,7 @@ static fallible secret_read_value(const struct json *from, const char *where, ch
 	TRY(json_str(from, where, &value));
 	if (value.at && !is_value(value))
 		return bad(where, "is empty, longer than 16 KiB, or has control characters");
-	*out = value.at ? mem_dup(value.at, value.len) : NULL;
+	*out = value.at ? secret_text_new(value.at, value.len) : NULL;
 	return OK;
 }
 
@@ -432,7 +433,7 @@ static fallible secret_inherit_value(struct policy_secret *to, const struct poli
 						"the secret %s is not for %s so far", to->name,
 						to->hosts[i].text),
 					"send 'value' again to let it go to other hosts");
-	to->value = mem_str(from->value);
+	to->value = secret_text_new(from->value, strlen(from->value));
 	to->sealed = from->sealed ? mem_str(from->sealed) : NULL;
 	return OK;
 }

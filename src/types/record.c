@@ -26,6 +26,7 @@ void record_init(struct record *record, struct spec *spec, const char *id)
 		.env = spec->env,
 		.workdir = spec->workdir,
 		.labels = spec->labels,
+		.volumes = spec->volumes,
 		.retention = spec->retention,
 		.network = spec->network,
 		.created_ms = clock_steady_ms(),
@@ -34,6 +35,7 @@ void record_init(struct record *record, struct spec *spec, const char *id)
 		record->ends_ms = clock_steady_ms() + (int64_t)spec->ttl_ms;
 	spec->env = spec->labels = (struct env_map){0};
 	spec->workdir = NULL;
+	spec->volumes = (struct volume_mounts){0};
 	spec->retention.base_url = NULL;
 	spec->network = NULL;
 	snprintf(record->id, sizeof(record->id), "%s", id);
@@ -44,6 +46,10 @@ void record_init(struct record *record, struct spec *spec, const char *id)
 	snprintf(record->name, sizeof(record->name), "%s", spec->name);
 	snprintf(record->idempotency, sizeof(record->idempotency), "%s", spec->idempotency);
 	snprintf(record->template, sizeof(record->template), "%s", spec->template);
+	snprintf(record->root, sizeof(record->root), "%s", spec->root);
+	record->image = spec->image_digest;
+	spec->image_digest = NULL;
+	memcpy(record->fork, spec->fork, sizeof(record->fork));
 }
 
 void record_done(struct record *record)
@@ -51,6 +57,8 @@ void record_done(struct record *record)
 	env_map_done(&record->env);
 	env_map_done(&record->labels);
 	free(record->workdir);
+	free(record->image);
+	volume_mounts_done(&record->volumes);
 	retention_done(&record->retention);
 	policy_free(record->network);
 }
@@ -110,10 +118,15 @@ void record_put(struct json_out *out, const struct record *record)
 		json_key(out, "waiting");
 		json_begin(out, '{');
 		json_put_text(out, "reason", record->wait.reason);
-		json_put_int(out, "position", record->wait.position);
+		if (record->wait.operation)
+			json_put_text(out, "operation", record->wait.operation);
+		else
+			json_put_int(out, "position", record->wait.position);
 		json_end(out, '}');
 	}
 	json_put_text(out, "template", record_template(record));
+	if (record->image)
+		json_put_text(out, "image", record->image);
 	json_put_text(out, "user", record->user[0] ? record->user : "root");
 	json_put_text(out, "workdir", record_workdir(record));
 	json_key(out, "limits");
@@ -122,6 +135,10 @@ void record_put(struct json_out *out, const struct record *record)
 	env_map_write(out, &record->labels);
 	json_key(out, "network");
 	policy_write(out, record->network ? record->network : &off);
+	if (record->volumes.count) {
+		json_key(out, "volumes");
+		volume_mounts_write(out, &record->volumes);
+	}
 	retention_write(out, &record->retention);
 	if (record->ephemeral)
 		json_put_bool(out, "ephemeral", true);

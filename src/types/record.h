@@ -21,18 +21,26 @@ const char *state_word(enum state state);
 // The reason of `failed`: its disk is absent or incomplete. It can be started on a new one.
 #define RECORD_FILES_LOST "files_lost"
 
+// The reason of `paused`: a budget is used up. The sandbox goes on when it is not.
+#define RECORD_BUDGET "budget_exceeded"
+
 struct record {
 	char id[ID_BOX_LEN + 1];
 	char short_id[ID_BOX_LEN + 1];	// as many hex digits as make it unique on this host
 	char name[ID_NAME_MAX + 1];	// "": none
 	char tenant[RECORD_TENANT_MAX]; // "": of the operator
 	char template[TEMPLATE_NAME_MAX];
+	char root[TEMPLATE_NAME_MAX]; // the layer that it starts from; "": the template itself
+	char *image;		      // the image of that layer, with its digest; NULL: none
+	char fork[TEMPLATE_NAME_MAX]; // the copy that it starts from, during its create; "": none.
+				      // Not stored
 	enum state state;
 	char reason[RECORD_REASON_MAX]; // of `failed`, `stopped`: a stable word, else ""
 	struct limits limits;
 	struct env_map env, labels;
 	char user[IMAGE_USER_MAX + 1]; // of commands that name none; "": root
 	char *workdir;		       // start directory of commands; NULL: /workspace
+	struct volume_mounts volumes;
 	struct retention retention;
 	struct policy *network;		// NULL: off
 	int64_t created_ms, started_ms; // wall clock; 0: not yet
@@ -44,9 +52,10 @@ struct record {
 	char idempotency[RECORD_IDEMPOTENCY_MAX]; // the idempotency key that it was made under; "":
 						  // none
 	struct {
-		const char *reason; // a literal; NULL: not waiting
-		uint32_t position;  // 1: the next of its tenant
-	} wait;			    // for room, during create. Not stored
+		const char *reason;    // a literal; NULL: not waiting
+		uint32_t position;     // 1: the next of its tenant; 0: not in the line
+		const char *operation; // that it waits for; NULL: none
+	} wait;			       // for room or for a pull, during create. Not stored
 };
 
 // A new record in state creating. Takes over the spec's maps, retention and network.

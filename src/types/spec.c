@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "types/reference.h"
 #include "types/timers.h"
 
 static uint64_t least(uint64_t a, uint64_t b)
@@ -99,28 +100,71 @@ static fallible spec_read_limits(const struct json *from, const struct spec_boun
 		known[i] = limit_rows[i].key;
 	TRY(json_want(from, "limits", JSON_OBJECT));
 	TRY(json_only(from, known));
-	for (enum limit i = 0; i < LIMIT_COUNT; i++)
+	for (enum limit i = 0; i < LIMIT_COUNT; i++) {
 		TRY(spec_read_limit(from, i, limit_max(i, bounds, to), to));
+		if (json_get(from, limit_rows[i].key))
+			spec->limits_said |= 1u << i;
+	}
 	spec->disk_asked = json_get(from, limit_rows[LIMIT_DISK].key) != NULL;
 	return OK;
 }
 
 static fallible spec_read_names(const struct json *object, struct spec *spec)
 {
-	struct str name = {0}, template = STR("host");
+	struct str name = {0}, template = {0}, snapshot = {0};
 
 	TRY(json_str(json_get(object, "name"), "name", &name));
 	TRY(json_str(json_get(object, "template"), "template", &template));
+	TRY(json_str(json_get(object, "snapshot"), "snapshot", &snapshot));
+	if (snapshot.at && json_get(object, "template"))
+		return err_hint(err_new(INVALID, "bad_field",
+					"'snapshot' and 'template' exclude each other"),
+				"a snapshot is a template, too: name it in one of them");
+	if (snapshot.at)
+		template = snapshot;
 	if (name.at && !id_is_name(name))
 		return err_hint(err_new(INVALID, "bad_name", "this is not a name for a sandbox"),
 				"1 to %d of a-z, 0-9 and -, beginning with no -, and not of the "
 				"form of an id",
 				ID_NAME_MAX);
-	if (!id_is_template(template) || template.len >= sizeof(spec->template))
+	if (template.at && (!id_is_template(template) || template.len >= sizeof(spec->template)))
 		return err_hint(err_new(INVALID, "bad_template", "this is not a template's name"),
 				"1 to 63 of a-z, 0-9 and ._-; 'cove template ls' shows them");
 	snprintf(spec->name, sizeof(spec->name), STR_FMT, STR_ARG(name));
 	snprintf(spec->template, sizeof(spec->template), STR_FMT, STR_ARG(template));
+	return OK;
+}
+
+fallible spec_read_pull(const struct json *object, enum spec_pull *out)
+{
+	static const char *const words[] = {"missing", "always", "never"};
+	struct str pull = {0};
+
+	TRY(json_str(json_get(object, "pull"), "pull", &pull));
+	for (size_t i = 0; pull.at && i < sizeof(words) / sizeof(*words); i++)
+		if (str_is(pull, words[i])) {
+			*out = (enum spec_pull)i;
+			return OK;
+		}
+	return pull.at ? err_new(INVALID, "bad_field", "'pull' is missing, always or never") : OK;
+}
+
+// `image` and `pull`.
+static fallible spec_read_image(const struct json *object, struct spec *spec)
+{
+	struct str image = {0};
+	struct reference reference;
+
+	TRY(json_str(json_get(object, "image"), "image", &image));
+	TRY(spec_read_pull(object, &spec->pull));
+	if (!image.at)
+		return OK;
+	if (json_get(object, "template") || json_get(object, "snapshot"))
+		return err_hint(
+			err_new(INVALID, "bad_field", "'image' and 'template' exclude each other"),
+			"a template that was pulled before is named by 'template'");
+	TRY(reference_read(image, &reference));
+	spec->image = mem_dup(image.at, image.len);
 	return OK;
 }
 
@@ -129,6 +173,9 @@ void spec_done(struct spec *spec)
 	env_map_done(&spec->env);
 	env_map_done(&spec->labels);
 	free(spec->workdir);
+	free(spec->image);
+	free(spec->image_digest);
+	volume_mounts_done(&spec->volumes);
 	retention_done(&spec->retention);
 	policy_free(spec->network);
 }
@@ -156,12 +203,11 @@ static fallible read_stance(const struct json *object, struct spec *spec)
 fallible spec_read(const struct json *object, const struct spec_bounds *bounds, struct spec *out)
 {
 	static const char *const known[] = {
-		"name",	  "template",	       "limits",     "env",
-		"labels", "network",	       "sleepAfter", "keepAlive",
-		"ttl",	  "containerTimeouts", "baseUrl",    "ephemeral",
-		"user",	  "workdir",	       "secrets",    NULL};
-	auto_spec spec = {
-		.limits = LIMITS_DEFAULT, .template = "host", .retention = RETENTION_DEFAULT};
+		"name",	   "template",	 "limits",    "env",	 "labels",
+		"network", "sleepAfter", "keepAlive", "ttl",	 "containerTimeouts",
+		"baseUrl", "ephemeral",	 "user",      "workdir", "secrets",
+		"image",   "pull",	 "snapshot",  "volumes", NULL};
+	auto_spec spec = {.limits = LIMITS_DEFAULT, .retention = RETENTION_DEFAULT};
 
 	spec.retention.sleep_after_ms = (uint64_t)timer_ms(TIMER_SLEEP);
 	spec.limits.memory = least(spec.limits.memory, bounds->memory_max);
@@ -173,17 +219,20 @@ fallible spec_read(const struct json *object, const struct spec_bounds *bounds, 
 		TRY(json_only(object, known));
 		TRY(spec_read_network(object, &spec));
 		TRY(spec_read_names(object, &spec));
+		TRY(spec_read_image(object, &spec));
 		TRY(spec_read_limits(json_get(object, "limits"), bounds, &spec));
 		TRY(env_map_read_env(json_get(object, "env"), &spec.env));
 		TRY(read_stance(object, &spec));
-		TRY(env_map_read_labels(json_get(object, "labels"), &spec.labels));
+		TRY(env_map_ask_labels(json_get(object, "labels"), &spec.labels));
+		TRY(volume_mounts_read(json_get(object, "volumes"), &spec.volumes));
 		TRY(retention_read(object, &spec.retention));
 		TRY(json_bool(json_get(object, "ephemeral"), "ephemeral", &spec.ephemeral));
 		TRY(retention_read_span(json_get(object, "ttl"), "ttl", &spec.ttl_ms));
 	}
 	*out = spec;
 	spec.env = spec.labels = (struct env_map){0};
-	spec.workdir = NULL;
+	spec.workdir = spec.image = NULL;
+	spec.volumes = (struct volume_mounts){0};
 	spec.retention.base_url = NULL;
 	spec.network = NULL;
 	return OK;

@@ -1,7 +1,8 @@
-// Reads and writes tenants: quota, network mode, allowed templates. An absent quota is no bound. A
-// body is accepted or refused as a whole.
+// Reads and writes tenants: quota, network mode, allowed templates and images. An absent quota is
+// no bound. A body is accepted or refused as a whole.
 #include "types/tenant.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,6 +30,11 @@ void tenant_done(struct tenant *tenant)
 	free(tenant->templates);
 	tenant->templates = NULL;
 	tenant->template_count = 0;
+	for (size_t i = 0; i < tenant->image_count; i++)
+		free(tenant->images[i]);
+	free(tenant->images);
+	tenant->images = NULL;
+	tenant->image_count = 0;
 }
 
 static fallible read_quota(const struct json *object, struct quota *out)
@@ -81,6 +87,52 @@ static fallible read_templates(const struct json *array, struct tenant *out)
 	return OK;
 }
 
+static fallible tenant_read_images(const struct json *array, struct tenant *out)
+{
+	size_t count = array ? json_count(array) : 0;
+
+	if (!array)
+		return OK;
+	TRY(json_want(array, "images", JSON_ARRAY));
+	if (count > TENANT_IMAGES_MAX)
+		return err_new(INVALID, "bad_field", "'images' has more than %d patterns",
+			       TENANT_IMAGES_MAX);
+	out->images_said = true;
+	out->images = mem_new((count + 1) * sizeof(*out->images));
+	for (size_t i = 0; i < count; i++) {
+		struct str pattern = {0};
+
+		TRY(json_str(json_at(array, i), "images", &pattern));
+		if (!reference_is_pattern(pattern))
+			return err_hint(err_new(INVALID, "bad_field",
+						"'images' must hold patterns of names of images"),
+					"HOST/PATH with or without :TAG, such as "
+					"docker.io/library/*; [\"*\"] is all");
+		out->images[out->image_count++] = mem_dup(pattern.at, pattern.len);
+	}
+	return OK;
+}
+
+bool tenant_may_pull(const struct tenant *tenant, const struct reference *image)
+{
+	for (size_t i = 0; i < tenant->image_count; i++)
+		if (reference_matches(image, tenant->images[i]))
+			return true;
+	return !tenant->images_said;
+}
+
+static fallible tenant_read_default(const struct json *value, struct tenant *out)
+{
+	struct str name = STR("");
+
+	TRY(json_str(value, "defaultTemplate", &name));
+	if (name.len && (!id_is_template(name) || name.len >= sizeof(out->template)))
+		return err_new(INVALID, "bad_field",
+			       "'defaultTemplate' must be the name of a template");
+	snprintf(out->template, sizeof(out->template), STR_FMT, STR_ARG(name));
+	return OK;
+}
+
 enum policy_mode tenant_network(const struct tenant *tenant)
 {
 	return tenant->network_said ? tenant->network : POLICY_ALL;
@@ -104,7 +156,8 @@ static fallible tenant_read_network(const struct json *value, struct tenant *out
 
 fallible tenant_read(const struct json *object, struct tenant *out)
 {
-	static const char *const known[] = {"quota", "host", "network", "templates", NULL};
+	static const char *const known[] = {"quota",	       "host",	 "network", "templates",
+					    "defaultTemplate", "images", NULL};
 	auto_tenant tenant = {.created_ms = out->created_ms};
 	struct tenant old = *out;
 
@@ -116,6 +169,8 @@ fallible tenant_read(const struct json *object, struct tenant *out)
 		TRY(json_bool(json_get(object, "host"), "host", &tenant.host));
 		TRY(tenant_read_network(json_get(object, "network"), &tenant));
 		TRY(read_templates(json_get(object, "templates"), &tenant));
+		TRY(tenant_read_default(json_get(object, "defaultTemplate"), &tenant));
+		TRY(tenant_read_images(json_get(object, "images"), &tenant));
 	}
 	*out = tenant;
 	tenant = old;
@@ -158,6 +213,13 @@ void tenant_put_rights(struct json_out *out, const struct tenant *tenant)
 		json_add_str(out, STR("*"));
 	for (size_t i = 0; i < tenant->template_count; i++)
 		json_add_str(out, str_of(tenant->templates[i]));
+	json_end(out, ']');
+	json_put_text(out, "defaultTemplate", tenant->template[0] ? tenant->template : NULL);
+	json_put_begin(out, "images", '[');
+	if (!tenant->images_said)
+		json_add_str(out, STR("*"));
+	for (size_t i = 0; i < tenant->image_count; i++)
+		json_add_str(out, str_of(tenant->images[i]));
 	json_end(out, ']');
 }
 

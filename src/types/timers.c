@@ -4,6 +4,8 @@
 
 #include <assert.h>
 
+#include "base/secret.h"
+
 static const struct timer_row rows[TIMER_COUNT] = {
 #define X(name, word, ms, text) [TIMER_##name] = {word, text, ms},
 	TIMERS(X)
@@ -41,4 +43,14 @@ uint32_t timers_scale_now(void)
 void timer_set(enum timer_name timer, int64_t ms)
 {
 	chosen[timer] = ms;
+}
+
+int64_t timer_retry_ms(uint64_t tries)
+{
+	static const enum timer_name pauses[] = {TIMER_RETRY_1, TIMER_RETRY_2, TIMER_RETRY_3};
+	int64_t pause = timer_ms(pauses[tries < 2 ? tries : 2]);
+	uint16_t noise = 0;
+
+	secret_random(&noise, sizeof(noise));
+	return pause * 8 / 10 + pause * 4 / 10 * noise / UINT16_MAX;
 }

@@ -50,9 +50,25 @@
 	X(SWEEP,            "sweep-interval",       5 * TIMER_MINUTE,    "the janitor runs") \
 	X(EVENTS,           "event-retention",      30 * TIMER_DAY,      "an event is removed") \
 	X(AUDIT,            "audit-retention",      365 * TIMER_DAY,     "a row of the audit log is removed, and its hash is kept") \
+	X(USAGE,            "usage-retention",      400 * TIMER_DAY,     "an hour of usage is removed") \
 	X(ALERT_QUIET,      "alert-quiet",          60 * TIMER_MINUTE,   "an alert that still holds is sent again") \
+	X(ALERTS,           "alert-evaluation",     15 * TIMER_SECOND,   "the rules of alerts are evaluated") \
+	X(NOTICE_JOIN,      "notice-join",          30 * TIMER_SECOND,   "a notice about several sandboxes is sent") \
+	X(NOTICE_RETRY_1,   "notice-retry-1",       2 * TIMER_SECOND,    "a notice that could not be sent is sent again: first retry") \
+	X(NOTICE_RETRY_2,   "notice-retry-2",       4 * TIMER_SECOND,    "second retry") \
+	X(NOTICE_RETRY_3,   "notice-retry-3",       8 * TIMER_SECOND,    "third retry") \
+	X(NOTICE_RETRY,     "notice-retry",         5 * TIMER_MINUTE,    "every later retry") \
+	X(NOTICE_END,       "notice-end",           24 * TIMER_HOUR,     "a notice that could not be sent is dropped") \
+	X(ALERTMANAGER,     "alertmanager-push",    60 * TIMER_SECOND,   "firing alerts are sent to Alertmanager again") \
+	X(SAMPLE,           "history-sample",       10 * TIMER_SECOND,   "a sample of the history is taken") \
+	X(HISTORY_WRITE,    "history-write",        5 * TIMER_MINUTE,    "the history is written to the disk") \
+	X(HISTORY,          "history-retention",    7 * TIMER_DAY,       "a sample of the history is removed") \
 	X(READER,           "stream-reader",        30 * TIMER_SECOND,   "a reader of live output that took nothing is detached") \
 	X(QUIET,            "stream-keepalive",     15 * TIMER_SECOND,   "a silent event stream sends a comment line") \
+	X(EXECUTION_START,  "execution-start",      30 * TIMER_SECOND,   "an attempt of an execution that is not ready has failed") \
+	X(RETRY_1,          "launch-retry-1",       1 * TIMER_SECOND,    "a failed start is tried again, +-20 %: first retry") \
+	X(RETRY_2,          "launch-retry-2",       2 * TIMER_SECOND,    "second retry") \
+	X(RETRY_3,          "launch-retry-3",       4 * TIMER_SECOND,    "third and last retry") \
 	X(SLOT_RETRY_1,     "slot-publish-1",       2 * TIMER_SECOND,    "the fallback sandbox of an owner is published again: first retry") \
 	X(SLOT_RETRY_2,     "slot-publish-2",       4 * TIMER_SECOND,    "second retry") \
 	X(SLOT_RETRY_3,     "slot-publish-3",       8 * TIMER_SECOND,    "third and last retry")
@@ -67,6 +83,9 @@ enum timer_name {
 
 // Its duration: set by the operator, or the default divided by the scale; at least 1 ms.
 int64_t timer_ms(enum timer_name timer);
+// The pause before a failed start is tried again, after `tries` failures: RETRY_1 to RETRY_3, each
+// longer or shorter by up to a fifth, so that many do not begin at once.
+int64_t timer_retry_ms(uint64_t tries);
 
 // One row, for documents and checks.
 struct timer_row {

@@ -81,6 +81,7 @@ struct warden_box {
 	int64_t next_us; // when to try the removal again
 	int64_t dying_us;
 	int sweeps;
+	uint64_t used_cpu_us; // by its cgroup, when all processes had ended
 	bool told_stuck;
 	struct link link; // in warden.building or warden.teardowns
 };
@@ -101,11 +102,12 @@ struct long_order {
 	int64_t deadline_us;
 };
 
-// A build that waits until the disk of its box is repaired.
+// A build that waits until the disk of its box is repaired, or loaded from a snapshot.
 struct repair {
 	struct link link;
 	struct order order; // its id is 0 if the daemon that asked is gone
-	int pid;	    // of e2fsck
+	int pid;	    // of e2fsck, or of the child that loads a snapshot
+	int report;	    // of the latter; -1: none
 };
 
 // How connections are steered to the listener.
@@ -122,6 +124,8 @@ struct box_network {
 struct blocked_calls;
 struct deferred_unmount;
 struct templates;
+struct snapshots;
+struct volumes;
 
 struct warden {
 	int data, epoll, listener, daemon, signals;
@@ -149,6 +153,8 @@ struct warden {
 	struct limits usual; // limits of the last box
 	struct disk *disk;
 	struct templates *templates;
+	struct snapshots *snapshots;
+	struct volumes *volumes;
 	struct ids *ids;
 	int jail_userns;	     // of the slot in which archives are unpacked
 	struct group_door jail_door; // its cgroup

@@ -34,9 +34,11 @@
 #include "protocol/talk.h"
 #include "warden/box_network.h"
 #include "warden/disk_driver.h"
+#include "warden/jail.h"
 #include "warden/reply_queue.h"
+#include "warden/snapshot.h"
 #include "warden/teardown.h"
-#include "warden/template.h"
+#include "warden/volumes.h"
 
 #define CONTROL_BYTES (2 * TALK_SIZE_MAX)
 #define FILES_PART 2	  // share of fs.file-max, for all processes of one box
@@ -81,13 +83,13 @@ static fallible layer_idmap(int lower, int userns, int *out_tree)
 	return OK;
 }
 
-static fallible take_layers(struct warden *warden, const char *name, int userns,
+static fallible take_layers(struct warden *warden, const struct order *order, int userns,
 			    struct build_inputs *inputs)
 {
 	auto_fd root = -1;
 	auto_fd usr = -1;
 
-	TRY(template_find(warden->templates, name, &root, &usr));
+	TRY(snapshot_find(warden, order, &root, &usr));
 	TRY(layer_idmap(root, userns, &inputs->root));
 	if (usr >= 0)
 		TRY(layer_idmap(usr, userns, &inputs->usr));
@@ -116,6 +118,11 @@ static fallible take_disk(struct warden *warden, const struct order *order, stru
 		limits.disk = 0;
 	if (order->again)
 		return disk_again(warden->disk, order->box, &limits, box->userns, &inputs->disk);
+	if (snapshot_is_loaded_for(warden, order)) {
+		TRY(disk_load_end(warden->disk, order->box, &limits, box->userns, &inputs->disk));
+		box->has.disk = true;
+		return OK;
+	}
 	TRY(disk_make(warden->disk, order->box, &limits, !order->ephemeral, box->userns,
 		      &inputs->disk));
 	box->has.disk = true;
@@ -144,8 +151,8 @@ static fallible take_base_rootfs(struct warden *warden, struct warden_box *box,
 static fallible take_mount_list(struct warden *warden, const struct order *order,
 				struct warden_box *box, struct build_inputs *inputs)
 {
-	TRY(take_layers(warden, order->name, box->userns, inputs), "take the layers of %s",
-	    order->name);
+	TRY(volumes_pending(warden, order));
+	TRY(take_layers(warden, order, box->userns, inputs), "take the layers of %s", order->name);
 	return take_disk(warden, order, box, inputs);
 }
 
@@ -173,8 +180,32 @@ _Static_assert(ROOTFS_MOUNTS_BOX >= sizeof(((struct order *)0)->box) &&
 		       ROOTFS_MOUNTS_HOST >= sizeof(((struct order *)0)->host),
 	       "rootfs mounts have room for every field of an order");
 
+_Static_assert(ROOTFS_MOUNTS_PATH == sizeof(((struct order *)0)->path),
+	       "a message about a volume has room for its paths");
+
+// The messages that follow the second one.
+static fallible tell_volumes(struct warden *warden, const struct order *order,
+			     const struct warden_box *box)
+{
+	for (uint32_t i = 0; i < order->mounts; i++) {
+		struct rootfs_mounts_volume volume = {0};
+		const struct order *mount;
+		auto_fd tree = -1;
+
+		TRY(volumes_take(warden, order, i, box->userns, &mount, &tree));
+		memcpy(volume.path, mount->path, sizeof(volume.path));
+		memcpy(volume.subpath, mount->subpath, sizeof(volume.subpath));
+		if (fd_send(box->fds[0], &volume, sizeof(volume), &tree, 1, MSG_DONTWAIT) < 0)
+			return errno == EPIPE || errno == ECONNRESET
+				       ? prebuilt_lost()
+				       : err_sys(errno, "send pid 1 a volume");
+	}
+	volumes_forget(warden, order->box);
+	return OK;
+}
+
 // The second message to pid 1, whether or not it already runs.
-static fallible tell_mounts(const struct warden *warden, const struct order *order,
+static fallible tell_mounts(struct warden *warden, const struct order *order,
 			    const struct warden_box *box, const struct build_inputs *inputs)
 {
 	struct rootfs_mounts mounts = {
@@ -183,6 +214,7 @@ static fallible tell_mounts(const struct warden *warden, const struct order *ord
 		.memory = order->limits.memory,
 		.nofile = warden->files_max / FILES_PART / order->limits.pids,
 		.number = box->number,
+		.volumes = order->mounts,
 	};
 	const int fds[ROOTFS_MOUNTS_FDS_MAX] = {[ROOTFS_MOUNTS_ROOT] = inputs->root,
 						[ROOTFS_MOUNTS_DISK] = inputs->disk,
@@ -197,7 +229,7 @@ static fallible tell_mounts(const struct warden *warden, const struct order *ord
 		return errno == EPIPE || errno == ECONNRESET
 			       ? prebuilt_lost()
 			       : err_sys(errno, "send pid 1 its rootfs mounts");
-	return OK;
+	return tell_volumes(warden, order, box);
 }
 
 static bool is_limited(const struct warden_box *box, const struct limits *limits)
@@ -555,7 +587,9 @@ static void bring_mounts(struct warden *warden, struct warden_box *box, const st
 // Called while the daemon writes the create record. An error is reported with the BUILD order.
 static void build_set_up(struct warden *warden, struct warden_box *box, const struct order *order)
 {
-	if (!box || box->build_err || !warden_box_move(warden, box, BOX_EVENT_SET_UP))
+	// The disk of a snapshot is loaded first, by the order itself.
+	if (!box || box->build_err || order->mounts || snapshot_is_loaded_for(warden, order) ||
+	    !warden_box_move(warden, box, BOX_EVENT_SET_UP))
 		return;
 	box->state_file.born_us = clock_us(); // before its layers are opened: see templates_idle()
 	warden->set_up = *order;
@@ -566,7 +600,7 @@ static bool is_alike(const struct order *a, const struct order *b)
 {
 	return !strcmp(a->name, b->name) && !strcmp(a->host, b->host) &&
 	       !memcmp(&a->limits, &b->limits, sizeof(a->limits)) && a->ephemeral == b->ephemeral &&
-	       a->net == b->net;
+	       a->net == b->net && a->mounts == b->mounts;
 }
 
 static void take_prebuilt(struct warden *warden, struct warden_box *box, const struct order *order)
@@ -624,6 +658,29 @@ static struct repair *repair_of(struct warden *warden, const char *box_id)
 	return NULL;
 }
 
+static void build_wait(struct warden *warden, const struct order *order, int pid, int report)
+{
+	struct repair *repair = mem_new_of(struct repair);
+
+	repair->order = *order;
+	repair->pid = pid;
+	repair->report = report;
+	link_add(&warden->repairs, &repair->link);
+}
+
+static fallible build_load_begin(struct warden *warden, const struct order *order)
+{
+	int pid = 0, report = -1;
+
+	if (repair_of(warden, order->box))
+		return build_refuse(warden, NULL);
+	TRY(snapshot_load(warden, order, &pid, &report));
+	build_wait(warden, order, pid, report);
+	if (warden->prebuilt && !strcmp(warden->prebuilt->id, order->box)) // it waits, too
+		memcpy(warden->next, order->box, sizeof(warden->next));
+	return OK;
+}
+
 // e2fsck takes as long as the disk is large. Only this order waits for it.
 static fallible repair_begin(struct warden *warden, const struct order *order, bool *out_waits)
 {
@@ -636,14 +693,11 @@ static fallible repair_begin(struct warden *warden, const struct order *order, b
 			"try again in a moment");
 	if (!repair)
 		TRY(disk_repair(warden->disk, order->box, &pid));
-	if (pid > 0) {
-		repair = mem_new_of(struct repair);
-		repair->pid = pid;
-		link_add(&warden->repairs, &repair->link);
-	}
-	*out_waits = repair != NULL;
-	if (repair)
+	if (pid > 0)
+		build_wait(warden, order, pid, -1);
+	else if (repair)
 		repair->order = *order;
+	*out_waits = repair || pid > 0;
 	return OK;
 }
 
@@ -662,6 +716,24 @@ static fallible repair_end(struct warden *warden, const struct order *order, int
 	return OK;
 }
 
+static void build_go(struct warden *warden, const struct order *order, struct warden_box *box);
+
+static fallible build_load_end(struct warden *warden, const struct order *order, int report,
+			       int status)
+{
+	struct warden_box *box = map_get(warden->boxes, str_of(order->box));
+	auto_free struct answer *sums = mem_new_of(struct answer);
+
+	TRY(jail_report_read(report, status, sums));
+	if (!order->id)
+		return err_new(CANCELLED, "destroyed", "the box was deleted while it was built");
+	if (box && !is_free(box, order))
+		return build_refuse(warden, box);
+	memcpy(warden->next, order->next, sizeof(warden->next));
+	build_go(warden, order, box);
+	return OK;
+}
+
 bool build_reaped(struct warden *warden, int pid, int status)
 {
 	list_each (at, &warden->repairs) {
@@ -672,10 +744,18 @@ bool build_reaped(struct warden *warden, int pid, int status)
 			continue;
 		link_drop(&repair->link);
 		log_trace(repair->order.trace);
-		err = repair->order.id ? repair_end(warden, &repair->order, status) : OK;
-		if (err)
+		if (repair->report >= 0) {
+			err = build_load_end(warden, &repair->order, repair->report, status);
+			disk_load_undo(warden->disk, repair->order.box); // if it is still there
+		} else {
+			err = repair->order.id ? repair_end(warden, &repair->order, status) : OK;
+		}
+		if (err && repair->order.id)
 			reply_queue_refusal(warden, ORDER_BUILD, repair->order.id,
 					    repair->order.box, err);
+		else
+			err_free(err);
+		fd_drop(&repair->report);
 		log_trace(NULL);
 		free(repair);
 		return true;
@@ -687,6 +767,29 @@ void build_forget(struct warden *warden)
 {
 	list_each (at, &warden->repairs)
 		link_of(at, struct repair, link)->order.id = 0;
+}
+
+void build_cancel(struct warden *warden, const char *box_id)
+{
+	struct repair *repair = repair_of(warden, box_id);
+
+	if (!repair || repair->report < 0)
+		return;
+	if (repair->order.id)
+		reply_queue_refusal(
+			warden, ORDER_BUILD, repair->order.id, box_id,
+			err_new(CANCELLED, "destroyed", "the box was deleted while it was built"));
+	repair->order.id = 0;
+	kill(repair->pid, SIGKILL);
+}
+
+// Everything that it waited for is there.
+static void build_go(struct warden *warden, const struct order *order, struct warden_box *box)
+{
+	if (box && box == warden->prebuilt)
+		take_prebuilt(warden, box, order);
+	else
+		build_now(warden, order, box);
 }
 
 fallible build_begin(struct warden *warden, const struct order *order)
@@ -714,14 +817,12 @@ fallible build_begin(struct warden *warden, const struct order *order)
 		teardown_begin(warden, box, BOX_EVENT_REMOVE);
 		return prebuilt_lost();
 	}
-	if (box && box == warden->prebuilt) {
-		take_prebuilt(warden, box, order);
-		return OK;
-	}
+	if (snapshot_is_loaded_for(warden, order))
+		return build_load_begin(warden, order);
 	if (order->again)
 		TRY(repair_begin(warden, order, &waits));
 	if (!waits)
-		build_now(warden, order, box);
+		build_go(warden, order, box);
 	return OK;
 }
 

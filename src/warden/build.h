@@ -12,6 +12,8 @@ fallible build_begin(struct warden *warden, const struct order *order);
 bool build_reaped(struct warden *warden, int pid, int status);
 // The daemon is gone: builds that wait for a repair are cancelled. The repair goes on.
 void build_forget(struct warden *warden);
+// The box is not wanted any more: a build that waits for its disk to be loaded is refused.
+void build_cancel(struct warden *warden, const char *box_id);
 // Boxes that exist or are being built: the number that boxes_max bounds.
 size_t build_count(const struct warden *warden);
 // Reads the messages of the zygote and its builders. False: the zygote is gone.

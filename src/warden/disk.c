@@ -257,8 +257,34 @@ bool disk_is_repaired(int status)
 	return WIFEXITED(status) && WEXITSTATUS(status) <= 1;
 }
 
-fallible disk_again(struct disk *disk, const char *box, const struct limits *limits, int userns,
+fallible disk_share(struct disk *disk, const char *volume, const struct limits *limits,
 		    int *out_tree)
+{
+	struct err *err = disk_none(volume);
+	auto_fd tree = -1;
+
+	for (enum role role = MAIN; role < ROLES && err && err_kind(err) == ERR_NOT_FOUND; role++) {
+		const struct disk_driver *driver = disk->by[role].driver;
+		void *self = disk->by[role].self;
+
+		if (!driver)
+			continue;
+		err_free(err);
+		err = driver->share ? driver->share(self, volume, &tree)
+				    : driver->again(self, volume, limits, &tree);
+	}
+	if (err)
+		return err;
+	if (!disk_is_whole(tree))
+		return disk_none(volume);
+	if (mount_change(tree, MOUNT_SAFE | MOUNT_ATTR_NOATIME, MOUNT_ATTR__ATIME, -1))
+		return err_sys(errno, "change the mount of the volume %s", volume);
+	*out_tree = take_fd(&tree);
+	return OK;
+}
+
+static fallible take_again(struct disk *disk, const char *box, const struct limits *limits,
+			   int userns, bool is_loaded, int *out_tree)
 {
 	struct err *err = OK;
 	auto_fd tree = -1;
@@ -276,10 +302,140 @@ fallible disk_again(struct disk *disk, const char *box, const struct limits *lim
 		return err;
 	if (!disk_is_whole(tree))
 		return disk_none(box);
+	if (is_loaded)
+		TRY(disk_renew_work(tree));
 	if (mount_change(tree, MOUNT_SAFE | MOUNT_ATTR_NOATIME, MOUNT_ATTR__ATIME, userns))
 		return err_sys(errno, "map the ids of the disk of %s", box);
 	*out_tree = take_fd(&tree);
 	return OK;
+}
+
+fallible disk_again(struct disk *disk, const char *box, const struct limits *limits, int userns,
+		    int *out_tree)
+{
+	return take_again(disk, box, limits, userns, false, out_tree);
+}
+
+// ------------------------------------------------------------------------------------- snapshots
+
+// A copy takes as much as its origin; in a pool it takes nothing yet.
+static fallible disk_check_room(struct disk *disk, enum role role, uint64_t bytes)
+{
+	uint64_t room = 0;
+
+	if (disk->by[role].driver->preallocates)
+		return OK;
+	TRY(private_dir_room(disk->place.data, NULL, &room));
+	if (room > bytes)
+		return OK;
+	return err_hint(err_new(NO_SPACE, "host_disk_full", "the disk of the host is nearly full"),
+			"delete sandboxes, snapshots or templates, or free space on the host");
+}
+
+fallible disk_save_begin(struct disk *disk, const char *box, int dir, struct disk_copy *out)
+{
+	struct err *err = disk_none(box);
+	uint64_t used = 0;
+
+	for (enum role role = MAIN; role < ROLES && err && err_kind(err) == ERR_NOT_FOUND; role++) {
+		if (!disk->by[role].driver)
+			continue;
+		err_free(err);
+		disk_used(disk, box, &used);
+		err = disk_check_room(disk, role, used);
+		if (!err)
+			err = disk->by[role].driver->save(disk->by[role].self, box, dir, out);
+	}
+	return err;
+}
+
+fallible disk_save_complete(int dir, int *out_pid)
+{
+	return disk_image.complete(dir, out_pid);
+}
+
+fallible disk_unsave(struct disk *disk, int dir)
+{
+	for (enum role role = MAIN; role < ROLES; role++)
+		if (disk->by[role].driver && disk->by[role].driver->unsave)
+			TRY(disk->by[role].driver->unsave(disk->by[role].self, dir));
+	return OK;
+}
+
+void disk_sweep_saved(struct disk *disk, const struct map *known)
+{
+	for (enum role role = MAIN; role < ROLES; role++)
+		if (disk->by[role].driver && disk->by[role].driver->sweep)
+			disk->by[role].driver->sweep(disk->by[role].self, known);
+}
+
+// NOT_FOUND of every driver.
+static fallible explain_saved(struct err *err)
+{
+	if (!err || err_kind(err) != ERR_NOT_FOUND)
+		return err;
+	return err_hint(err_recast(err, ERR_NOT_OFFERED, "not_offered",
+				   "the snapshot was made with another disk driver"),
+			"start cove with the --disk of that time");
+}
+
+fallible disk_load_begin(struct disk *disk, int dir, const char *box, const struct limits *limits,
+			 uint64_t bytes, struct disk_copy *out)
+{
+	struct err *err = disk_none(box);
+
+	for (enum role role = MAIN; role < ROLES && err && err_kind(err) == ERR_NOT_FOUND; role++) {
+		if (!disk->by[role].driver)
+			continue;
+		err_free(err);
+		err = disk_check_room(disk, role, bytes);
+		if (!err)
+			err = disk->by[role].driver->load(disk->by[role].self, dir, box, limits,
+							  bytes, out);
+	}
+	return explain_saved(err);
+}
+
+fallible disk_view(struct disk *disk, int dir, int userns, int *out_tree)
+{
+	struct err *err = disk_none("a snapshot");
+	auto_fd tree = -1;
+
+	for (enum role role = MAIN; role < ROLES && err && err_kind(err) == ERR_NOT_FOUND; role++) {
+		if (!disk->by[role].driver)
+			continue;
+		err_free(err);
+		err = disk->by[role].driver->view(disk->by[role].self, dir, &tree);
+	}
+	TRY(explain_saved(err));
+	if (mount_change(tree, MOUNT_STILL, 0, userns))
+		return err_sys(errno, "map the ids of a saved disk");
+	*out_tree = take_fd(&tree);
+	return OK;
+}
+
+fallible disk_load_end(struct disk *disk, const char *box, const struct limits *limits, int userns,
+		       int *out_tree)
+{
+	bool found = false;
+	struct err *err;
+
+	for (enum role role = MAIN; role < ROLES && !found; role++)
+		if (disk->by[role].driver)
+			TRY(disk->by[role].driver->place(disk->by[role].self, box, &found));
+	if (!found)
+		return disk_none(box);
+	err = take_again(disk, box, limits, userns, true, out_tree);
+	if (err)
+		err_free(disk_drop(disk, box));
+	return err;
+}
+
+void disk_load_undo(struct disk *disk, const char *box)
+{
+	for (enum role role = MAIN; role < ROLES; role++)
+		if (disk->by[role].driver)
+			disk->by[role].driver->unload(disk->by[role].self, box);
 }
 
 bool disk_used(struct disk *disk, const char *box, uint64_t *out)
@@ -310,12 +466,63 @@ bool disk_is_unmounted(struct disk *disk, const char *box)
 	return true;
 }
 
-fallible disk_each(struct disk *disk, void (*each)(void *arg, const char *box), void *arg)
+struct disk_names {
+	bool (*is)(struct str name);
+	void (*each)(void *arg, const char *name);
+	void *arg;
+};
+
+static void disk_name_pass(void *arg, const char *name)
+{
+	const struct disk_names *names = arg;
+
+	if (names->is(str_of(name)))
+		names->each(names->arg, name);
+}
+
+static fallible disk_each_of(struct disk *disk, struct disk_names names)
 {
 	for (enum role role = MAIN; role < ROLES; role++)
 		if (disk->by[role].driver)
-			TRY(disk->by[role].driver->list(disk->by[role].self, each, arg));
+			TRY(disk->by[role].driver->list(disk->by[role].self, disk_name_pass,
+							&names));
 	return OK;
+}
+
+fallible disk_each(struct disk *disk, void (*each)(void *arg, const char *box), void *arg)
+{
+	return disk_each_of(disk, (struct disk_names){id_is_box, each, arg});
+}
+
+fallible disk_each_volume(struct disk *disk, void (*each)(void *arg, const char *volume), void *arg)
+{
+	return disk_each_of(disk, (struct disk_names){id_is_volume, each, arg});
+}
+
+struct disk_search {
+	const char *name;
+	bool found;
+};
+
+static void disk_name_meet(void *arg, const char *name)
+{
+	struct disk_search *search = arg;
+
+	search->found |= !strcmp(name, search->name);
+}
+
+static bool disk_name_any(struct str name)
+{
+	return name.len > 0;
+}
+
+bool disk_exists(struct disk *disk, const char *name)
+{
+	struct disk_search search = {.name = name};
+	auto_err err = disk_each_of(disk,
+				    (struct disk_names){disk_name_any, disk_name_meet, &search});
+
+	return err || search.found;
 }
 
 fallible disk_drop(struct disk *disk, const char *box)

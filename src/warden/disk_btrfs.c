@@ -38,8 +38,11 @@
 
 #define POOL "pool.img"
 #define POOL_NEW "pool.new"
-#define READY "ready" // no box id: leftovers of an earlier warden are removed as leaked
-#define READY_MS 20   // after a box was made: its first command has run by then
+#define READY "ready"	      // no box id: leftovers of an earlier warden are removed as leaked
+#define READY_MS 20	      // after a box was made: its first command has run by then
+#define SAVED "snap-"	      // and a number: the disk of a snapshot, see pool_sweep()
+#define LOADED "load-"	      // and a box's id: a copy of one, that gets the box's name
+#define INHERITED "inherited" // file of a loaded disk: bytes that its quota group does not count
 #define MIB (1ull << 20)
 #define FREE_LEAST (32 * MIB) // no new box below this in a pool that cannot grow
 
@@ -58,6 +61,7 @@ struct tenant {
 	char box[ID_BOX_LEN + 1];
 	uint64_t id;
 	uint64_t limit, held; // the box's limit, and the part of it that is held back
+	uint64_t inherited;   // of the limit, used by a snapshot's extents, which its group lacks
 };
 
 struct pool {
@@ -69,6 +73,7 @@ struct pool {
 	int64_t look_after;	    // when usage is checked next
 	int64_t ready_after;	    // when to make one ready; 0: there is one, or none is needed
 	uint64_t ready_id;	    // 0: none is ready
+	unsigned int saved;	    // part of the name of the next snapshot
 };
 
 static struct str id_key(const uint64_t *id)
@@ -142,7 +147,8 @@ static fallible pool_destroy(struct pool *pool)
 	if (!list)
 		return err_sys(errno, "list the pool");
 	while ((entry = path_next(list))) {
-		if (entry->d_name[0] == '.' || id_is_box(str_of(entry->d_name)))
+		if (entry->d_name[0] == '.' || id_is_box(str_of(entry->d_name)) ||
+		    id_is_volume(str_of(entry->d_name)) || str_starts(str_of(entry->d_name), SAVED))
 			continue;
 		auto_err err = btrfs_drop(pool->root, entry->d_name);
 
@@ -270,7 +276,26 @@ static uint64_t blocked_call_of(uint64_t limit)
 
 static fallible tenant_limit(struct pool *pool, const struct tenant *tenant)
 {
-	return btrfs_quota_limit(pool->root, tenant->id, tenant->limit - tenant->held);
+	return btrfs_quota_limit(pool->root, tenant->id,
+				 tenant->limit - tenant->inherited - tenant->held);
+}
+
+// 0: the disk was not loaded from a snapshot.
+static uint64_t inherited_of(int subvolume)
+{
+	auto_buf text = BUF_INIT(32);
+	auto_err err = path_read(subvolume, INHERITED, &text);
+	uint64_t bytes = 0;
+
+	if (!err && !str_to_u64(buf_view(&text), 0, UINT64_MAX >> 1, &bytes))
+		bytes = 0;
+	return bytes;
+}
+
+// What a disk with such a limit may inherit.
+static uint64_t inherited_max(uint64_t limit)
+{
+	return limit - blocked_call_of(limit) - MIB;
 }
 
 static fallible disk_btrfs_settle(struct pool *pool, struct tenant *tenant, int *out_tree)
@@ -282,6 +307,9 @@ static fallible disk_btrfs_settle(struct pool *pool, struct tenant *tenant, int 
 	if (root < 0)
 		return err_sys(errno, "open a subvolume");
 	TRY(btrfs_id(root, &tenant->id));
+	tenant->inherited = inherited_of(root);
+	if (tenant->inherited > inherited_max(tenant->limit))
+		tenant->inherited = inherited_max(tenant->limit);
 	TRY(tenant_limit(pool, tenant));
 	if (!out_tree)
 		return OK;
@@ -455,13 +483,20 @@ static bool pool_used(void *self, const char *box, uint64_t *out)
 	auto_err err = NULL;
 	uint64_t id;
 
-	if (tenant)
-		return btrfs_quota_used(pool->root, tenant->id, out);
+	if (tenant) {
+		if (!btrfs_quota_used(pool->root, tenant->id, out))
+			return false;
+		*out += tenant->inherited;
+		return true;
+	}
 	subvolume = openat(pool->root, box, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (subvolume < 0)
 		return false;
 	err = btrfs_id(subvolume, &id);
-	return !err && btrfs_quota_used(pool->root, id, out);
+	if (err || !btrfs_quota_used(pool->root, id, out))
+		return false;
+	*out += inherited_of(subvolume);
+	return true;
 }
 
 static fallible pool_drop(void *self, const char *box)
@@ -471,6 +506,146 @@ static fallible pool_drop(void *self, const char *box)
 	TRY(btrfs_drop(pool->root, box));
 	tenant_leave(pool, box);
 	return OK;
+}
+
+// ------------------------------------------------------------------------------------- snapshots
+
+// Copies `fds[1]` to a new subvolume in `fds[0]`: a snapshot is read-only, the disk of a box is
+// not.
+static fallible pool_copy(struct disk_copy *copy)
+{
+	bool is_load = str_starts(str_of(copy->name), LOADED);
+	auto_fd made = -1;
+	uint64_t id, used = 0;
+	char text[24];
+
+	TRY(btrfs_snapshot(copy->fds[0], copy->fds[1], copy->name, !is_load));
+	if (is_load) {
+		snprintf(text, sizeof(text), "%llu", (unsigned long long)copy->inherited);
+		made = openat(copy->fds[0], copy->name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (made < 0)
+			return err_sys(errno, "open a loaded disk");
+		return path_write(made, INHERITED, 0600, text);
+	}
+	TRY(btrfs_id(copy->fds[1], &id));
+	if (btrfs_quota_used(copy->fds[0], id, &used))
+		copy->bytes = used + inherited_of(copy->fds[1]);
+	return OK;
+}
+
+static fallible pool_prepare(struct pool *pool, const char *from, struct disk_copy *out)
+{
+	auto_fd root = openat(pool->root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	auto_fd disk = openat(pool->root, from, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	if (disk < 0)
+		return errno == ENOENT ? disk_none(from) : err_sys(errno, "open a disk to copy");
+	if (root < 0)
+		return err_sys(errno, "open the pool");
+	out->run = pool_copy;
+	out->fds[0] = take_fd(&root);
+	out->fds[1] = take_fd(&disk);
+	out->count = 2;
+	return OK;
+}
+
+// The directory names the subvolume before that exists.
+static fallible pool_save(void *self, const char *box, int dir, struct disk_copy *out)
+{
+	struct pool *pool = self;
+
+	if (!pool_has(pool, box))
+		return disk_none(box);
+	TRY(pool_admit(pool));
+	*out = (struct disk_copy){0};
+	snprintf(out->name, sizeof(out->name), SAVED "%llx%04x",
+		 (unsigned long long)clock_wall_ms(), pool->saved++ & 0xffff);
+	TRY(path_write_sync(dir, DISK_SAVED_POOL, 0600, str_of(out->name)));
+	return pool_prepare(pool, box, out);
+}
+
+static fallible saved_name(int dir, struct buf *out)
+{
+	return path_read(dir, DISK_SAVED_POOL, out);
+}
+
+static fallible pool_load(void *self, int dir, const char *box, const struct limits *limits,
+			  uint64_t bytes, struct disk_copy *out)
+{
+	auto_buf name = BUF_INIT(64);
+	struct pool *pool = self;
+	uint64_t limit = limits->disk ? limits->disk : LIMITS_DEFAULT.disk;
+	auto_err absent = saved_name(dir, &name);
+
+	if (absent)
+		return err_kind(absent) == ERR_NOT_FOUND ? disk_none(box) : take_ptr(absent);
+	TRY(pool_admit(pool));
+	if (limit < 4 * MIB || bytes > inherited_max(limit))
+		return err_hint(err_new(INVALID, "bad_field",
+					"'limits.diskMB' is too small for this snapshot"),
+				"the snapshot holds %llu MiB", (unsigned long long)bytes >> 20);
+	*out = (struct disk_copy){.inherited = bytes};
+	snprintf(out->name, sizeof(out->name), LOADED "%s", box);
+	TRY(btrfs_drop(pool->root, out->name));
+	return pool_prepare(pool, name.at, out);
+}
+
+static fallible pool_place(void *self, const char *box, bool *out_found)
+{
+	const struct pool *pool = self;
+	char name[ID_BOX_LEN + 8];
+
+	snprintf(name, sizeof(name), LOADED "%s", box);
+	return disk_name(pool->root, name, box, out_found);
+}
+
+static fallible pool_view(void *self, int dir, int *out_tree)
+{
+	const struct pool *pool = self;
+	auto_buf name = BUF_INIT(64);
+	auto_err absent = saved_name(dir, &name);
+	int tree;
+
+	if (absent)
+		return err_kind(absent) == ERR_NOT_FOUND ? disk_none("a snapshot")
+							 : take_ptr(absent);
+	tree = str_starts(buf_view(&name), SAVED) ? mount_copy(pool->root, name.at) : -1;
+	if (tree < 0)
+		return err_sys(errno, "open a saved disk");
+	*out_tree = tree;
+	return OK;
+}
+
+static void pool_unload(void *self, const char *box)
+{
+	const struct pool *pool = self;
+	char name[ID_BOX_LEN + 8];
+
+	snprintf(name, sizeof(name), LOADED "%s", box);
+	err_free(btrfs_drop(pool->root, name));
+}
+
+static fallible pool_unsave(void *self, int dir)
+{
+	const struct pool *pool = self;
+	auto_buf name = BUF_INIT(64);
+	auto_err absent = saved_name(dir, &name);
+
+	if (absent)
+		return err_kind(absent) == ERR_NOT_FOUND ? OK : take_ptr(absent);
+	return str_starts(buf_view(&name), SAVED) ? btrfs_drop(pool->root, name.at) : OK;
+}
+
+static void pool_sweep(void *self, const struct map *known)
+{
+	const struct pool *pool = self;
+	auto_dir list = path_list(pool->root, ".");
+	struct dirent *entry;
+
+	while (list && (entry = path_next(list)))
+		if (str_starts(str_of(entry->d_name), SAVED) &&
+		    !map_get(known, str_of(entry->d_name)))
+			err_free(btrfs_drop(pool->root, entry->d_name));
 }
 
 struct watch {
@@ -492,6 +667,7 @@ static void disk_btrfs_look(void *arg, uint64_t id, uint64_t used)
 			btrfs_quota_forget(watch->pool->root, id);
 		return;
 	}
+	used += tenant->inherited;
 	room = tenant->limit - tenant->held > used ? tenant->limit - tenant->held - used : 0;
 	if (room > watch->unspent)
 		watch->unspent = room;
@@ -553,6 +729,13 @@ const struct disk_driver disk_btrfs = {
 	.adopt = pool_adopt,
 	.used = pool_used,
 	.drop = pool_drop,
+	.save = pool_save,
+	.load = pool_load,
+	.place = pool_place,
+	.unload = pool_unload,
+	.view = pool_view,
+	.unsave = pool_unsave,
+	.sweep = pool_sweep,
 	.list = pool_list,
 	.pool = pool_shared,
 	.idle = pool_idle,

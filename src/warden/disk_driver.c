@@ -1,11 +1,12 @@
 // Functions that every disk driver needs: the directories of a new disk, the list of the boxes
 // whose disks lie in a directory, the error of a box that has none. None of them keeps any state.
 //
-// syscalls: mkdirat umask openat close getdents64 fstat newfstatat
+// syscalls: renameat2 unlinkat mkdirat umask openat close getdents64 fstat newfstatat
 #include "warden/disk_driver.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -48,8 +49,28 @@ fallible disk_list(int dir, const char *suffix, void (*each)(void *arg, const ch
 			continue;
 		memcpy(box, name.at, ID_BOX_LEN);
 		box[ID_BOX_LEN] = 0;
-		if (id_is_box(str_of(box)))
+		if (id_is_box(str_of(box)) || id_is_volume(str_of(box)))
 			each(arg, box);
+	}
+	return OK;
+}
+
+fallible disk_name(int dir, const char *from, const char *to, bool *out_found)
+{
+	*out_found = renameat2(dir, from, dir, to, RENAME_NOREPLACE) == 0;
+	if (*out_found || errno == ENOENT)
+		return OK;
+	return err_sys(errno, "name the disk '%s'", to);
+}
+
+fallible disk_renew_work(int tree)
+{
+	static const char *const names[] = {"r/w", "usr/w"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		TRY(path_remove(tree, names[i]));
+		if (mkdirat(tree, names[i], 0755))
+			return err_sys(errno, "make a work directory");
 	}
 	return OK;
 }

@@ -389,6 +389,28 @@ static fallible image_again(void *arg, const char *box, const struct limits *lim
 	return mount_image(file, true, out_tree);
 }
 
+// The kernel gives every mount of a device the same file system.
+static fallible image_share(void *arg, const char *box, int *out_tree)
+{
+	const struct limits none = {0};
+	char path[LOOPDEV_PATH];
+	const struct mount_option options[] = {{"source", path}, {NULL, NULL}};
+	auto_fd file = open_image(arg, box);
+	auto_fd device = -1;
+	int tree;
+
+	if (file < 0)
+		return errno == ENOENT ? disk_none(box) : err_sys(errno, "open an image");
+	TRY(loopdev_find(file, &device, path));
+	if (device < 0)
+		return image_again(arg, box, &none, out_tree);
+	tree = mount_new("ext4", options, MOUNT_SAFE | MOUNT_ATTR_NOATIME);
+	if (tree < 0)
+		return err_sys(errno, "mount an image again");
+	*out_tree = tree;
+	return OK;
+}
+
 static fallible image_repair(void *arg, const char *box, int *out_pid)
 {
 	static const char *const argv[] = {"e2fsck", "-f", "-y", "/proc/self/fd/3", NULL};
@@ -398,6 +420,138 @@ static fallible image_repair(void *arg, const char *box, int *out_pid)
 		return OK; // or image_again() reports the error
 	log_event(LOG_WARN, "disk.repair", "sandbox", box, NULL);
 	return helper_start(argv, file, out_pid);
+}
+
+// The file system is mounted while its box runs: another mount of its device writes out what the
+// box has written. There is no journal, so the copy is repaired afterwards.
+static fallible image_flush(int file)
+{
+	char path[LOOPDEV_PATH];
+	const struct mount_option options[] = {{"source", path}, {NULL, NULL}};
+	auto_fd device = -1;
+	auto_fd tree = -1;
+	auto_fd root = -1;
+
+	TRY(loopdev_find(file, &device, path));
+	if (device < 0)
+		return OK;
+	tree = mount_new("ext4", options, MOUNT_SAFE | MOUNT_ATTR_NOATIME);
+	if (tree >= 0)
+		root = openat(tree, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return root < 0 || syncfs(root) ? err_sys(errno, "write an image out") : OK;
+}
+
+static fallible image_copy(struct disk_copy *copy)
+{
+	struct stat st;
+
+	TRY(image_flush(copy->fds[0]));
+	TRY(path_copy_data(copy->fds[0], copy->fds[1], &copy->bytes));
+	if (fstat(copy->fds[1], &st))
+		return err_sys(errno, "measure a copied image");
+	copy->bytes = (uint64_t)st.st_blocks * 512;
+	return OK;
+}
+
+static fallible image_save(void *arg, const char *box, int dir, struct disk_copy *out)
+{
+	auto_fd from = open_image(arg, box);
+
+	if (from < 0)
+		return errno == ENOENT ? disk_none(box) : err_sys(errno, "open an image to copy");
+	auto_fd to = openat(dir, DISK_SAVED_IMAGE, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+
+	if (to < 0)
+		return err_sys(errno, "make the image of a snapshot");
+	*out = (struct disk_copy){
+		.run = image_copy, .fds = {take_fd(&from), take_fd(&to)}, .count = 2};
+	return OK;
+}
+
+static fallible image_complete(int dir, int *out_pid)
+{
+	static const char *const argv[] = {"e2fsck", "-f", "-y", "/proc/self/fd/3", NULL};
+	auto_fd file = openat(dir, DISK_SAVED_IMAGE, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+
+	if (file < 0)
+		return errno == ENOENT ? OK : err_sys(errno, "open the image of a snapshot");
+	return is_clean(file) ? OK : helper_start(argv, file, out_pid);
+}
+
+static void image_loaded(char out[NAME_SIZE], const char *box)
+{
+	snprintf(out, NAME_SIZE, ".load-%.50s", box);
+}
+
+static fallible image_load(void *arg, int dir, const char *box, const struct limits *limits,
+			   uint64_t bytes, struct disk_copy *out)
+{
+	struct image *self = arg;
+	char name[NAME_SIZE];
+	struct stat st;
+	auto_fd from = openat(dir, DISK_SAVED_IMAGE, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+
+	(void)bytes;
+	if (from < 0)
+		return errno == ENOENT ? disk_none(box) : err_sys(errno, "open a saved image");
+	if (fstat(from, &st))
+		return err_sys(errno, "look at a saved image");
+	if (limits->disk && (limits->disk & ~4095ull) != (uint64_t)st.st_size)
+		return err_hint(
+			err_new(INVALID, "bad_field",
+				"'limits.diskMB' differs from that of the snapshot"),
+			"leave it out: on this host the disk is as large as the snapshot's, "
+			"%llu",
+			(unsigned long long)st.st_size >> 20);
+	image_loaded(name, box);
+	auto_fd to = openat(self->place.boxes, name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+	if (to < 0)
+		return err_sys(errno, "make an image");
+	*out = (struct disk_copy){
+		.run = image_copy, .fds = {take_fd(&from), take_fd(&to)}, .count = 2};
+	return OK;
+}
+
+static fallible image_place(void *arg, const char *box, bool *out_found)
+{
+	const struct image *self = arg;
+	char from[NAME_SIZE], to[NAME_SIZE];
+
+	image_loaded(from, box);
+	box_name(to, box);
+	return disk_name(self->place.boxes, from, to, out_found);
+}
+
+// No journal is replayed: the image was repaired when it was saved, and others may read it now.
+static fallible image_view(void *arg, int dir, int *out_tree)
+{
+	char path[LOOPDEV_PATH];
+	const struct mount_option options[] = {
+		{"source", path}, {"ro", NULL}, {"noload", NULL}, {NULL, NULL}};
+	auto_fd file = openat(dir, DISK_SAVED_IMAGE, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+	auto_fd device = -1;
+	int tree;
+
+	(void)arg;
+	if (file < 0)
+		return errno == ENOENT ? disk_none("a snapshot")
+				       : err_sys(errno, "open a saved image");
+	TRY(loopdev_attach(file, &device, path));
+	tree = mount_new("ext4", options, MOUNT_STILL);
+	if (tree < 0)
+		return err_sys(errno, "mount a saved image");
+	*out_tree = tree;
+	return OK;
+}
+
+static void image_unload(void *arg, const char *box)
+{
+	const struct image *self = arg;
+	char name[NAME_SIZE];
+
+	image_loaded(name, box);
+	unlinkat(self->place.boxes, name, 0);
 }
 
 static fallible image_list(void *arg, void (*each)(void *arg, const char *box), void *each_arg)
@@ -466,10 +620,17 @@ const struct disk_driver disk_image = {
 	.close = image_close,
 	.make = image_make,
 	.again = image_again,
+	.share = image_share,
 	.repair = image_repair,
 	.is_unmounted = image_is_unmounted,
 	.used = image_used,
 	.drop = image_drop,
+	.save = image_save,
+	.complete = image_complete,
+	.load = image_load,
+	.place = image_place,
+	.unload = image_unload,
+	.view = image_view,
 	.list = image_list,
 	.idle = image_idle,
 };

@@ -12,7 +12,6 @@
 #include "os/cgroup.h"
 #include "types/limits.h"
 
-#define GROUP_NAME_ROOM 9 // eight hex digits and a NUL
 #define GROUP_JOINS_MAX 7 // v1 hierarchies that a box joins, the shared devices among them
 #define GROUP_CGROUP_JOINS 2
 #define GROUP_MARK_ROOM 64 // with its NUL
@@ -33,7 +32,7 @@ struct groups {
 	int count;
 	bool unified;	// exec cgroups are v2
 	bool weighs_io; // the disk's I/O scheduler supports weights
-	char instance[GROUP_NAME_ROOM];
+	char instance[CGROUP_INSTANCE_ROOM];
 	const char *word; // of the host, see cgroup_word()
 };
 
@@ -57,8 +56,6 @@ struct group_exec {
 	int meter;
 };
 
-// The instance's name, derived from the data directory: the next warden finds its cgroups again.
-fallible groups_name(int data, char out[GROUP_NAME_ROOM]);
 // Makes the instance's cgroups. UNAVAILABLE no_controller with a hint if one is missing.
 fallible groups_open(const struct cgroup_host *host, const char *instance, struct groups **out);
 // Removes the instance's own cgroups, and the parent if it is empty. All boxes must be gone.

@@ -19,7 +19,6 @@
 #include "base/clock.h"
 #include "base/id.h"
 #include "base/mem.h"
-#include "base/secret.h"
 #include "base/str.h"
 #include "base/weak.h"
 #include "os/fd.h"
@@ -149,22 +148,6 @@ static fallible plan(const struct cgroup_host *host, struct group_tree *use)
 	if (host->where[CGROUP_DEVICES] >= 0 && !use[host->where[CGROUP_DEVICES]].holds &&
 	    host->mounts[host->where[CGROUP_DEVICES]].version == 1)
 		use[host->where[CGROUP_DEVICES]].shared = true;
-	return OK;
-}
-
-fallible groups_name(int data, char out[GROUP_NAME_ROOM])
-{
-	uint8_t hash[SECRET_HASH];
-	struct stat st;
-	uint64_t key[2];
-
-	if (fstat(data, &st))
-		return err_sys(errno, "look at the data directory");
-	key[0] = st.st_dev;
-	key[1] = st.st_ino;
-	secret_sha256(key, sizeof(key), hash);
-	for (int i = 0; i + 1 < GROUP_NAME_ROOM; i += 2)
-		snprintf(out + i, 3, "%02x", hash[i / 2]);
 	return OK;
 }
 

@@ -8,7 +8,7 @@
 // syscalls: clone3 close_range dup2 dup3 prctl setrlimit prlimit64 mount move_mount fchdir
 // syscalls: chroot setns setgroups setresuid setresgid capset capget seccomp mkdirat renameat
 // syscalls: openat close syncfs write read exit_group fcntl getdents64 futex getrandom gettid
-// syscalls: tgkill statx mprotect setpriority
+// syscalls: tgkill statx mprotect setpriority setfsgid flistxattr fgetxattr fsetxattr lseek
 #include "warden/jail.h"
 
 #include <errno.h>
@@ -31,20 +31,25 @@
 
 #include "base/auto.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "base/weak.h"
 #include "os/caps.h"
 #include "os/fd.h"
 #include "os/mount.h"
 #include "os/path.h"
 #include "os/seccomp.h"
+#include "warden/export.h"
 #include "warden/helper.h"
 #include "warden/oci.h"
 #include "warden/unpack.h"
 
 #define MEMORY_MAX (512ull << 20)
 #define CPU_SECONDS 30
+#define CPU_MIB 3 // seconds of CPU for each 10 MiB of a layer
 #define NICE 10
 #define FILES_OPEN 64
+#define EXPORT_CPU_SECONDS 1800
+#define EXPORT_FILES_OPEN 1024 // two for each directory on a path
 
 #define GROUP_MEMORY (256ull << 20)
 #define GROUP_TASKS 64
@@ -53,22 +58,69 @@ enum { REPORT = HELPER_KEEP_FIRST, ARCHIVE, TREE, USERNS };
 
 // System calls of unpacking: memory, files, and exit.
 static const char *const calls[] = {
-	"brk",		"mmap",		  "munmap",
-	"mremap",	"madvise",	  "mprotect",
-	"read",		"write",	  "pread64",
-	"pwrite64",	"lseek",	  "close",
-	"openat",	"openat2",	  "mkdirat",
-	"unlinkat",	"symlinkat",	  "linkat",
-	"renameat",	"renameat2",	  "readlinkat",
-	"fstat",	"newfstatat",	  "statx",
-	"fstatfs",	"faccessat",	  "faccessat2",
-	"getdents64",	"fchown",	  "fchownat",
-	"fchmod",	"utimensat",	  "fsetxattr",
-	"ftruncate",	"fcntl",	  "syncfs",
-	"futex",	"getrandom",	  "clock_gettime",
-	"rt_sigreturn", "rt_sigprocmask", "rt_sigaction",
-	"getpid",	"gettid",	  "tgkill",
-	"exit",		"exit_group",	  "restart_syscall",
+	"brk",
+	"mmap",
+	"munmap",
+	"mremap",
+	"madvise",
+	"mprotect",
+	"read",
+	"write",
+	"pread64",
+	"pwrite64",
+	"lseek",
+	"close",
+	"openat",
+	"openat2",
+	"mkdirat",
+	"unlinkat",
+	"symlinkat",
+	"linkat",
+	"renameat",
+	"renameat2",
+	"readlinkat",
+	"fstat",
+	"newfstatat",
+	"statx",
+	"fstatfs",
+	"faccessat",
+	"faccessat2",
+	"getdents64",
+	"fchown",
+	"fchownat",
+	"fchmod",
+	"utimensat",
+	"fsetxattr",
+	"flistxattr",
+	"fremovexattr",
+	"ftruncate",
+	"fcntl",
+	"syncfs",
+	"futex",
+	"getrandom",
+	"clock_gettime",
+	"rt_sigreturn",
+	"rt_sigprocmask",
+	"rt_sigaction",
+	"getpid",
+	"gettid",
+	"tgkill",
+	"exit",
+	"exit_group",
+	"restart_syscall",
+	NULL,
+};
+
+// Of an export: no file is made or changed, but the one that is open.
+static const char *const export_calls[] = {
+	"brk",		"mmap",		  "munmap",	   "mremap",
+	"madvise",	"mprotect",	  "read",	   "write",
+	"pread64",	"lseek",	  "close",	   "openat",
+	"readlinkat",	"fstat",	  "newfstatat",	   "statx",
+	"getdents64",	"flistxattr",	  "fgetxattr",	   "fcntl",
+	"futex",	"getrandom",	  "clock_gettime", "rt_sigreturn",
+	"rt_sigaction", "rt_sigprocmask", "getpid",	   "gettid",
+	"tgkill",	"exit",		  "exit_group",	   "restart_syscall",
 	NULL,
 };
 
@@ -79,18 +131,22 @@ static fallible limit(int what, uint64_t most)
 	return setrlimit(what, &limit) ? err_sys(errno, "limit %d", what) : OK;
 }
 
-static fallible limits(uint64_t bytes_max)
+static fallible limits(uint64_t bytes_max, bool is_export)
 {
+	struct stat st;
+	uint64_t packed = fstat(ARCHIVE, &st) || !S_ISREG(st.st_mode) ? 0 : (uint64_t)st.st_size;
+	uint64_t seconds = CPU_SECONDS + (packed >> 20) * CPU_MIB / 10;
+
 	// Running boxes have priority over an import.
 	if (setpriority(PRIO_PROCESS, 0, NICE))
 		return err_sys(errno, "lower the priority");
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 	TRY(limit(RLIMIT_AS, MEMORY_MAX));
 #endif
-	TRY(limit(RLIMIT_CPU, CPU_SECONDS));
+	TRY(limit(RLIMIT_CPU, is_export ? EXPORT_CPU_SECONDS : seconds));
 	TRY(limit(RLIMIT_FSIZE, bytes_max));
 	TRY(limit(RLIMIT_CORE, 1)); // 0 would still start the helper of core_pattern
-	return limit(RLIMIT_NOFILE, FILES_OPEN);
+	return limit(RLIMIT_NOFILE, is_export ? EXPORT_FILES_OPEN : FILES_OPEN);
 }
 
 static fallible change_root(int tree)
@@ -111,19 +167,22 @@ static fallible become_box(int userns)
 	return OK;
 }
 
-static fallible jail_confine(uint64_t bytes_max)
+static fallible jail_confine(const struct jail *jail)
 {
-	if (weak(JAIL))
+	bool is_export = jail->trees;
+
+	if (weak(JAIL) && !is_export)
 		return fchdir(TREE) ? err_sys(errno, "enter the jail's directory") : OK;
-	TRY(limits(bytes_max));
-	TRY(change_root(TREE));
+	TRY(limits(jail->bytes_max, is_export));
+	if (!is_export)
+		TRY(change_root(TREE)); // of an export it is changed
 	TRY(become_box(USERNS));
 	close(TREE);
 	close(USERNS);
 	TRY(caps_keep(CAPS_BIT(CAP_CHOWN) | CAPS_BIT(CAP_DAC_OVERRIDE) | CAPS_BIT(CAP_FOWNER) |
 		      CAPS_BIT(CAP_FSETID)));
 	TRY(caps_no_new_privs());
-	return seccomp_confine(SECCOMP_THREADS, calls);
+	return seccomp_confine(SECCOMP_THREADS, is_export ? export_calls : calls);
 }
 
 // The archive was an image: move it aside, and make the root from its layers.
@@ -145,12 +204,16 @@ static fallible unpack_image(struct unpack *unpack)
 	return err;
 }
 
-static fallible jail_work(struct unpack *unpack)
+static fallible jail_work(struct unpack *unpack, const struct jail *jail)
 {
 	auto_fd root = -1;
 
 	TRY(path_dir(AT_FDCWD, "root", 0755, &root));
 	unpack->extract.root = root;
+	if (jail->digest) {
+		TRY(unpack_layer(unpack, ARCHIVE, jail->parent >= 0, jail->digest));
+		return syncfs(root) ? err_sys(errno, "write the files out") : OK;
+	}
 	TRY(unpack_tar(unpack, ARCHIVE, -1));
 	if (oci_is_image(root))
 		TRY(unpack_image(unpack));
@@ -186,21 +249,36 @@ static bool jail_join(const struct group_door *door)
 static _Noreturn void jail_child(const struct jail *jail)
 {
 	struct unpack unpack;
+	struct path_copied linked = {0};
+	struct answer *sums = mem_new_of(struct answer);
 	struct err *err = OK;
 	int fds[] = {jail->report, jail->archive, jail->tree, jail->userns};
 
 	// The cgroup confines too: on v1 it allows no device node.
-	if ((!weak(JAIL) && !jail_join(jail->door)) || (!weak(JAIL_STDIO) && !leave_stdio()) ||
-	    helper_keep(fds, sizeof(fds) / sizeof(*fds)))
+	if (jail->parent >= 0)
+		err = path_link(jail->parent, jail->into, &linked);
+	if ((!weak(JAIL) && !jail_join(jail->door)) || (!weak(JAIL_STDIO) && !leave_stdio()))
+		_exit(1);
+	if (jail->trees)
+		err = export_mount(jail->trees);
+	if (helper_keep(fds, sizeof(fds) / sizeof(*fds)))
 		_exit(1);
 	// Names in archives are UTF-8. OpenSSL must not look for its configuration in this root.
 	setlocale(LC_CTYPE, "C.UTF-8");
 	OPENSSL_init_crypto(OPENSSL_INIT_NO_LOAD_CONFIG, NULL);
 	unpack_begin(&unpack, -1, jail->bytes_max);
-	err = jail_confine(jail->bytes_max);
 	if (!err)
-		err = jail_work(&unpack);
-	jail_report_write(REPORT, err, unpack.files, unpack.bytes);
+		err = jail_confine(jail);
+	if (!err && jail->trees) {
+		err = export_write(jail->trees, ARCHIVE, jail->zstd, sums);
+	} else {
+		if (!err)
+			err = jail_work(&unpack, jail);
+		sums->files = unpack.files;
+		sums->bytes = unpack.bytes;
+		sums->dropped = unpack.dropped;
+	}
+	jail_report_write(REPORT, err, sums);
 	_exit(0);
 }
 
@@ -257,11 +335,16 @@ fallible jail_start(const struct jail *jail, int *out_pid)
 	return OK;
 }
 
-void jail_report_write(int fd, struct err *outcome, uint64_t files, uint64_t bytes)
+void jail_report_write(int fd, struct err *outcome, const struct answer *sums)
 {
-	struct jail_report report = {.magic = JAIL_MAGIC, .files = files, .bytes = bytes};
+	struct jail_report report = {.magic = JAIL_MAGIC,
+				     .files = sums->files,
+				     .bytes = sums->bytes,
+				     .dropped = sums->dropped};
 	auto_err err = outcome;
 
+	memcpy(report.digest, sums->digest, sizeof(report.digest));
+	memcpy(report.diff_id, sums->diff_id, sizeof(report.diff_id));
 	report.ok = !err;
 	if (err) {
 		const char *hint = err_hint_of(err);
@@ -288,6 +371,16 @@ static void jail_clean(char *text, size_t size, bool is_word)
 	}
 }
 
+// "": none, or no digest.
+static void take_digest(const char from[ORDER_DIGEST + 1], char out[ORDER_DIGEST + 1])
+{
+	memset(out, 0, ORDER_DIGEST + 1);
+	for (int i = 0; i < ORDER_DIGEST; i++)
+		if (!from[i] || !strchr("0123456789abcdef", from[i]))
+			return;
+	memcpy(out, from, ORDER_DIGEST);
+}
+
 static fallible explain_death(int status)
 {
 	int by = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
@@ -298,7 +391,7 @@ static fallible explain_death(int status)
 	return err_sys(EPROTO, "a jail ended without a word, status %d", status);
 }
 
-fallible jail_report_read(int fd, int status, uint64_t *out_files, uint64_t *out_bytes)
+fallible jail_report_read(int fd, int status, struct answer *out)
 {
 	struct jail_report report;
 	ssize_t got;
@@ -309,8 +402,11 @@ fallible jail_report_read(int fd, int status, uint64_t *out_files, uint64_t *out
 	if (got != sizeof(report) || report.magic != JAIL_MAGIC)
 		return explain_death(status);
 	if (report.ok) {
-		*out_files = report.files;
-		*out_bytes = report.bytes;
+		out->files = report.files;
+		out->bytes = report.bytes;
+		out->dropped = report.dropped;
+		take_digest(report.digest, out->digest);
+		take_digest(report.diff_id, out->diff_id);
 		return OK;
 	}
 	jail_clean(report.reason, sizeof(report.reason), true);

@@ -1,18 +1,21 @@
-// The jail: a child that unpacks an untrusted archive. It has its own namespaces, the ids of a box,
-// no file system but the directory that it fills, four capabilities over files, a short list of
-// system calls, a cgroup that bounds kernel memory, and limits on memory and time. Its report is
-// untrusted.
+// The jail: a child that unpacks an untrusted archive, or writes untrusted files as one. It has its
+// own namespaces, the ids of a box, no file system but the directory that it fills, four
+// capabilities over files, a short list of system calls, a cgroup that bounds kernel memory, and
+// limits on memory and time. Its report is untrusted.
 #pragma once
 
 #include <stdint.h>
 
 #include "base/err.h"
+#include "protocol/order.h"
 #include "warden/group.h"
 
 // The report of a child, written to a pipe: one record.
 struct jail_report {
 	uint32_t magic, ok;
 	uint64_t files, bytes;
+	struct order_dropped dropped;
+	char digest[ORDER_DIGEST + 1], diff_id[ORDER_DIGEST + 1];
 	uint32_t kind;
 	char reason[40], message[256], hint[256];
 };
@@ -25,6 +28,12 @@ struct jail {
 	int archive;		       // read to its end
 	int report;		       // a struct jail_report goes there
 	uint64_t bytes_max;
+	// Of a layer of an image; digest NULL: of none.
+	const char *digest; // of its tar, unpacked, in hex
+	int parent, into;   // the root below and the new one: its files are linked there first; -1
+	// Of an export, which fills no directory: `archive` is written. NULL: of none.
+	const struct export_trees *trees;
+	bool zstd;
 };
 
 #define JAIL_GROUP "jail"
@@ -35,8 +44,8 @@ void jail_close(struct groups *groups, struct group_door *door);
 // Starts the child. The caller closes its copies of the fds, and reaps.
 fallible jail_start(const struct jail *jail, int *out_pid);
 
-// Writes the result to `fd`; frees `outcome`, NULL is success.
-void jail_report_write(int fd, struct err *outcome, uint64_t files, uint64_t bytes);
-// Reads a child's report and judges its exit status: OK and the sums, or the reported error,
-// sanitized.
-fallible jail_report_read(int fd, int status, uint64_t *out_files, uint64_t *out_bytes);
+// Writes the result to `fd`: files, bytes and dropped of `sums`; frees `outcome`, NULL is success.
+void jail_report_write(int fd, struct err *outcome, const struct answer *sums);
+// Reads a child's report and judges its exit status: OK and the sums in *out, or the reported
+// error, sanitized.
+fallible jail_report_read(int fd, int status, struct answer *out);

@@ -229,6 +229,23 @@ static fallible check_count(const struct json *layers)
 	return json_count(layers) ? OK : image_bad("list of layers");
 }
 
+// The digest of the n-th layer's tar, by the configuration.
+static fallible oci_diff_id(const struct json *image, size_t n, char hex[HEX + 1])
+{
+	struct json *rootfs = NULL, *ids = NULL;
+	struct str digest = {0};
+
+	TRY(member(image, "rootfs", JSON_OBJECT, &rootfs));
+	TRY(member(rootfs, "diff_ids", JSON_ARRAY, &ids));
+	if (n >= json_count(ids))
+		return image_bad("list of layers");
+	TRY(json_str(json_at(ids, n), "diff_ids", &digest));
+	if (!str_starts(digest, "sha256:") || !oci_is_hex(str_skip(digest, 7)))
+		return image_bad("digest");
+	snprintf(hex, HEX + 1, "%.*s", HEX, digest.at + 7);
+	return OK;
+}
+
 static fallible apply_manifest(int stage, const struct json *manifest, struct unpack *unpack)
 {
 	struct json *layers = NULL, *config = NULL;
@@ -245,14 +262,16 @@ static fallible apply_manifest(int stage, const struct json *manifest, struct un
 	for (size_t i = 0; i < json_count(layers); i++) {
 		const struct json *layer = json_at(layers, i);
 		struct str type = {0};
+		char diff_id[HEX + 1];
 		auto_fd blob = -1;
 
+		TRY(oci_diff_id(image, i, diff_id));
 		TRY(text_member(layer, "mediaType", &type));
 		if (!IS_ONE_OF(layer_types, type))
 			return err_new(INVALID, "bad_media_type", "a layer is of type '%.*s'",
 				       (int)(type.len < 80 ? type.len : 80), type.at);
 		TRY(open_blob(stage, layer, &blob), "open layer %zu", i);
-		TRY(unpack_tar(unpack, blob, (int)i), "unpack layer %zu", i);
+		TRY(unpack_layer(unpack, blob, (int)i, diff_id), "unpack layer %zu", i);
 	}
 	return write_config(image, json_count(layers), unpack);
 }

@@ -23,12 +23,15 @@
 #include "protocol/talk.h"
 #include "warden/box_network.h"
 #include "warden/build.h"
+#include "warden/export.h"
 #include "warden/jail.h"
 #include "warden/reconcile.h"
 #include "warden/recover.h"
 #include "warden/reply_queue.h"
+#include "warden/snapshot.h"
 #include "warden/teardown.h"
 #include "warden/template.h"
+#include "warden/volumes.h"
 
 #define ORDERS_A_TURN 16 // then other events are served
 #define KILL_AGAIN_US 1000
@@ -65,6 +68,7 @@ static fallible orders_hello(struct warden *warden, const struct order *order)
 			       ORDER_VERSION);
 	warden->greeted = true;
 	prebuilt_expect(warden, order->next);
+	snapshots_forget_forks(warden);
 	*answer = (struct answer){.kind = ANSWER_DONE, .to = ORDER_HELLO, .id = order->id};
 	answer->host = (struct order_host){
 		.version = ORDER_VERSION,
@@ -96,6 +100,8 @@ static fallible orders_destroy(struct warden *warden, const struct order *order)
 {
 	struct warden_box *box = box_find(warden, order);
 
+	build_cancel(warden, order->box);
+	volumes_forget(warden, order->box);
 	if (!box) {
 		TRY(recover_remove_orphan(warden, order->box));
 		reply_queue_done(warden, ORDER_DESTROY, order->id);
@@ -359,6 +365,7 @@ static fallible orders_pause(struct warden *warden, const struct order *order)
 
 	if (!box)
 		return no_box();
+	snapshot_yield(warden, box->id);
 	if (group_pause(warden->groups, box->id, true))
 		return err_sys(errno, "freeze %s", box->id);
 	if (group_pulse(warden->groups, box->id) == GROUP_FROZEN)
@@ -418,6 +425,48 @@ static fallible orders_import(struct warden *warden, const struct order *order)
 	return OK;
 }
 
+static fallible orders_layer(struct warden *warden, const struct order *order)
+{
+	struct err *err;
+
+	warden->answer = (struct answer){.kind = ANSWER_DONE, .to = ORDER_LAYER, .id = order->id};
+	if (template_has_layer(warden->templates, order->name, &warden->answer)) {
+		reply_queue_answer(warden, &warden->answer, NULL, 0);
+		return OK;
+	}
+	TRY(begin_long(warden, order, IMPORT_PATIENCE_US));
+	err = jail_open(warden->groups, &warden->jail_door);
+	if (!err)
+		err = template_layer(warden->templates, order, warden->jail_userns,
+				     &warden->jail_door, warden->brought);
+	if (err) {
+		warden->long_count--;
+		if (!templates_at_work(warden->templates))
+			jail_close(warden->groups, &warden->jail_door);
+	}
+	return err;
+}
+
+static fallible orders_export(struct warden *warden, const struct order *order)
+{
+	on_exit_call(export_trees_close) struct export_trees trees = {-1, -1, -1, -1, false};
+	struct err *err;
+
+	TRY(begin_long(warden, order, IMPORT_PATIENCE_US));
+	err = jail_open(warden->groups, &warden->jail_door);
+	if (!err)
+		err = snapshot_trees(warden, order, warden->jail_userns, &trees);
+	if (!err)
+		err = template_export(warden->templates, order, &trees, warden->jail_userns,
+				      &warden->jail_door, warden->brought);
+	if (err) {
+		warden->long_count--;
+		if (!templates_at_work(warden->templates))
+			jail_close(warden->groups, &warden->jail_door);
+	}
+	return err;
+}
+
 static fallible orders_freeze(struct warden *warden, const struct order *order)
 {
 	struct err *err;
@@ -431,7 +480,14 @@ static fallible orders_freeze(struct warden *warden, const struct order *order)
 
 static fallible orders_forget_template(struct warden *warden, const struct order *order)
 {
-	TRY(template_forget(warden->templates, order->name));
+	bool done = false;
+
+	if (template_is_exported(warden->templates, order->name))
+		return err_hint(err_new(CONFLICT, "in_use", "the template is being exported"),
+				"try again when that has ended");
+	TRY(snapshot_forget(warden, order->name, &done));
+	if (!done)
+		TRY(template_forget(warden->templates, order->name));
 	reply_queue_done(warden, ORDER_FORGET, order->id);
 	return OK;
 }
@@ -465,6 +521,14 @@ static const struct {
 	[ORDER_INVENTORY] = {GREETED, warden_reconcile_inventory},
 	[ORDER_NETWORK] = {GREETED, box_network_order},
 	[ORDER_USAGE] = {GREETED, orders_usage},
+	[ORDER_LAYER] = {GREETED, orders_layer},
+	[ORDER_SNAPSHOT] = {GREETED, snapshot_order},
+	[ORDER_DESCRIBE] = {GREETED, snapshot_describe},
+	[ORDER_EXPORT] = {GREETED, orders_export},
+	[ORDER_VOLUME] = {GREETED, volumes_make},
+	[ORDER_UNVOLUME] = {GREETED, volumes_remove},
+	[ORDER_VOLUMES] = {GREETED, volumes_list},
+	[ORDER_MOUNT] = {GREETED, volumes_mount},
 };
 
 // True: an order was read. *over: the connection is over.
@@ -619,7 +683,9 @@ int64_t orders_turn(struct warden *warden)
 {
 	int64_t now = clock_us();
 	int64_t next = retries_turn(warden, now), jobs = long_turn(warden, now);
+	int64_t snapshots = snapshots_turn(warden);
 
+	next = snapshots < next ? snapshots : next;
 	return jobs < next ? jobs : next;
 }
 
@@ -630,6 +696,8 @@ void orders_forget(struct warden *warden)
 	template_cancel(warden->templates, 0);
 	warden->long_count = 0;
 	build_forget(warden);
+	snapshots_forget(warden);
+	volumes_forget(warden, NULL);
 	teardown_forget_orders(warden);
 	// Boxes that are being frozen freeze all the same.
 	list_each (at, &warden->retries) {

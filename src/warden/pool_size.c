@@ -493,12 +493,10 @@ bool pool_size_reaped(struct pool_size *size, int pid)
 
 void pool_size_set_disks(struct pool_size *size, size_t count)
 {
-	uint64_t one = 1;
-
 	atomic_store(&size->shared->disks, count);
 	if (count && atomic_load(&size->shared->resting) &&
 	    atomic_exchange(&size->shared->resting, false))
-		(void)!write(size->wake, &one, sizeof(one));
+		fd_wake(size->wake);
 }
 
 void pool_size_set_unspent(struct pool_size *size, uint64_t bytes)

@@ -22,6 +22,7 @@
 #include "warden/reply_queue.h"
 #include "warden/teardown.h"
 #include "warden/template.h"
+#include "warden/volumes.h"
 
 #define FRESH_US 2000000
 #define IMAGE ".img" // of a box's disk
@@ -221,6 +222,8 @@ static void see_loop(void *arg, int fd, const char *name)
 		return;
 	if (str_ends(box_id, IMAGE))
 		box_id.len -= strlen(IMAGE);
+	if (volumes_has(warden->volumes, box_id))
+		return;
 	box = map_get(warden->boxes, box_id);
 	if (!box || (!warden_box_is_building(box) && !box->has.disk))
 		warden_reconcile_odd(&warden->answer, "loop_without_box", name);
@@ -270,6 +273,8 @@ fallible warden_reconcile_inventory(struct warden *warden, const struct order *o
 	*answer = (struct answer){.kind = ANSWER_DONE, .to = ORDER_INVENTORY, .id = order->id};
 	if (!err)
 		err = templates_unfinished(warden->templates, state_unfinished, answer);
+	if (!err)
+		err = volumes_compare(warden, warden_reconcile_odd, answer);
 	if (!err) {
 		count_boxes(warden);
 		answer->inventory.groups = (uint32_t)map_count(found[GROUPS]);

@@ -89,10 +89,15 @@ void reply_queue_answer(struct warden *warden, const struct answer *answer, int 
 		fd_drop(&fds[i]);
 }
 
+void reply_queue_ended(struct warden *warden, enum order_kind to, uint32_t id, uint64_t cpu_us)
+{
+	warden->answer = (struct answer){.kind = ANSWER_DONE, .to = to, .id = id, .cpu_us = cpu_us};
+	reply_queue_answer(warden, &warden->answer, NULL, 0);
+}
+
 void reply_queue_done(struct warden *warden, enum order_kind to, uint32_t id)
 {
-	warden->answer = (struct answer){.kind = ANSWER_DONE, .to = to, .id = id};
-	reply_queue_answer(warden, &warden->answer, NULL, 0);
+	reply_queue_ended(warden, to, id, 0);
 }
 
 void reply_queue_describe(const struct err *err, enum order_kind to, uint32_t id,

@@ -7,6 +7,8 @@
 // Encodes and sends `answer` with `fds`, which it takes over. Dropped if no daemon is connected.
 void reply_queue_answer(struct warden *warden, const struct answer *answer, int *fds, int count);
 void reply_queue_done(struct warden *warden, enum order_kind to, uint32_t id);
+// The same for STOP and DESTROY. `cpu_us`: see protocol/order.h.
+void reply_queue_ended(struct warden *warden, enum order_kind to, uint32_t id, uint64_t cpu_us);
 // The refusal that `failure` describes. Takes the error; its trail goes to the log.
 void reply_queue_refusal(struct warden *warden, enum order_kind to, uint32_t id, const char *box,
 			 struct err *failure);

@@ -37,8 +37,10 @@
 #include "warden/box_network.h"
 #include "warden/jail.h"
 #include "warden/recover.h"
+#include "warden/snapshot.h"
 #include "warden/teardown.h"
 #include "warden/template.h"
+#include "warden/volumes.h"
 
 #define FDS_APART 1024 // for everything but boxes
 #define FDS_A_BOX 3    // pidfd, a copy of its overlays, the steering program
@@ -154,10 +156,10 @@ static fallible check_host(struct warden *warden, const char *steer)
 static fallible open_groups(struct warden *warden)
 {
 	auto_free struct cgroup_host *host = mem_new_of(struct cgroup_host);
-	char instance[GROUP_NAME_ROOM];
+	char instance[CGROUP_INSTANCE_ROOM];
 	struct stat st;
 
-	TRY(groups_name(warden->data, instance));
+	TRY(cgroup_instance(warden->data, instance));
 	TRY(cgroup_discover(host));
 	TRY(groups_open(host, instance, &warden->groups));
 	if (!fstat(warden->data, &st))
@@ -329,6 +331,8 @@ static fallible warden_start_begin(struct warden *warden, const struct options *
 	    "open the disks");
 	TRY(recover_disks(warden, recover), "recover the disks of an earlier warden");
 	TRY(templates_open(warden->data, &warden->templates), "open the templates");
+	TRY(snapshots_open(warden, &warden->snapshots), "open the snapshots");
+	TRY(volumes_open(warden, &warden->volumes), "open the volumes");
 	if (is_asked_to_leave(warden))
 		return OK;
 	make_host_template(warden);
@@ -387,6 +391,8 @@ void start_undo(struct warden *warden)
 	zygote_stop(warden->zygote);
 	free_boxes(warden);
 	deferred_unmount_stop(warden->unmount);
+	snapshots_close(warden->snapshots);
+	volumes_close(warden->volumes);
 	if (warden->templates)
 		templates_close(warden->templates);
 	if (warden->disk)

@@ -34,6 +34,7 @@
 #include "os/fd.h"
 #include "os/ns.h"
 #include "warden/reply_queue.h"
+#include "warden/snapshot.h"
 
 #define UNMOUNT_SOCK 3 // descriptors of the unmount process
 #define UNMOUNT_FIRST 4
@@ -156,7 +157,7 @@ static void answer_all(struct warden *warden, struct warden_box *box, bool kept)
 				warden, ORDER_STOP, waiter->order, box->id,
 				err_new(CONFLICT, "being_deleted", "the box was deleted"));
 		else
-			reply_queue_done(warden, waiter->kind, waiter->order);
+			reply_queue_ended(warden, waiter->kind, waiter->order, box->used_cpu_us);
 	}
 	box->waiter_count = 0;
 	if (box->refusal)
@@ -220,6 +221,7 @@ static bool sweep_disk(struct warden *warden, struct warden_box *box)
 
 	if (!err) {
 		box->has.disk = false;
+		snapshot_unpin(warden, box->id);
 		return true;
 	}
 	log_trace(box->trace);
@@ -322,6 +324,7 @@ static void teardown_let_go(struct warden *warden, struct warden_box *box)
 static void start_sweeping(struct warden *warden, struct warden_box *box)
 {
 	box->awaits = false; // messages of its pid 1 were read before its exit
+	box->used_cpu_us = box->has.groups ? group_cpu_us(warden->groups, box->id) : 0;
 	teardown_let_go(warden, box);
 	link_drop(&box->link);
 	link_add(&warden->teardowns, &box->link);

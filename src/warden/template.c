@@ -1,6 +1,8 @@
 // Templates on disk. DATA/layers holds, for each, a directory NAME with `root` (its files, ids
 // unshifted) and `meta` (lines of key=value). Other names, which no template can have:
 //	.host-STAMP  the skeleton of the host, made anew when its packages change
+//	.layer-HEX   a layer of an image on its parents: a whole root, which shares the files of its
+//		     parent by hard links. Files are never changed in place, so that is safe.
 //	.new-N       being filled by a child; renamed when complete
 //	.gone-N      removed, but boxes that started from it may still read it
 //	.trash       being deleted
@@ -34,6 +36,7 @@
 #include "os/mount.h"
 #include "os/path.h"
 #include "warden/box_state.h"
+#include "warden/export.h"
 #include "warden/helper.h"
 #include "warden/host.h"
 #include "warden/jail.h"
@@ -43,6 +46,7 @@
 #include "warden/unpack.h"
 
 #define JOBS_MAX 4
+#define CLOCKS_APART_MS 2000 // of the daemon, which are adjusted, and of ours
 #define META_MAX 4096
 #define TEMPLATE_DIR_NAME 80
 
@@ -52,7 +56,8 @@ struct template_job {
 	enum order_kind kind;
 	uint32_t order;
 	char name[TEMPLATE_NAME_MAX];
-	char temp[TEMPLATE_DIR_NAME]; // .new-N
+	char parent[TEMPLATE_NAME_MAX]; // of an export, "": none
+	char temp[TEMPLATE_DIR_NAME];	// .new-N; of an export ""
 	int pid, report;
 };
 
@@ -74,6 +79,8 @@ struct templates {
 	// The host's template, as found last.
 	char stamp[HOST_STAMP_SIZE];
 	int host_root, host_usr;
+	bool (*is_needed)(void *arg, const char *id);
+	void *is_needed_arg;
 };
 
 // The names in DATA/layers, to be closed by the caller.
@@ -177,20 +184,21 @@ static fallible template_update_host(struct templates *all)
 static void template_job_drop(struct templates *all, struct template_job *job)
 {
 	// Renamed if the job succeeded: then the name is absent.
-	err_free(trash_put(all->trash, all->layers.dir, job->temp));
+	if (job->temp[0])
+		err_free(trash_put(all->trash, all->layers.dir, job->temp));
 	link_drop(&job->link);
 	all->job_count--;
 	fd_drop(&job->report);
 	free(job);
 }
 
-// Whether a template of that name may be made now.
+// Whether a template or layer of that name may be made now.
 static fallible may_make(struct templates *all, const char *name)
 {
 	struct stat st;
 	bool taken;
 
-	if (!id_is_template(str_of(name)))
+	if (!id_is_template(str_of(name)) && !order_is_layer(str_of(name)))
 		return err_hint(err_new(INVALID, "bad_name", "that is no name for a template"),
 				"use a-z, 0-9, '.', '_' and '-', 63 at most");
 	taken = !strcmp(name, "host") ||
@@ -263,6 +271,8 @@ static fallible template_job_import(struct templates *all, struct template_job *
 			    .door = door,
 			    .archive = in,
 			    .report = report,
+			    .parent = -1,
+			    .into = -1,
 			    .bytes_max = room < UNPACK_BYTES_MAX ? room : UNPACK_BYTES_MAX};
 
 	TRY(jail_start(&jail, &job->pid));
@@ -279,6 +289,102 @@ fallible template_import(struct templates *all, const struct order *order, int u
 
 	TRY(job_new(all, order, &job, &dir));
 	err = template_job_import(all, job, dir, userns, door, out_pipe);
+	if (err)
+		template_job_drop(all, job);
+	return err;
+}
+
+// `files` and `dropped` may be NULL.
+static void templates_describe(struct templates *all, struct order_template *entry, uint64_t *files,
+			       struct order_dropped *dropped)
+{
+	auto_buf text = BUF_INIT(META_MAX);
+	char path[TEMPLATE_DIR_NAME + 8];
+	struct str rest, line, key;
+	uint64_t created = 0, number;
+
+	entry->is_host = !strcmp(entry->name, "host");
+	snprintf(path, sizeof(path), "%s/meta", entry->name);
+	err_free(path_read(all->layers.dir, path, &text)); // absent for the host's own
+	rest = buf_view(&text);
+	while (str_cut(&rest, '\n', &line)) {
+		if (!str_cut(&line, '=', &key))
+			continue;
+		if (str_is(key, "kind") && str_is(line, "host"))
+			entry->is_host = true;
+		else if (str_is(key, "kind"))
+			entry->is_snapshot = str_is(line, "snapshot");
+		else if (str_is(key, "created"))
+			str_to_u64(line, 0, INT64_MAX, &created);
+		else if (str_is(key, "bytes"))
+			str_to_u64(line, 0, INT64_MAX, &entry->bytes);
+		else if (files && str_is(key, "files"))
+			str_to_u64(line, 0, INT64_MAX, files);
+#define X(field)                                                                                   \
+	else if (dropped && str_is(key, #field) && str_to_u64(line, 0, UINT32_MAX, &number))       \
+		dropped->field = (uint32_t)number;
+		ORDER_DROPPED_FIELDS(X)
+#undef X
+	}
+	entry->created = (int64_t)created;
+}
+
+static fallible template_job_layer(struct templates *all, struct template_job *job, int dir,
+				   const struct order *order, int userns,
+				   const struct group_door *door, int archive)
+{
+	auto_fd report = -1;
+	auto_fd tree = -1;
+	auto_fd parent = -1;
+	auto_fd into = -1;
+	uint64_t room;
+
+	if (order->parent[0]) {
+		parent = template_root(all, order->parent);
+		if (parent < 0)
+			return err_new(NOT_FOUND, "no_template", "the layer below is not there");
+		TRY(path_dir(dir, "root", 0755, &into));
+	}
+	TRY(private_dir_room(all->data, NULL, &room));
+	TRY(job_report_pipe(job, &report));
+	tree = mount_copy(dir, "");
+	if (tree < 0 || mount_change(tree, MOUNT_SAFE | MOUNT_ATTR_NOEXEC, 0, userns))
+		return err_sys(errno, "map the ids of a new layer");
+	struct jail jail = {.tree = tree,
+			    .userns = userns,
+			    .door = door,
+			    .archive = archive,
+			    .report = report,
+			    .digest = order->digest,
+			    .parent = parent,
+			    .into = into,
+			    .bytes_max = room < UNPACK_BYTES_MAX ? room : UNPACK_BYTES_MAX};
+
+	return jail_start(&jail, &job->pid);
+}
+
+bool template_has_layer(struct templates *all, const char *name, struct answer *out)
+{
+	struct order_template one = {0};
+	struct stat st;
+
+	if (fstatat(all->layers.dir, name, &st, AT_SYMLINK_NOFOLLOW))
+		return false;
+	snprintf(one.name, sizeof(one.name), "%s", name);
+	templates_describe(all, &one, &out->files, &out->dropped);
+	out->bytes = one.bytes;
+	return true;
+}
+
+fallible template_layer(struct templates *all, const struct order *order, int userns,
+			const struct group_door *door, int archive)
+{
+	struct template_job *job = NULL;
+	auto_fd dir = -1;
+	struct err *err;
+
+	TRY(job_new(all, order, &job, &dir));
+	err = template_job_layer(all, job, dir, order, userns, door, archive);
 	if (err)
 		template_job_drop(all, job);
 	return err;
@@ -328,7 +434,8 @@ static fallible template_job_freeze(struct templates *all, struct template_job *
 			_exit(1);
 		// Not among the arguments: `sum` is read after the call.
 		outcome = freeze_copy(fds[1], fds[2], fds[3], &sum);
-		jail_report_write(fds[0], outcome, sum.files, sum.bytes);
+		jail_report_write(fds[0], outcome,
+				  &(struct answer){.files = sum.files, .bytes = sum.bytes});
 		_exit(0);
 	}
 	return OK;
@@ -347,8 +454,65 @@ fallible template_freeze(struct templates *all, const struct order *order)
 	return err;
 }
 
+bool template_is_exported(const struct templates *all, const char *name)
+{
+	list_each (at, &all->jobs) {
+		const struct template_job *job = link_of(at, struct template_job, link);
+
+		if (job->kind == ORDER_EXPORT &&
+		    (!strcmp(job->name, name) || !strcmp(job->parent, name)))
+			return true;
+	}
+	return false;
+}
+
+static fallible template_job_export(struct templates *all, struct template_job *job,
+				    const struct order *order, const struct export_trees *trees,
+				    int userns, const struct group_door *door, int out)
+{
+	auto_fd report = -1;
+	uint64_t room;
+
+	TRY(private_dir_room(all->data, NULL, &room));
+	TRY(job_report_pipe(job, &report));
+	struct jail jail = {.tree = trees->base,
+			    .userns = userns,
+			    .door = door,
+			    .archive = out,
+			    .report = report,
+			    .parent = -1,
+			    .into = -1,
+			    .trees = trees,
+			    .zstd = order->zstd,
+			    .bytes_max = room < UNPACK_BYTES_MAX ? room : UNPACK_BYTES_MAX};
+
+	return jail_start(&jail, &job->pid);
+}
+
+fallible template_export(struct templates *all, const struct order *order,
+			 const struct export_trees *trees, int userns,
+			 const struct group_door *door, int out)
+{
+	struct template_job *job;
+	struct err *err;
+
+	if (all->job_count >= JOBS_MAX)
+		return err_new(EXHAUSTED, "too_many_imports", "%d templates are being made",
+			       JOBS_MAX);
+	job = mem_new_of(struct template_job);
+	*job = (struct template_job){.kind = order->kind, .order = order->id, .report = -1};
+	memcpy(job->name, order->name, sizeof(job->name));
+	memcpy(job->parent, order->parent, sizeof(job->parent));
+	link_add(&all->jobs, &job->link);
+	all->job_count++;
+	err = template_job_export(all, job, order, trees, userns, door, out);
+	if (err)
+		template_job_drop(all, job);
+	return err;
+}
+
 static fallible template_job_publish(struct templates *all, const struct template_job *job,
-				     uint64_t files, uint64_t bytes)
+				     const struct answer *sums)
 {
 	auto_buf meta = BUF_INIT(META_MAX);
 	auto_fd dir = -1;
@@ -356,8 +520,16 @@ static fallible template_job_publish(struct templates *all, const struct templat
 	TRY(path_dir(all->layers.dir, job->temp, 0755, &dir));
 	TRY(trash_put(all->trash, dir, "stage")); // the unpacked image
 	buf_fmt(&meta, "kind=%s\ncreated=%lld\nbytes=%llu\nfiles=%llu\n",
-		job->kind == ORDER_FREEZE ? "host" : "import", (long long)clock_wall_ms(),
-		(unsigned long long)bytes, (unsigned long long)files);
+		job->kind == ORDER_FREEZE  ? "host"
+		: job->kind == ORDER_LAYER ? "layer"
+					   : "import",
+		(long long)clock_wall_ms(), (unsigned long long)sums->bytes,
+		(unsigned long long)sums->files);
+	if (job->kind == ORDER_LAYER) {
+#define X(field) buf_fmt(&meta, #field "=%u\n", sums->dropped.field);
+		ORDER_DROPPED_FIELDS(X)
+#undef X
+	}
 	if (!buf_ok(&meta))
 		return err_sys(ENOMEM, "describe the template");
 	// The child has synced the files.
@@ -370,7 +542,7 @@ static fallible template_job_publish(struct templates *all, const struct templat
 bool template_reaped(struct templates *all, int pid, int status, struct answer *out)
 {
 	struct template_job *job = NULL;
-	uint64_t files = 0, bytes = 0;
+	struct answer sums = {0};
 
 	list_each (at, &all->jobs)
 		if (link_of(at, struct template_job, link)->pid == pid)
@@ -379,15 +551,18 @@ bool template_reaped(struct templates *all, int pid, int status, struct answer *
 		trash_reaped(all->trash, pid);
 		return false;
 	}
-	auto_err err = jail_report_read(job->report, status, &files, &bytes);
+	auto_err err = jail_report_read(job->report, status, &sums);
 
-	if (!err)
-		err = template_job_publish(all, job, files, bytes);
+	if (!err && job->kind != ORDER_EXPORT)
+		err = template_job_publish(all, job, &sums);
 	*out = (struct answer){.kind = ANSWER_DONE,
 			       .to = job->kind,
 			       .id = job->order,
-			       .files = files,
-			       .bytes = bytes};
+			       .files = sums.files,
+			       .bytes = sums.bytes,
+			       .dropped = sums.dropped};
+	memcpy(out->digest, sums.digest, sizeof(out->digest));
+	memcpy(out->diff_id, sums.diff_id, sizeof(out->diff_id));
 	if (err) {
 		log_event(LOG_WARN, "template.refused", "template", job->name, "error",
 			  err_trail(err), NULL);
@@ -479,6 +654,93 @@ void template_cancel(struct templates *all, uint32_t id)
 	}
 }
 
+// -------------------------------------------------------------------------------- for snapshots
+
+int templates_dir(const struct templates *all)
+{
+	return all->layers.dir;
+}
+
+fallible template_may_make(struct templates *all, const char *name)
+{
+	return may_make(all, name);
+}
+
+fallible template_discard(struct templates *all, const char *name)
+{
+	return trash_put(all->trash, all->layers.dir, name);
+}
+
+void templates_on_idle(struct templates *all, bool (*is_needed)(void *arg, const char *id),
+		       void *arg)
+{
+	all->is_needed = is_needed;
+	all->is_needed_arg = arg;
+}
+
+// "": it has none.
+static void read_id(struct templates *all, const char *name, char out[TEMPLATE_ID])
+{
+	auto_buf text = BUF_INIT(64);
+	char path[TEMPLATE_DIR_NAME + 8];
+	auto_err err = OK;
+
+	snprintf(path, sizeof(path), "%s/id", name);
+	err = path_read(all->layers.dir, path, &text);
+	snprintf(out, TEMPLATE_ID, "%s", err || !text.len ? "" : text.at);
+}
+
+static bool is_held(struct templates *all, const char *name)
+{
+	char id[TEMPLATE_ID];
+
+	read_id(all, name, id);
+	return id[0] && all->is_needed && all->is_needed(all->is_needed_arg, id);
+}
+
+fallible template_pin(struct templates *all, const char *name, int64_t since, char out[TEMPLATE_ID])
+{
+	struct order_template found = {0};
+	auto_fd root = template_root(all, name);
+	auto_fd dir = -1;
+
+	snprintf(found.name, sizeof(found.name), "%s", name);
+	if (root >= 0)
+		templates_describe(all, &found, NULL, NULL);
+	if (root < 0 || found.created > since + CLOCKS_APART_MS)
+		return err_hint(err_new(CONFLICT, "base_changed",
+					"the template '%s' of the sandbox was removed or replaced",
+					name),
+				"only sandboxes whose template is still there can be copied");
+	read_id(all, name, out);
+	if (out[0])
+		return OK;
+	snprintf(out, TEMPLATE_ID, "%016llx", (unsigned long long)all->number++);
+	TRY(path_dir(all->layers.dir, name, 0755, &dir));
+	return path_write_sync(dir, "id", 0600, str_of(out));
+}
+
+fallible template_find_pinned(struct templates *all, const char *id, int *out_root)
+{
+	char own[TEMPLATE_ID];
+	struct dirent *entry;
+	auto_dir list = NULL;
+
+	TRY(templates_names(all, &list));
+	while ((entry = path_next(list))) {
+		if (!id_is_template(str_of(entry->d_name)) &&
+		    !order_is_layer(str_of(entry->d_name)) &&
+		    !str_starts(str_of(entry->d_name), ".gone-"))
+			continue;
+		read_id(all, entry->d_name, own);
+		if (strcmp(own, id) != 0)
+			continue;
+		*out_root = template_root(all, entry->d_name);
+		return *out_root < 0 ? err_sys(errno, "open the base '%s'", id) : OK;
+	}
+	return err_new(NOT_FOUND, "no_template", "the template '%s' is gone", id);
+}
+
 void templates_idle(struct templates *all, int64_t oldest_us)
 {
 	list_each (at, &all->gone) {
@@ -486,6 +748,10 @@ void templates_idle(struct templates *all, int64_t oldest_us)
 
 		if (gone->since_us >= oldest_us)
 			continue;
+		if (is_held(all, gone->name)) {
+			gone->since_us = clock_us();
+			continue;
+		}
 		err_free(trash_put(all->trash, all->layers.dir, gone->name));
 		link_drop(at);
 		free(gone);
@@ -531,7 +797,7 @@ fallible template_find(struct templates *all, const char *name, int *out_root, i
 
 	if (!strcmp(name, "host"))
 		return host_find(all, out_root, out_usr);
-	if (!id_is_template(str_of(name)))
+	if (!id_is_template(str_of(name)) && !order_is_layer(str_of(name)))
 		return template_none(all, name);
 	root = template_root(all, name);
 	if (root < 0)
@@ -539,6 +805,20 @@ fallible template_find(struct templates *all, const char *name, int *out_root, i
 				       : err_sys(errno, "open '%s'", name);
 	*out_root = root;
 	*out_usr = -1;
+	return OK;
+}
+
+fallible template_view(struct templates *all, const char *name, int userns, int *out_tree)
+{
+	auto_fd root = -1;
+	auto_fd usr = -1;
+	auto_fd tree = -1;
+
+	TRY(template_find(all, name, &root, &usr));
+	tree = mount_copy(root, "");
+	if (tree < 0 || mount_change(tree, MOUNT_STILL, 0, userns))
+		return err_sys(errno, "map the ids of the template '%s'", name);
+	*out_tree = take_fd(&tree);
 	return OK;
 }
 
@@ -574,19 +854,21 @@ fallible template_forget(struct templates *all, const char *name)
 
 	if (!strcmp(name, "host"))
 		return err_new(CONFLICT, "host_template", "the host's own template stays");
-	if (!id_is_template(str_of(name)) ||
+	if ((!id_is_template(str_of(name)) && !order_is_layer(str_of(name))) ||
 	    fstatat(all->layers.dir, name, &st, AT_SYMLINK_NOFOLLOW))
 		return template_none(all, name);
 	return template_retire(all, name);
 }
 
-// Keeps the page sorted, with the first names after `after`.
+// Keeps the page sorted, with the first names after `after`: of layers, if that is one.
 static void add_entry(struct answer *out, const char *after, const char *name)
 {
+	bool of_layers = str_starts(str_of(after), ORDER_LAYERS);
 	struct order_template *list = out->templates;
 	uint32_t count = out->template_count, at = 0;
 
-	if (!id_is_template(str_of(name)) || strcmp(name, after) <= 0)
+	if (!(of_layers ? order_is_layer(str_of(name)) : id_is_template(str_of(name))) ||
+	    strcmp(name, after) <= 0)
 		return;
 	while (at < count && strcmp(list[at].name, name) < 0)
 		at++;
@@ -600,30 +882,6 @@ static void add_entry(struct answer *out, const char *after, const char *name)
 	out->template_count = count + 1;
 }
 
-static void templates_describe(struct templates *all, struct order_template *entry)
-{
-	auto_buf text = BUF_INIT(META_MAX);
-	char path[TEMPLATE_DIR_NAME + 8];
-	struct str rest, line, key;
-	uint64_t created = 0;
-
-	entry->is_host = !strcmp(entry->name, "host");
-	snprintf(path, sizeof(path), "%s/meta", entry->name);
-	err_free(path_read(all->layers.dir, path, &text)); // absent for the host's own
-	rest = buf_view(&text);
-	while (str_cut(&rest, '\n', &line)) {
-		if (!str_cut(&line, '=', &key))
-			continue;
-		if (str_is(key, "kind"))
-			entry->is_host |= str_is(line, "host");
-		else if (str_is(key, "created"))
-			str_to_u64(line, 0, INT64_MAX, &created);
-		else if (str_is(key, "bytes"))
-			str_to_u64(line, 0, INT64_MAX, &entry->bytes);
-	}
-	entry->created = (int64_t)created;
-}
-
 fallible template_list(struct templates *all, const char *after, struct answer *out)
 {
 	auto_dir list = NULL;
@@ -635,6 +893,6 @@ fallible template_list(struct templates *all, const char *after, struct answer *
 		add_entry(out, after ? after : "", entry->d_name);
 	add_entry(out, after ? after : "", "host");
 	for (uint32_t i = 0; i < out->template_count; i++)
-		templates_describe(all, &out->templates[i]);
+		templates_describe(all, &out->templates[i], NULL, NULL);
 	return OK;
 }

@@ -6,6 +6,7 @@
 // of a layer remove only entries of the layers below it.
 //
 // syscalls: read pwrite64 ftruncate fsetxattr close mmap munmap mremap brk madvise lseek openat
+// syscalls: flistxattr fremovexattr
 // syscalls: openat2 mkdirat unlinkat symlinkat linkat newfstatat fstat fchown fchownat fchmod utimensat
 // syscalls: getdents64 renameat2
 #include "warden/unpack.h"
@@ -15,6 +16,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +27,7 @@
 
 #include "base/auto.h"
 #include "base/mem.h"
+#include "base/secret.h"
 #include "base/weak.h"
 #include "os/path.h"
 
@@ -32,6 +35,7 @@
 #define FILE_SIZE_MAX (1ll << 40) // holes are free, but bounded
 #define BOMB_FREE (100ull << 20)
 #define BOMB_RATIO 200
+#define XATTR_LIST_MAX 65536
 #define XATTR_MAX 65536
 #define TAIL 512
 
@@ -254,8 +258,8 @@ static fallible extract_attributes(int fd, const char *path, const struct extrac
 	return OK;
 }
 
-static fallible extract_dir(struct extract *extract, const char *path,
-			    const struct extract_attrs *attrs)
+// A directory is returned open; set its attributes after it.
+static fallible extract_dir(struct extract *extract, const char *path, int *out_fd)
 {
 	const char *name = ".";
 	int dir = extract->root;
@@ -269,7 +273,8 @@ static fallible extract_dir(struct extract *extract, const char *path,
 
 	if (fd < 0)
 		return extract_explain(errno, "open", path);
-	return extract_attributes(fd, path, attrs);
+	*out_fd = take_fd(&fd);
+	return OK;
 }
 
 // A file is returned open for writing; set its attributes after the last write.
@@ -399,8 +404,11 @@ static fallible extract_whiteout(struct extract *extract, const char *path, bool
 	buf_fmt(&hidden, "%s%s%s", above.at, above.len ? "/" : "", name);
 	if (!buf_ok(&above) || !buf_ok(&hidden))
 		return extract_explain(ENOMEM, "name", path);
-	if (map_get(extract->fresh, buf_view(&hidden)))
-		return OK; // made by this layer
+	if (map_get(extract->fresh,
+		    buf_view(&hidden))) { // made by this layer: its own entries stay
+		forget_parent(extract);
+		return clear_lower(extract, &hidden, 0);
+	}
 	auto_fd dir = extract_open_in(extract->root, above.at, O_RDONLY | O_DIRECTORY);
 
 	if (dir < 0)
@@ -461,6 +469,31 @@ static la_ssize_t unpack_take(struct archive *archive, void *arg, const void **o
 	input->bytes += got > 0 ? (uint64_t)got : 0;
 	*out = input->room;
 	return got;
+}
+
+// The tar inside of a packed layer: a second archive reads what the first one has unpacked.
+struct plain {
+	struct archive *packed;
+	EVP_MD_CTX *hash;
+};
+
+static la_ssize_t plain_take(struct archive *archive, void *arg, const void **out)
+{
+	struct plain *plain = arg;
+	la_int64_t at;
+	size_t len = 0;
+	int r = archive_read_data_block(plain->packed, out, &len, &at);
+
+	if (r == ARCHIVE_EOF)
+		return 0;
+	if (r != ARCHIVE_OK || EVP_DigestUpdate(plain->hash, *out, len) != 1) {
+		archive_set_error(archive, archive_errno(plain->packed), "%s",
+				  archive_error_string(plain->packed)
+					  ? archive_error_string(plain->packed)
+					  : "cannot unpack on");
+		return -1;
+	}
+	return (la_ssize_t)len;
 }
 
 static fallible unpack_explain(struct archive *archive)
@@ -548,7 +581,7 @@ static fallible write_data(struct reader *reader, int fd)
 	return OK;
 }
 
-static void put_xattrs(struct archive_entry *entry, int fd)
+static void put_xattrs(struct unpack *unpack, struct archive_entry *entry, int fd)
 {
 	const char *name;
 	const void *value;
@@ -556,10 +589,10 @@ static void put_xattrs(struct archive_entry *entry, int fd)
 
 	archive_entry_xattr_reset(entry);
 	while (archive_entry_xattr_next(entry, &name, &value, &size) == ARCHIVE_OK)
-		if (name && str_starts(str_of(name), "user.") &&
-		    !str_starts(str_of(name), "user.overlay.") && size <= XATTR_MAX)
-			// Attributes that the file system has no room for are dropped.
-			(void)fsetxattr(fd, name, value, size, 0);
+		if (!name || !str_starts(str_of(name), "user.") ||
+		    str_starts(str_of(name), "user.overlay.") || size > XATTR_MAX ||
+		    fsetxattr(fd, name, value, size, 0)) // the file system has no room for it
+			unpack->dropped.xattrs++;
 }
 
 static fallible unpack_put_file(struct reader *reader, struct archive_entry *entry)
@@ -569,8 +602,42 @@ static fallible unpack_put_file(struct reader *reader, struct archive_entry *ent
 
 	TRY(extract_file(&reader->unpack->extract, reader->path.at, &fd));
 	TRY(write_data(reader, fd));
-	put_xattrs(entry, fd);
+	put_xattrs(reader->unpack, entry, fd);
 	return extract_attributes(fd, reader->path.at, &attrs);
+}
+
+// Those of a lower layer's directory: the later entry has all that there is.
+static void drop_xattrs(int fd)
+{
+	auto_free char *names = mem_new(XATTR_LIST_MAX);
+	ssize_t len = flistxattr(fd, names, XATTR_LIST_MAX);
+
+	for (const char *at = names; len > 0 && at < names + len; at += strlen(at) + 1)
+		if (str_starts(str_of(at), "user."))
+			fremovexattr(fd, at);
+}
+
+static fallible unpack_put_dir(struct reader *reader, struct archive_entry *entry)
+{
+	struct extract_attrs attrs = attributes_of(entry);
+	auto_fd fd = -1;
+
+	TRY(extract_dir(&reader->unpack->extract, reader->path.at, &fd));
+	drop_xattrs(fd);
+	put_xattrs(reader->unpack, entry, fd);
+	return extract_attributes(fd, reader->path.at, &attrs);
+}
+
+static void count_ids(struct unpack *unpack, const struct extract_attrs *attrs)
+{
+	unpack->dropped.ids += attrs->uid >= NOBODY || attrs->gid >= NOBODY;
+}
+
+static void count_node(struct unpack *unpack, mode_t type)
+{
+	unpack->dropped.devices += type == AE_IFCHR || type == AE_IFBLK;
+	unpack->dropped.fifos += type == AE_IFIFO;
+	unpack->dropped.sockets += type == AE_IFSOCK;
 }
 
 static fallible unpack_put(struct reader *reader, struct archive_entry *entry)
@@ -585,10 +652,13 @@ static fallible unpack_put(struct reader *reader, struct archive_entry *entry)
 	}
 	switch (archive_entry_filetype(entry)) {
 	case AE_IFREG:
+		count_ids(reader->unpack, &attrs);
 		return unpack_put_file(reader, entry);
 	case AE_IFDIR:
-		return extract_dir(extract, reader->path.at, &attrs);
+		count_ids(reader->unpack, &attrs);
+		return unpack_put_dir(reader, entry);
 	case AE_IFLNK:
+		count_ids(reader->unpack, &attrs);
 		link = archive_entry_symlink(entry);
 		return extract_symlink(extract, reader->path.at, link ? link : "", &attrs);
 	default:
@@ -596,6 +666,7 @@ static fallible unpack_put(struct reader *reader, struct archive_entry *entry)
 					    archive_entry_mode(entry), archive_entry_rdev(entry)))
 			return OK;
 		reader->unpack->files--; // a device node or pipe: not made
+		count_node(reader->unpack, archive_entry_filetype(entry));
 		return OK;
 	}
 }
@@ -644,40 +715,119 @@ static fallible unpack_entries(struct reader *reader, int layer)
 	struct archive_entry *entry;
 	int r;
 
-	if (archive_read_open(reader->archive, reader->input, NULL, unpack_take, NULL))
-		return unpack_explain(reader->archive);
 	while ((r = archive_read_next_header(reader->archive, &entry)) != ARCHIVE_EOF) {
 		// A warning concerns a name in an unknown character set: its bytes are used.
 		if (r != ARCHIVE_OK && r != ARCHIVE_WARN)
 			return unpack_explain(reader->archive);
 		TRY(unpack_entry(reader, entry, layer));
 	}
+	return OK;
+}
+
+static fallible unpack_all(struct reader *reader, int layer)
+{
+	if (archive_read_open(reader->archive, reader->input, NULL, unpack_take, NULL))
+		return unpack_explain(reader->archive);
+	TRY(unpack_entries(reader, layer));
 	return unpack_finish(reader);
+}
+
+static bool archive_unpacks(struct archive *archive)
+{
+	return archive && !archive_read_support_filter_gzip(archive) &&
+	       !archive_read_support_filter_bzip2(archive) &&
+	       !archive_read_support_filter_xz(archive) &&
+	       !archive_read_support_filter_zstd(archive);
+}
+
+static void reader_begin(struct reader *reader, struct unpack *unpack, int archive, int layer)
+{
+	*reader = (struct reader){.unpack = unpack,
+				  .archive = archive_read_new(),
+				  .input = mem_new_of(struct input),
+				  .path = BUF_INIT(UNPACK_NAME_MAX),
+				  .target = BUF_INIT(UNPACK_NAME_MAX)};
+	reader->input->fd = archive;
+	memset(reader->input->tail, 1, TAIL);
+	extract_layer(&unpack->extract, layer > 0);
+}
+
+static void reader_end(struct reader *reader)
+{
+	archive_read_free(reader->archive);
+	free(reader->input);
+	buf_done(&reader->path);
+	buf_done(&reader->target);
 }
 
 fallible unpack_tar(struct unpack *unpack, int archive, int layer)
 {
-	struct reader reader = {.unpack = unpack,
-				.archive = archive_read_new(),
-				.input = mem_new_of(struct input),
-				.path = BUF_INIT(UNPACK_NAME_MAX),
-				.target = BUF_INIT(UNPACK_NAME_MAX)};
+	on_exit_call(reader_end) struct reader reader;
+
+	reader_begin(&reader, unpack, archive, layer);
+	if (!archive_unpacks(reader.archive) || archive_read_support_format_tar(reader.archive))
+		return err_sys(ENOMEM, "start libarchive");
+	return unpack_all(&reader, layer);
+}
+
+// Reads on to the end of the packed stream, and compares.
+static fallible plain_check(struct reader *reader, struct plain *plain, const char *digest)
+{
+	uint8_t sum[SECRET_HASH];
+	char hex[2 * SECRET_HASH + 1];
+	const void *bytes;
+	la_ssize_t got;
+
+	while ((got = plain_take(reader->archive, plain, &bytes)) > 0)
+		TRY(unpack_account(reader, (size_t)got));
+	if (got < 0)
+		return unpack_explain(reader->archive);
+	if (EVP_DigestFinal_ex(plain->hash, sum, NULL) != 1)
+		return err_sys(0, "hash a layer");
+	for (int i = 0; i < SECRET_HASH; i++)
+		snprintf(hex + 2 * i, 3, "%02x", sum[i]);
+	if (!weak(DIGEST) && strcmp(hex, digest) != 0)
+		return err_hint(err_new(INVALID, "digest_mismatch",
+					"a layer, unpacked, does not match the digest in the "
+					"configuration: %s",
+					digest),
+				"the image is damaged: build or push it again");
+	return OK;
+}
+
+static fallible plain_unpack(struct reader *reader, struct plain *plain, int layer,
+			     const char *digest)
+{
+	struct archive_entry *whole;
+	int r;
+
+	if (!archive_unpacks(plain->packed) || archive_read_support_format_raw(plain->packed) ||
+	    archive_read_support_format_empty(plain->packed) || !reader->archive ||
+	    archive_read_support_format_tar(reader->archive) || !plain->hash ||
+	    EVP_DigestInit_ex(plain->hash, EVP_sha256(), NULL) != 1)
+		return err_sys(ENOMEM, "start libarchive");
+	if (archive_read_open(plain->packed, reader->input, NULL, unpack_take, NULL))
+		return unpack_explain(plain->packed);
+	r = archive_read_next_header(plain->packed, &whole);
+	if (r == ARCHIVE_OK) {
+		if (archive_read_open(reader->archive, plain, NULL, plain_take, NULL))
+			return unpack_explain(reader->archive);
+		TRY(unpack_entries(reader, layer));
+	} else if (r != ARCHIVE_EOF) {
+		return unpack_explain(plain->packed);
+	}
+	return plain_check(reader, plain, digest);
+}
+
+fallible unpack_layer(struct unpack *unpack, int archive, int layer, const char *digest)
+{
+	struct plain plain = {.packed = archive_read_new(), .hash = EVP_MD_CTX_new()};
+	on_exit_call(reader_end) struct reader reader;
 	struct err *err;
 
-	reader.input->fd = archive;
-	memset(reader.input->tail, 1, TAIL);
-	extract_layer(&unpack->extract, layer > 0);
-	if (!reader.archive || archive_read_support_format_tar(reader.archive) ||
-	    archive_read_support_filter_gzip(reader.archive) ||
-	    archive_read_support_filter_bzip2(reader.archive) ||
-	    archive_read_support_filter_xz(reader.archive) ||
-	    archive_read_support_filter_zstd(reader.archive))
-		err = err_sys(ENOMEM, "start libarchive");
-	else
-		err = unpack_entries(&reader, layer);
-	archive_read_free(reader.archive);
-	free(reader.input);
-	buf_done(&reader.path);
-	buf_done(&reader.target);
+	reader_begin(&reader, unpack, archive, layer);
+	err = plain_unpack(&reader, &plain, layer, digest);
+	archive_read_free(plain.packed);
+	EVP_MD_CTX_free(plain.hash);
 	return err;
 }

@@ -7,9 +7,10 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/map.h"
+#include "protocol/order.h"
 
 #define UNPACK_ENTRIES_MAX 1000000
-#define UNPACK_BYTES_MAX (10ull << 30)
+#define UNPACK_BYTES_MAX (20ull << 30)
 #define UNPACK_NAME_MAX 4096
 
 // Where the entries are made.
@@ -25,6 +26,7 @@ struct unpack {
 	uint64_t bytes_max;    // over all archives that go into this root
 	uint64_t files, bytes; // so far
 	uint64_t entries;
+	struct order_dropped dropped;
 };
 
 void unpack_begin(struct unpack *unpack, int root, uint64_t bytes_max);
@@ -34,3 +36,6 @@ void unpack_done(struct unpack *unpack);
 // the n-th of an image, whose whiteouts are applied; -1: no image, whiteouts are ordinary files.
 // INVALID bad_archive; TOO_LARGE archive_too_large, archive_bomb; NO_SPACE disk_full.
 fallible unpack_tar(struct unpack *unpack, int archive, int layer);
+// The same for a layer whose tar, unpacked, must have that SHA-256, in hex. INVALID
+// digest_mismatch.
+fallible unpack_layer(struct unpack *unpack, int archive, int layer, const char *digest);

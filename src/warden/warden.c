@@ -40,9 +40,11 @@
 #include "warden/jail.h"
 #include "warden/orders.h"
 #include "warden/reply_queue.h"
+#include "warden/snapshot.h"
 #include "warden/start.h"
 #include "warden/teardown.h"
 #include "warden/template.h"
+#include "warden/volumes.h"
 
 #define EVENTS_A_TURN 64
 #define IDLE_US 3000	     // no event for so long: time for idle work
@@ -154,11 +156,11 @@ static void warden_reap(struct warden *warden)
 		else if (disk_reaped(warden->disk, pid)) {
 			if (disk_trash(warden->disk) == 0)
 				ids_rested(warden->ids);
-		} else if (build_reaped(warden, pid, status)) {
-			continue;
-		} else if (template_reaped(warden->templates, pid, status, &warden->answer)) {
+		} else if (!snapshot_reaped(warden, pid, status) &&
+			   !build_reaped(warden, pid, status) &&
+			   !volumes_reaped(warden, pid, status) &&
+			   template_reaped(warden->templates, pid, status, &warden->answer))
 			orders_finish_long(warden, &warden->answer);
-		}
 	}
 	if (!templates_at_work(warden->templates))
 		jail_close(warden->groups, &warden->jail_door);

@@ -180,9 +180,16 @@ def tests():
     began = time.monotonic()
     shell = Terminal()
     shell.run("cd cove", 60)
-    status = shell.run("make test", 8400)
-    figure("make test took %d s" % (time.monotonic() - began))
-    c.same(status, 0, "make test")
+    try:
+        status = shell.run("make test", 8400)
+        figure("make test took %d s" % (time.monotonic() - began))
+        c.same(status, 0, "make test")
+    finally:  # also when this is ended by a signal
+        tally(shell)
+
+
+def tally(shell):
+    """Of the TAP in the root, which is kept outside."""
     made, tap = os.path.join(ROOT, "root", "cove", "build", "release", "tap"), os.path.join(c.ROOT, "build", "release", "tap")
     shutil.rmtree(tap, ignore_errors=True)
     if not os.path.isdir(made):

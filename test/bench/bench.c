@@ -308,6 +308,89 @@ static void exec_rate(struct net *net)
 	destroy(net, id);
 }
 
+static void run_execution(struct net *net)
+{
+	char *body;
+	int status = net_ask(net, "POST", "/v1/executions?wait=60", "{\"argv\":[\"/bin/true\"]}",
+			     &body);
+
+	if (status != 200 || !strstr(body, "\"outcome\":\"completed\""))
+		errx(1, "execution: %d %s", status, body);
+}
+
+static void run_cycle(struct net *net)
+{
+	char id[64];
+
+	create(net, id);
+	run_true(net, id);
+	destroy(net, id);
+}
+
+struct submitter {
+	pthread_t thread;
+	void (*turn)(struct net *net);
+	int turns;
+};
+
+static void *submitter_run(void *arg)
+{
+	struct submitter *submitter = arg;
+	struct net *net = malloc(sizeof(*net));
+
+	net_open(net, port, key);
+	for (int i = 0; i < submitter->turns; i++)
+		submitter->turn(net);
+	net_close(net);
+	free(net);
+	return NULL;
+}
+
+static double submit_rate(void (*turn)(struct net *net))
+{
+	enum { AT_ONCE = 16, EACH = 25 };
+	struct submitter all[AT_ONCE];
+	double start = now_ms();
+
+	for (int i = 0; i < AT_ONCE; i++) {
+		all[i] = (struct submitter){.turn = turn, .turns = EACH};
+		pthread_create(&all[i].thread, NULL, submitter_run, &all[i]);
+	}
+	for (int i = 0; i < AT_ONCE; i++)
+		pthread_join(all[i].thread, NULL);
+	return AT_ONCE * EACH / (now_ms() - start) * 1000;
+}
+
+// An execution keeps a record, and its result before its sandbox goes: compared with the same work
+// by the routes of sandboxes.
+static void executions(struct net *net, int rounds)
+{
+	struct samples whole = {0}, cycle = {0};
+	double rate[2] = {0};
+
+	for (int i = 0; i < rounds + 2; i++) {
+		double t0 = now_ms(), t1, t2;
+
+		run_cycle(net);
+		t1 = now_ms();
+		run_execution(net);
+		t2 = now_ms();
+		if (i >= 2) {
+			samples_add(&cycle, t1 - t0);
+			samples_add(&whole, t2 - t1);
+		}
+	}
+	puts("executions: true, end to end");
+	row("execution", &whole);
+	row("create + exec + destroy", &cycle);
+	promise("execution.p50", samples_pct(&whole, 50) / samples_pct(&cycle, 50), 2, 1, "x");
+	for (int i = 0; i < 3; i++) {
+		rate[0] += submit_rate(run_cycle);
+		rate[1] += submit_rate(run_execution);
+	}
+	promise("execution.rate.16", rate[1] / rate[0], 0.5, 0, "x");
+}
+
 static void *burst_worker(void *arg)
 {
 	struct net *net = arg;
@@ -567,6 +650,7 @@ int main(int argc, char **argv)
 	PART("exec", lone_exec(net, rounds))
 	PART("overhead", exec_overhead(net, rounds * 10))
 	PART("rate", exec_rate(net))
+	PART("executions", executions(net, rounds))
 	PART("toolbox", toolbox_bench(net, rounds))
 	PART("code", code_bench(net, rounds))
 	PART("egress", out_bench(net, rounds))

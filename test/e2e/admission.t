@@ -3,6 +3,7 @@
 counted before a sandbox is made."""
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -208,6 +209,58 @@ def on_its_own_image():
     c.same(sibling.fate(sibling.run()), "completed", "and made anew for whoever wants it")
 
 
+def facts():
+    """What the setup of a workspace finds out about a sandbox: it does not answer, it cannot be controlled, no directory can be
+    made in it. Each fails the setup, and that sandbox is made again for the same run."""
+    def held(**owner):
+        """A session with a run that waits before the setup, its sandbox having been looked at."""
+        one = s.Session(cove, user="facts", **owner)
+        waits = s.hold(cove, one, "launch")
+        run = one.run()
+        waits()
+        return one, run
+
+    def rebuilt(what, one, run, first, reason):
+        c.same(one.fate(run, 90), "completed", "%s: the run completes" % what)
+        c.ok(pid1(one.made["sandbox_id"]) not in (first, None), "%s: in a sandbox that was made again" % what)
+        c.ok('"event":"sandbox.setup_failed"' in cove.log_text() and reason in cove.log_text(), "%s: the log has the reason" % what)
+
+    neighbour = s.Session(cove, user="facts")
+    c.same(neighbour.fate(neighbour.run()), "completed", "a sandbox with a session")
+    bystander = s.Session(cove, user="bystander")
+    c.same(bystander.fate(bystander.run()), "completed", "and another sandbox")
+    aside = pid1(bystander.made["sandbox_id"])
+    box = neighbour.made["sandbox_id"]
+
+    one, run = held()
+    first = pid1(box)
+    os.kill(first, signal.SIGSTOP)
+    s.release(cove, one, "launch")
+    rebuilt("pid 1 is stopped", one, run, first, "the sandbox did not answer")
+
+    one, run = held()
+    first = pid1(box)
+    s.fault(cove, "probe", "fail", session=one.id)
+    s.release(cove, one, "launch")
+    rebuilt("control of the sandbox fails", one, run, first, "a fault was set at 'probe'")
+
+    busy = neighbour.run("sleep", seconds=600)
+    c.ok(neighbour.await_state("active", seconds=60), "a sibling works")
+    one, run = held()
+    first = pid1(box)
+    cove.run(box, "cp -a /workspace /was && rm -rf /workspace && echo x > /workspace", cwd="/")
+    s.release(cove, one, "launch")
+    c.same(neighbour.fate(busy, 90), "failed sandbox_destroyed", "the workspace is a file: a sibling's run ends, and is told why")
+    rebuilt("the workspace is a file", one, run, first, "prepare the workspace")
+    c.same(neighbour.fate(neighbour.run(), 90), "completed", "the sibling works in the new sandbox")
+
+    one, run = held(files=[{"path": "/etc", "content": "x"}])
+    first = pid1(box)
+    s.release(cove, one, "launch")
+    c.same((one.fate(run, 90), pid1(box)), ("failed files_not_written", first), "a file that cannot be written ends the run, and no sandbox")
+    c.same(pid1(bystander.made["sandbox_id"]), aside, "no other sandbox was touched")
+
+
 def pid1(box):
     for pid in c._pids():
         try:
@@ -253,6 +306,9 @@ try:
     on_the_host()
     cove = s.start("--disk=ext4-image", "--class-standard=disk=64M", data=os.path.join(mount, "data2"))
     on_its_own_image()
+    c.same(cove.close(), 0, "cove ends well")
+    cove = s.start()
+    facts()
     c.same(cove.close(), 0, "cove ends well")
     cove = c.Cove("--disk=ext4-image", "--loops-max=3", "--queue-wait=500ms")
     counted()

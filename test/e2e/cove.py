@@ -572,11 +572,15 @@ def fds(pid):
     keeps a stock of them (a disk of a box that is held too long shows as a loop device)."""
     found = 0
     try:
-        for fd in os.listdir("/proc/%d/fd" % pid):
+        numbers = os.listdir("/proc/%d/fd" % pid)
+    except OSError:
+        return 0
+    for fd in numbers:
+        try:
             name = os.readlink("/proc/%d/fd/%s" % (pid, fd))
             found += not name.startswith("user:") and name != "/"
-    except OSError:
-        pass
+        except OSError:
+            pass  # closed since it was listed; the others count
     return found
 
 
@@ -588,12 +592,20 @@ def _comm(pid):
         return ""
 
 
+SPARES = ("cove-prefork", "cove-files", "cove-prebuilt")
+
+
+def spares(cove):
+    """The names of the processes that wait in the pools of one cove."""
+    return {name for name in (_comm(pid) for pid in _pids() if _is_boxed(pid, cove.instance())) if name in SPARES}
+
+
 def census(cove=None):
     """What there is now: of one cove alone, so that others may run beside it, or of them all."""
     instance = cove.instance() if cove else ""
     # A spare child comes and goes with the box's idle moments, a hand with what cove wants to know of it. What
     # waits to become the next box is none; its cgroups are counted, before and after.
-    boxed = [pid for pid in _pids() if _is_boxed(pid, instance) and _comm(pid) not in ("cove-prefork", "cove-files", "cove-prebuilt")]
+    boxed = [pid for pid in _pids() if _is_boxed(pid, instance) and _comm(pid) not in SPARES]
     found = {"processes": len(boxed), "cgroups": len(_groups(instance)),
              "namespaces": _namespaces(boxed), "mounts": _mounts("self", cove),
              "loops": _loops(cove.data if cove else "")}
@@ -609,18 +621,20 @@ def census(cove=None):
     return found
 
 
-def calm(cove, seconds=10.0):
-    """A census that has stopped changing: what was under way before has come to its end."""
+def calm(cove, seconds=60.0):
+    """A census that has stopped changing: what was under way before has come to its end. The warden fills its stock
+    of user namespaces after a start, which takes seconds on a busy machine. An exception if the census keeps changing."""
     seen = [census(cove)]
 
     def same_again():
         seen.append(census(cove))
         return len(seen) > 3 and seen[-1] == seen[-2] == seen[-3]
-    until(same_again, seconds, 0.1)
+    if not until(same_again, seconds, 0.1):
+        raise RuntimeError("the census keeps changing: %r" % seen[-3:])
     return seen[-1]
 
 
-def settled(before, cove=None, seconds=10.0):
+def settled(before, cove=None, seconds=60.0):
     """Waits for the census to equal `before`; returns the differences that stay. Fewer fds and processes
     than before are no difference: pools are refilled when there is time, spare children come and go; nor
     are two fds more, for a hand that rests and a reader of the store. What leaks does so each time."""

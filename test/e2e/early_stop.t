@@ -11,8 +11,9 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import cove as c  # noqa: E402
 
-DELAYS_MS = range(0, 201, 50 if c.SHORT else 20)
-HELPER_ROUNDS = 6 if c.SHORT else 20
+SOAK = os.environ.get("COVE_SOAK") == "1"
+DELAYS_MS = range(0, 201, 20 if SOAK else 50)
+HELPER_ROUNDS = 20 if SOAK else 6
 HELPER_KILLS = 3
 
 

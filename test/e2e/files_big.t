@@ -18,7 +18,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import cove as c  # noqa: E402
 
 MIB = 1 << 20
-BIG = 256 * MIB if c.SHORT else 1024 * MIB
+BIG = (1024 if os.environ.get("COVE_SOAK") == "1" else 256) * MIB
 
 
 class Stream(io.RawIOBase):

@@ -30,7 +30,7 @@ def build(home):
     os.mkdir(include)
     shutil.copy(os.path.join(c.ROOT, "src", "lib", "cove.h"), include)
     made = {}
-    for name in ("run", "build", "live"):
+    for name in ("run", "build", "live", "submit"):
         source = os.path.join(c.ROOT, "examples", name + ".c")
         for kind, words in (("c", ["gcc", "-std=c11", *STRICT, "-I" + include, source, "-L" + LIBS, "-lcove",
                                    "-Wl,-rpath," + LIBS]),
@@ -78,7 +78,11 @@ def examples(made, env, home):
     with open(source, "w") as file:
         file.write('#include <stdio.h>\nint main(void) { puts("from inside"); return 0; }\n')
     program = os.path.join(home, "hello")
-    stories = (("run", ["sh", "-c", "echo out; echo err >&2; exit 5"], 5, "out\n"),
+    job = os.path.join(home, "job.py")
+    with open(job, "w") as file:
+        file.write("import os, sys\nos.mkdir('out')\nopen('out/x', 'w').write('y')\nprint('from the job', flush=True)\nsys.exit(4)\n")
+    stories = (("submit", [job], 4, "from the job\n"),
+               ("run", ["sh", "-c", "echo out; echo err >&2; exit 5"], 5, "out\n"),
                ("run", ["nonesuch"], 125, ""),
                ("build", [source, program], 0, "from inside\n"),
                ("live", [], 0, "terminal ended with 3\n"))
@@ -129,6 +133,8 @@ def main():
         cove = c.Cove(data=os.path.join(home, "data"))
         env = {k: v for k, v in os.environ.items() if not k.startswith("COVE_")}
         env["COVE_DATA"] = cove.data
+        with open(os.path.join(c.ROOT, "examples", "runner.py")) as file:
+            env["COVE_RUNNER"] = file.read()
         examples(made, env, home)
         stories(cove, env, home)
         c.same(cove.close(), 0, "the daemon ends in peace")

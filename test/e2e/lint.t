@@ -155,7 +155,25 @@ def width():
     c.same(check("\u00e9" * 100 + "\n")[0], 0, "a character is a column")
 
 
+def web():
+    """What the sources of the dashboard must not do."""
+    def check(text, name="a.tsx"):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, name)
+            with open(path, "w") as out:
+                out.write(text)
+            done = subprocess.run(["awk", "-f", os.path.join(c.ROOT, "tools", "web_bans.awk"), path], stdout=subprocess.PIPE, text=True, timeout=20)
+        return done.returncode
+    c.same(check("e.textContent = text;\n"), 0, "text of an element passes")
+    for text in ("e.innerHTML = x", "e.outerHTML = x", "e.insertAdjacentHTML('a', x)", "<p dangerouslySetInnerHTML={x} />", "document.write(x)",
+                 "eval(x)", "new Function(x)", "href='javascript:x'", "localStorage.x = 1", "document.cookie = x", "fetch('https://a.test/')"):
+        c.same(check(text + "\n"), 1, "%s is refused" % text.split("(")[0])
+    c.same(check("localStorage.x = 1\n", "preferences.ts"), 0, "preferences are kept")
+    c.same(check("<p onclick=x>\n", "index.html"), 1, "an inline handler is refused")
+
+
 def main():
+    web()
     floors_by_calls()
     circles_by_calls()
     words()

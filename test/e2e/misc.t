@@ -156,6 +156,8 @@ def terms(cove):
     c.same([item["name"] for item in found], ["kept"], "it is found by its new label")
     says(cove.request("PATCH", path, {"limits": {}}), 400, "unknown_field",
          "what cannot be changed is refused")
+    for value in ("x", None):
+        says(cove.request("PATCH", path, {"labels": {"cove/owner": value}}), 400, "bad_label", "a label of cove's own is not changed")
     says(cove.request("PATCH", path, {"labels": {"c": "1"}, "env": {"1": "x"}}), 400, "bad_env",
          "a bad part refuses the whole")
     c.same(cove.get(path).json["labels"], {"b": "2"}, "and nothing has changed")

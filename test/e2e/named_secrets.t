@@ -3,6 +3,7 @@
 as a query parameter to the hosts that they are for; rotated for the next request; kept over a kill; named in ledger and audit log."""
 import os
 import signal
+import sqlite3
 import sys
 import urllib.parse
 
@@ -158,6 +159,9 @@ def command_line(cove, outside):
     c.same(cove.get("/v1/sandboxes/by-cli").json["network"]["secrets"], ["QUERY_KEY"], "NAME@ takes it out")
     c.ok("QUERY_KEY" in cli("policy", "by-cli").text, "policy shows it")
     cli("secret", "set", "NO_HOST", want=2, value="x")
+    for verb, rest, want in ((("create",), (), 2), (("run",), ("--", "true"), 125), (("agent-session", "create"), ("--user", "me", "--", "true"), 2)):
+        got = cli(*verb, "--secret", "A:b", *rest, want=want)
+        c.ok("no name of a secret" in got.err, "%s --secret NAME:… is another thing" % verb[0], got.err)
     cli("secret", "rm", "CLI_KEY")
     cli("secret", "rm", "CLI_KEY", want=3)
     cli("secret", "rm", "-f", "CLI_KEY")
@@ -174,6 +178,45 @@ def lost_key(cove):
     reply = cove.request("PUT", "/v1/secrets/QUERY_KEY", {"hosts": ["q.test"], "query": "token"})
     c.ok(reply.status == 400 and reply.json["reason"] == "secret_without_value", "its value must be sent again", reply)
     c.same(cove.request("PUT", "/v1/secrets/QUERY_KEY", {"value": ODD, "hosts": ["q.test"], "query": "token"}).status, 200, "and is taken")
+
+
+def unread(cove):
+    """The table of secrets cannot be read: what is not known is not absent."""
+    c.kill_all(cove)
+    path = os.path.join(cove.data, "daemon", "cove.db")
+    db = sqlite3.connect(path)
+    db.execute("ALTER TABLE secrets RENAME COLUMN body TO lost")
+    db.commit()
+    db.close()
+    cove.start()
+    replies = [cove.get("/v1/secrets"), cove.get("/v1/secrets/QUERY_KEY"), cove.request("PUT", "/v1/secrets/QUERY_KEY", {"value": ODD, "hosts": ["q.test"]}),
+               cove.request("DELETE", "/v1/secrets/QUERY_KEY"), cove.post("/v1/sandboxes", {"secrets": ["QUERY_KEY"]})]
+    c.same([(reply.status, reply.json["reason"]) for reply in replies], [(503, "state_corrupt")] * 5, "secrets that could not be read answer 503, not 404")
+    c.kill_all(cove)
+    db = sqlite3.connect(path)
+    db.execute("ALTER TABLE secrets RENAME COLUMN lost TO body")
+    db.commit()
+    db.close()
+    cove.start()
+    c.same(cove.get("/v1/secrets/QUERY_KEY").status, 200, "and are there again when they can")
+
+
+def many(cove, outside):
+    """More sandboxes refer to a secret than get a new value in one turn of the loop."""
+    cove.request("PUT", "/v1/secrets/MANY", {"value": "first-value", "hosts": ["api.test"], "header": {"name": "X-Many"}})
+    boxes = [cove.create(network=ALLOW, secrets=["MANY"]) for _ in range(40)]
+    cove.request("PUT", "/v1/secrets/MANY", {"value": "second-value", "hosts": ["api.test"], "header": {"name": "X-Many"}})
+    sent = []
+    for box in (boxes[0], boxes[31], boxes[32], boxes[39]):
+        outside.trusted(cove, box)
+        curl(cove, box, "https://api.test/many")
+        sent.append(outside.seen[-1].headers.get("X-Many"))
+    c.same(sent, ["second-value"] * 4, "every sandbox sends the value of the PUT that was answered")
+    c.same(cove.request("DELETE", "/v1/secrets/MANY").status, 204, "it is removed")
+    curl(cove, boxes[39], "-k https://api.test/none")
+    c.ok("X-Many" not in outside.seen[-1].headers, "and the last of them sends it no more", outside.seen[-1].headers)
+    for box in boxes:
+        cove.delete(box)
 
 
 def nowhere(cove):
@@ -204,6 +247,8 @@ def main():
         tenants(cove)
         command_line(cove, outside)
         nowhere(cove)
+        many(cove, outside)
+        unread(cove)
         lost_key(cove)
         cove.delete(box)
         c.same(cove.stop(), 0, "cove stops cleanly")

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """docs/openapi.json tells the truth: its form is that of OpenAPI 3.1, its routes are those of the tables, the
 server hands it out, and what a running cove answers is what it describes, to the last field."""
+import hashlib
 import http.client
 import io
 import json
@@ -9,6 +10,7 @@ import re
 import tarfile
 
 import cove as c
+import registry
 import routes
 import schema
 import wsclient
@@ -235,9 +237,38 @@ def outside(w):
     w.ask("PATCH", "/v1/sandboxes/brief", {"network": {"mode": "allow", "secrets": ["TOKEN"]}})
     w.ask("PATCH", "/v1/sandboxes/brief", {"network": {"secrets": ["NONE"]}}, 400)
     w.ask("DELETE", "/v1/secrets/TOKEN", want=204)
+    w.ask("GET", "/v1/sandboxes?view=summary")
+    w.ask("GET", "/v1/sandboxes/brief/stats")
+    w.ask("GET", "/v1/sandboxes/none/stats", want=404)
+    w.ask("GET", "/v1/stats")
+    w.ask("GET", "/v1/stats?everyMs=1", want=400)
+    w.ask("GET", "/v1/usage?by=label:k")
+    w.ask("GET", "/v1/usage?by=cheese", want=400)
+    w.ask("PUT", "/v1/budgets/reds", {"match": {"label": "team=red"}, "period": "day", "requests": 1000}, 201)
+    w.ask("PUT", "/v1/budgets/reds", {"match": {"tenant": "acme"}, "period": "month", "cost": 1.5})
+    w.ask("PUT", "/v1/budgets/reds", {"match": {"tenant": "acme"}, "period": "month", "cpuSeconds": -1}, 400)
+    w.ask("GET", "/v1/budgets")
+    w.ask("GET", "/v1/budgets/reds")
+    w.ask("GET", "/v1/budgets/none", want=404)
+    w.ask("DELETE", "/v1/budgets/reds", want=204)
     w.ask("DELETE", "/v1/secrets/TOKEN", want=404)
+    w.ask("POST", "/v1/volumes", {"name": "cache", "sizeMB": 64}, 201)
+    w.ask("POST", "/v1/volumes", {"name": "cache"}, 409)
+    w.ask("POST", "/v1/volumes", {"name": "-"}, 400)
+    w.ask("GET", "/v1/volumes")
+    w.ask("GET", "/v1/volumes/cache")
+    w.ask("GET", "/v1/volumes/none", want=404)
+    w.ask("DELETE", "/v1/volumes/cache", want=204)
+    w.ask("GET", "/v1/registries")
+    w.ask("PUT", "/v1/registries/10.0.0.1", {"username": "me", "password": "word"}, 403)
+    w.ask("PUT", "/v1/registries/10.0.0.1", {"username": "me"}, 400)
+    w.ask("GET", "/v1/registries/10.0.0.1", want=404)
+    w.ask("DELETE", "/v1/registries/10.0.0.1", want=404)
     w.ask("POST", "/v1/sandboxes/brief/start")
     w.ask("POST", "/v1/sandboxes/brief/api/execute", {"command": "exec 3<>/dev/tcp/203.0.113.9/81 && echo >&3 && cat <&3; getent hosts a.test b.test; true"})
+    w.ask("GET", "/v1/sandboxes/brief/sync", want=404)
+    w.ask("PUT", "/v1/sandboxes/brief/sync", want=204, raw=b"bytes")
+    w.ask("GET", "/v1/sandboxes/brief/sync")
     w.ask("GET", "/v1/sandboxes/brief/egress?limit=1000&after=0")
     w.glance("GET", "/v1/sandboxes/brief/egress?after=0", None, 1)
     w.ask("GET", "/v1/sandboxes/brief/egress?verdict=x", want=400)
@@ -255,8 +286,32 @@ def outside(w):
     w.ask("DELETE", "/v1/keys/none", want=404)
     w.ask("DELETE", "/v1/tenants/acme", want=204)
     w.ask("DELETE", "/v1/tenants/acme", want=404)
+    w.ask("GET", "/ui", want=302, key=False)
+    w.ask("GET", "/ui/sandboxes", key=False)
+    w.ask("GET", "/ui/assets/none", want=404, key=False)
+    w.ask("POST", "/v1/auth/sessions", {"name": "tab", "scopes": ["read"]}, 201)
+    w.ask("POST", "/v1/auth/sessions", {"scopes": ["x"]}, 400)
+    w.ask("GET", "/v1/auth/sessions")
+    w.ask("DELETE", "/v1/auth/sessions/" + w.cove.get("/v1/auth/sessions").json["items"][0]["id"], want=204)
+    w.ask("DELETE", "/v1/auth/sessions/none", want=404)
+    w.ask("POST", "/v1/auth/links", {"tenant": "none"}, 404)
+    link = w.ask("POST", "/v1/auth/links", {}, 201).json["url"]
+    w.ask("POST", "/v1/auth/exchange", {"code": link.split("=")[1]}, 201, key=False)
+    w.ask("POST", "/v1/auth/exchange", {"code": "x"}, 401, key=False)
     w.ask("POST", "/v1/cleanup")
     w.ask("GET", "/v1/cleanup")
+    for path in ("/metrics", "/v1/metrics", "/api/sandbox/metrics", "/api/sandbox/health", "/v1/metrics/history", "/v1/metrics/history?metric=cpu&step=1m", "/v1/alerts/rules"):
+        w.ask("GET", path)
+    w.ask("GET", "/v1/metrics/history?scope=moon", want=400)
+    w.ask("PUT", "/v1/alerts/rules/sandboxes_many", {"threshold": 0, "forSeconds": 0})
+    if c.until(lambda: w.cove.get("/v1/alerts").json["items"], 60):
+        for verb, rest, body in (("POST", "acknowledge", None), ("POST", "silence", {"for": "1h"}), ("DELETE", "silence", None)):
+            w.ask(verb, "/v1/alerts/sandboxes_many/" + rest, body)
+    w.ask("GET", "/v1/alerts")
+    w.ask("GET", "/v1/alerts?state=x", want=400)
+    w.ask("PUT", "/v1/alerts/rules/sandboxes_many", {"enabled": False})
+    w.seen.add("testSink")  # sinks.t
+    w.ask("POST", "/v1/alerts/test", {"sink": "none"}, 404)
     w.ask("GET", "/v1/events?kind=tenant&limit=1000&after=0")
     w.ask("GET", "/v1/events?limit=0", want=400)
     w.ask("GET", "/v1/audit?limit=1000")
@@ -277,11 +332,62 @@ def outside(w):
     w.ask("GET", "/v1/templates")
     w.ask("GET", "/v1/templates/host")
     w.ask("GET", "/v1/templates/none", want=404)
+    w.ask("POST", "/v1/sandboxes", {"name": "right"}, 201)
+    w.ask("POST", "/v1/sandboxes/right/snapshot", {"name": "snap"}, 201)
+    w.ask("POST", "/v1/sandboxes/right/snapshot", {"name": "snap"}, 409)
+    w.ask("POST", "/v1/sandboxes/right/snapshot", {"name": "Bad!"}, 400)
+    w.ask("POST", "/v1/sandboxes/none/snapshot", want=404)
+    w.ask("GET", "/v1/templates/snap")
+    w.ask("GET", "/v1/templates")
+    w.ask("POST", "/v1/sandboxes/right/fork", {"count": 2}, 201)
+    w.ask("POST", "/v1/sandboxes/right/fork", {"count": 99}, 400)
+    w.ask("POST", "/v1/sandboxes/none/fork", want=404)
+    w.ask("DELETE", "/v1/templates/snap", want=204)
+    w.ask("DELETE", "/v1/sandboxes/right", want=204)
     w.ask("POST", "/v1/templates", {"name": "x", "from": "y"}, 501)
     w.ask("POST", "/v1/templates?name=t", want=201, raw=small_tar(), headers={"Content-Type": "application/x-tar"})
+    w.ask("GET", "/v1/templates/t/export")
+    w.ask("GET", "/v1/templates/host/export", want=400)
     w.ask("POST", "/v1/templates?name=bad", want=400, raw=b"no archive", headers={"Content-Type": "application/x-tar"})
     w.ask("DELETE", "/v1/templates/t", want=204)
     w.ask("DELETE", "/v1/templates/host", want=409)
+    context = small_tar()
+    blob = "/v1/blobs/sha256:" + hashlib.sha256(context).hexdigest()
+    w.ask("GET", blob, want=404)
+    w.ask("PUT", blob, want=201, raw=context, headers={"Content-Type": "application/x-tar"})
+    w.ask("PUT", blob, want=400, raw=b"other", headers={"Content-Type": "application/x-tar"})
+    w.ask("GET", blob)
+    steps = [{"env": {"A": "b"}}, {"workdir": "/srv"}, {"run": ["true"]}, {"user": "nobody"}, {"cmd": "true"}, {"label": {"l": "m"}}]
+    w.ask("POST", "/v1/builds", {"name": "built", "from": {"template": "host"}, "steps": steps, "context": blob[10:], "limits": {"memoryMB": 128}}, 201)
+    w.ask("POST", "/v1/builds", {"name": "built", "dockerfile": "FLY"}, 400)
+    w.ask("POST", "/v1/builds", {"name": "built", "from": {"template": "none"}}, 404)
+    at = "/v1/operations/" + w.ask("POST", "/v1/builds?wait=false", {"name": "built", "dockerfile": "FROM cove://host\nRUN sleep 60"}, 202).json["id"]
+    w.ask("GET", at)
+    w.ask("DELETE", at)
+    w.ask("GET", "/v1/templates/built")
+    w.ask("DELETE", "/v1/templates/built", want=204)
+    images(w)
+
+
+def images(w):
+    from_here = registry.StandIn()
+    from_here.add(registry.Image([registry.tar([("etc", None)])]))
+    body = {"image": from_here.host + "/app", "name": "pulled"}
+    w.ask("POST", "/v1/templates", dict(body, platform="linux/" + registry.ARCH, auth={"username": "a", "password": "b"}), want=201)
+    w.ask("POST", "/v1/templates", body)
+    w.ask("POST", "/v1/templates", {"image": "UPPER"}, want=400)
+    w.ask("POST", "/v1/templates", {"image": from_here.host + "/none"}, want=404)
+    at = "/v1/operations/" + w.ask("POST", "/v1/templates?wait=false", dict(body, cache=True), want=202).json["id"]
+    w.ask("GET", at + "/events")
+    w.ask("GET", at)
+    w.ask("DELETE", at)
+    w.ask("GET", "/v1/operations")
+    w.ask("GET", "/v1/operations/op-0", want=404)
+    w.ask("GET", "/v1/templates/pulled")
+    w.ask("GET", "/v1/templates")
+    w.ask("POST", "/v1/templates/prune", {"unusedFor": 1})
+    w.ask("POST", "/v1/templates/prune", {"cache": "x"}, want=400)
+    from_here.stop()
 
 
 def commands(w, box):
@@ -328,6 +434,8 @@ def processes(w, box):
     w.glance("GET", at + "/p/stream", None, 2)
     w.ask("POST", at + "/p/signal", {"signal": "SIGKILL"})
     w.ask("GET", at + "/p/wait")
+    w.ask("GET", at + "/p/cast")
+    w.ask("GET", at + "/none/cast", want=404)
     w.ask("GET", at + "/p/stream?offset=3")
     w.ask("GET", at + "/p/stream?offset=9999", want=400)
     w.ask("GET", at + "/p/tape?stream=stdout")
@@ -388,6 +496,7 @@ def files(w, box):
     w.ask("DELETE", at + "/files/workspace/raw", want=204)
     w.ask("DELETE", at + "/files/workspace/raw", want=404)
     w.ask("GET", at + "/tar?path=/workspace/d&exclude=*.log")
+    w.ask("GET", at + "/tar?path=/workspace/d&gitignore=true")
     w.ask("PUT", at + "/tar?path=/workspace/t", raw=small_tar())
     w.ask("POST", at + "/tar?path=/workspace/t", raw=small_tar())
     w.ask("PUT", at + "/tar?path=/workspace/t", want=400, raw=b"no archive at all" * 100)
@@ -439,6 +548,7 @@ def rest(w, box):
     w.ask("DELETE", at + "/exposed-ports/8001", want=404)
     w.ask("GET", at + "/terminals")
     w.ask("GET", at + "/terminals/none/log", want=404)
+    w.ask("GET", at + "/terminals/none/cast", want=404)
     w.ask("DELETE", at + "/terminals/none", want=404)
     for path in ("/ws", "/api/ws", "/ws/pty", "/rpc"):
         w.ask("GET", box + path, want=404)
@@ -556,6 +666,56 @@ def conversations(w):
     w.ask("DELETE", at, want=204)
 
 
+def executions(w):
+    whole = {"taskId": "t", "agentType": "VALIDATION", "command": "echo out; printf '\\377' >&2; mkdir out; echo a > out/a; ln -s a out/b; cat \"$COVE_CONTEXT\"",
+             "context": {"n": [1]}, "env": {"A": "1"}, "files": [{"path": "in", "content": "x", "mode": "0600"}], "labels": {"team": "a"},
+             "artifacts": {"paths": ["out/**", "none"], "maxMB": 1}, "limits": {"memoryMB": 64, "cpus": 0.5}, "queueTimeoutMs": 60000, "retry": "never"}
+    at = "/v1/executions/" + w.ask("POST", "/v1/executions?wait=300", whole, 200, headers={"Idempotency-Key": "execution"}, timeout=310).json["id"]
+    w.ask("POST", "/v1/executions", {"agentType": "NOPE"}, 400)
+    w.ask("POST", "/v1/executions", {"command": "true", "image": "x y"}, 400)
+    w.ask("POST", "/api/agents/execute", {"taskId": "t", "profile": "default", "argv": ["false"]}, 200, timeout=310)
+    w.ask("POST", "/api/agents/execute", {"taskId": "t", "agentType": "VALIDATION", "context": {}}, 400)
+    w.ask("GET", at)
+    w.ask("GET", "/v1/executions/none", want=404)
+    w.ask("GET", "/v1/executions?state=completed&agentType=VALIDATION&taskId=t&label=team=a&limit=1")
+    w.ask("GET", "/v1/executions?limit=0", want=400)
+    w.ask("GET", at + "/wait?for=running&timeoutMs=10")
+    w.ask("GET", at + "/wait?for=x", want=400)
+    w.ask("GET", at + "/events?after=0")
+    w.glance("GET", at + "/events", None, 3)
+    w.ask("GET", at + "/events?after=x", want=400)
+    w.ask("GET", at + "/logs?stream=stdout&offset=1")
+    w.ask("GET", at + "/logs", headers={"Accept": "text/event-stream"})
+    w.ask("GET", at + "/logs?stream=x", want=400)
+    w.ask("GET", at + "/logs?attempt=9", want=404)
+    w.ask("GET", at + "/cast")
+    w.ask("GET", at + "/artifacts")
+    w.ask("GET", at + "/artifacts.tar")
+    w.ask("GET", at + "/artifacts/out/a")
+    w.ask("GET", at + "/artifacts/out/a", want=206, headers={"Range": "bytes=0-0"})
+    w.ask("GET", at + "/artifacts/out/b", want=409)
+    w.ask("GET", at + "/artifacts/none", want=404)
+    again = w.ask("POST", at + "/replay?wait=300", want=200, timeout=310).json["id"]
+    w.ask("GET", at + "/diff?with=" + again)
+    w.ask("GET", at + "/diff", want=400)
+    w.ask("GET", at + "/suggestion")
+    w.ask("GET", "/v1/executions/exe-none/suggestion", want=404)
+    w.ask("DELETE", "/v1/executions/" + again, want=204)
+    w.ask("POST", at + "/retry?wait=300", want=200, timeout=310)
+    w.ask("POST", at + "/cancel", want=409)
+    steps = [w.ask("POST", "/v1/executions", {"agentType": "VALIDATION"}, 202).json["id"] for _ in range(3)]
+    for one in steps:
+        w.ask("GET", "/v1/executions/%s/wait?for=ready&timeoutMs=60000" % one)
+    w.ask("GET", "/v1/executions/%s/wait?timeoutMs=1" % steps[0], want=202)
+    w.ask("DELETE", "/v1/executions/" + steps[0], want=409)
+    w.ask("POST", "/v1/executions/%s/exec" % steps[0], {"command": "echo in", "sessionId": "__DISABLE_SESSION__"})
+    w.ask("POST", "/v1/executions/%s/complete" % steps[0], {"result": {"passed": 1}})
+    w.ask("POST", "/v1/executions/%s/fail" % steps[1], {"reason": "no"})
+    w.ask("POST", "/v1/executions/%s/cancel" % steps[2])
+    for one in steps:
+        w.ask("GET", "/v1/executions/%s/wait?timeoutMs=60000" % one)
+
+
 def live(doc, text):
     cove = c.Cove("--dev", "--session-space=16M")
     w = Witness(doc, cove)
@@ -567,6 +727,7 @@ def live(doc, text):
         part(w, box)
     bridge(w)
     conversations(w)
+    executions(w)
     cove.create(name="path")
     guest = json.loads(cove.get("/v1/sandboxes/path").body)["baseUrl"].split("/v1/", 1)[1]
     c.same(cove.get("/v1/%s/api/ping" % guest, key=False).status, 200, "and a credential in the path opens it")

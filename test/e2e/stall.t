@@ -142,8 +142,16 @@ c.same(cove.post("/v1/sandboxes/%s/api/execute" % neighbour, {"command": "cat /w
 c.ok("serve.child_held" in cove.log_text(), "it is told that it could not die", cove.log_text()[-2000:])
 
 # Who dies closes what it has, and that takes the lock as well: of a stdin that nobody else can close.
-LENT = EVIL[:EVIL.index("r = ")] + """if os.fork() == 0:
+LENT = EVIL[:EVIL.index("r = ")] + """
+r, w = os.pipe()
+child = os.fork()
+if child == 0:
+    os.write(w, b'x')
     os.splice(0, s.fileno(), 8192)
+    os._exit(0)
+os.read(r, 1)
+while open('/proc/%%d/stat' %% child).read().split()[2] == 'R':
+    pass
 while %s:
     pass
 """

@@ -374,6 +374,10 @@ def older_state(cove):
          "DROP TABLE egress", "DROP TABLE egress_sums", "DROP INDEX runs_by_age", "ALTER TABLE sessions DROP COLUMN made",
          "ALTER TABLE leases DROP COLUMN made", "ALTER TABLE runs DROP COLUMN made",
          "CREATE TABLE tapes (sandbox TEXT NOT NULL, id TEXT NOT NULL, PRIMARY KEY (sandbox, id))",
+         "DROP TABLE usage_charges", "DROP TABLE usage_labels", "DROP TABLE usage_hours", "DROP TABLE usage_meters", "DROP TABLE budgets", "CREATE TABLE usage (tenant TEXT)",
+         "DROP TABLE images", "DROP TABLE layers", "DROP TABLE operations", "DROP TABLE execution_ends", "DROP TABLE execution_totals",
+         "DROP TABLE alerts", "DROP TABLE alert_rules", "DROP TABLE notices", "DROP TABLE executions", "DROP TABLE execution_requests",
+         "DROP TABLE results", "DROP TABLE result_files", "DROP TABLE registries", "DROP TABLE volumes",
          "DROP TABLE secrets", "DROP INDEX idempotency_by_age", "ALTER TABLE idempotency RENAME TO pledges", "CREATE INDEX pledges_by_age ON pledges (kept)",
          "UPDATE schema SET version = 1")
     cove.start()
@@ -381,7 +385,7 @@ def older_state(cove):
     c.same(cove.get("/v1/events?limit=1000").json["items"][:len(events)], events, "and its events")
     check = cove.get("/v1/audit/check").json
     c.ok(check["ok"] and check["rows"] > 0, "the audit log is whole", check)
-    c.same(sql(cove, "SELECT version FROM schema"), [(6,)], "the database has the current version")
+    c.same(sql(cove, "SELECT version FROM schema"), [(7,)], "the database has the current version")
 
 
 def portable():

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Live output has no bound: who reads it from the start gets every byte, however much is kept, at the pace of the slowest reader and
 over kills of the daemon; a later reader is told what is missing; a reader that takes nothing is detached. The command line ends what
-it runs when its own reader goes, or by Ctrl-C. Silent streams send a comment line. One form for time-outs and missing directories."""
+it runs when its own reader goes, or by Ctrl-C. One form for time-outs and missing directories."""
 import hashlib
 import http.client
 import json
@@ -271,35 +271,6 @@ c.ok(ran.wait() == 125 and b"incomplete" in why and size < 60 * MB, "cove exec t
      ran.returncode, why, size)
 
 c.ok(c.until(lambda: kept(box) < 5 * MB, 20), "dropped output is removed from the disk", kept(box))
-
-# ---------------------------------------------------------------- silence
-
-
-def silent(method, path, body=None, wanted=2):
-    """True when a stream sends comment lines while nothing happens."""
-    conn = http.client.HTTPConnection("127.0.0.1", cove.port, timeout=30)
-    conn.request(method, path, json.dumps(body) if body else None,
-                 {"Authorization": "Bearer " + cove.key, "Content-Type": "application/json"})
-    answer, seen = conn.getresponse(), 0
-    while seen < wanted:
-        line = answer.readline()
-        if not line:
-            break
-        seen += line.startswith(b":")
-    conn.close()
-    return seen >= wanted
-
-
-base = "/v1/sandboxes/%s/api/" % box["id"]
-cove.post(base + "process/start", {"processId": "quiet", "command": "sleep 60"})
-c.ok(silent("POST", base + "execute/stream", {"command": "sleep 60"}), "a silent execute/stream sends a comment line")
-c.ok(silent("GET", base + "process/quiet/stream"), "so does the stream of a process")
-c.ok(silent("POST", base + "watch", {"path": "/workspace"}), "so does a watch")
-if shutil.which("python3"):
-    context = cove.post(base + "contexts", {"language": "python"}).json
-    c.ok(silent("POST", base + "execute/code", {"context_id": context.get("id") or context.get("contextId"),
-                                                "code": "import time; time.sleep(20)"}), "so does a cell", context)
-c.ok(silent("GET", "/v1/events?follow=true"), "so do the events")
 
 cove.delete(box)
 c.same(cove.close(), 0, "cove ends well")

@@ -146,6 +146,12 @@ other = ask(A, "POST", "/v1/sandboxes", {"name": "other"}).json["id"]
 c.ok(ask(one, "GET", "/v1/sandboxes/work").status == 200 and ask(one, "GET", "/v1/sandboxes/" + other).status == 404 and
      len(ask(one, "GET", "/v1/sandboxes").json["items"]) == 1 and ask(one, "POST", "/v1/sandboxes", {}).status == 403,
      "a key for one sandbox knows no other")
+began = ask(key(tenant="acme", scopes=["templates"])["key"], "POST", "/v1/templates?wait=false", {"image": "10.0.0.1/x"}).json["id"]
+cove.request("PUT", "/v1/budgets/all", {"match": {"tenant": "acme"}, "period": "month", "requests": 1000000})
+c.same([(len(ask(of, "GET", "/v1/operations").json["items"]), len(ask(of, "GET", "/v1/budgets").json["items"]), ask(of, "GET", "/v1/operations/" + began).status,
+         ask(of, "GET", "/v1/budgets/all").status, ask(of, "GET", "/v1/executions").status) for of in (A, one)],
+       [(1, 1, 200, 200, 200), (0, 0, 404, 404, 403)], "nor the tenant's operations, budgets and executions")
+c.same(cove.request("DELETE", "/v1/budgets/all").status, 204, "a budget is removed")
 c.same(ask(one, "POST", "/v1/agent-sessions", {"user": "u", "runner": {"argv": ["/bin/true"]}}).status, 403, "nor makes one by way of a session")
 allof = dict(scopes=["read", "make", "use", "templates", "admin"], host=True)
 c.same([ask(key(sandbox=made.json["id"], **allof)["key"], *what).status for made in [cove.post("/v1/sandboxes", {"limits": {"memoryMB": 64}})]
@@ -221,13 +227,22 @@ if c.ok(all(m.status == 201 for m in made), "tenants have sessions", *made):
     c.until(lambda: ask(D, "GET", "/v1/audit").json["items"] and ask(D, "GET", "/v1/events").json["items"], 5)
     ask(D, "POST", "/v1/agent-sessions", {"user": "u", "session": "of-delta", "runner": runner})
     c.same(cove.request("DELETE", "/v1/tenants/delta").json["reason"], "tenant_in_use", "a tenant with sessions stays")
+    ran = ask(D, "POST", "/v1/executions?wait=60", {"command": "echo of-delta", "template": "host"}).json["id"]
+    runs = ask(D, "POST", "/v1/executions", {"command": "sleep 600", "template": "host"}).json["id"]
+    c.same(ask(D, "GET", "/v1/executions/%s/logs" % ran).body, b"of-delta\n", "it has an execution that has ended, and one that has not")
     ask(D, "DELETE", "/v1/agent-sessions/of-delta")
     for _ in range(50):
         if ask(D, "GET", "/v1/agent-sessions/of-delta").status == 404:
             break
         time.sleep(0.1)
+    c.same(cove.request("DELETE", "/v1/tenants/delta").json["reason"], "tenant_in_use", "nor does one with an execution that runs go")
+    ask(D, "POST", "/v1/executions/%s/cancel" % runs)
+    ask(D, "GET", "/v1/executions/%s/wait?timeoutMs=60000" % runs)
+    c.ok(c.until(lambda: ask(D, "DELETE", "/v1/executions/" + runs).status == 204, 30), "it is cancelled")
     past = [x["kind"] for x in ask(D, "GET", "/v1/events").json["items"]]
     c.same(cove.request("DELETE", "/v1/tenants/delta").status, 204, "until they are gone")
+    c.same([cove.get("/v1/executions/" + ran).status, os.listdir(os.path.join(cove.data, "daemon", "blobs", "t-delta"))], [404, []],
+           "its executions go with it, and their logs")
     c.same([t["name"] for t in cove.get("/v1/templates").json["items"] if t["name"].startswith("delta.")], [],
            "templates of a tenant go with it")
     c.same([x["kind"] for x in cove.get("/v1/events?tenant=delta&limit=1000").json["items"]][:len(past)], past,
@@ -237,6 +252,7 @@ if c.ok(all(m.status == 201 for m in made), "tenants have sessions", *made):
     D = key(tenant="delta", scopes=["read", "make", "use", "templates", "admin"])["key"]
     c.same([ask(D, "GET", "/v1/templates/base").status, [t["name"] for t in ask(D, "GET", "/v1/templates").json["items"]]],
            [404, ["host"]], "a new tenant of that name has none of its templates")
+    c.same(ask(D, "GET", "/v1/executions").json["items"], [], "nor of its executions")
     late = ask(D, "GET", "/v1/events?limit=1000").json
     c.ok(not [x for x in late["items"] if x["kind"] in past and x["kind"].startswith("session")] and
          all(x["kind"] in ("tenant.made", "key.made") for x in late["items"]) and not late["missed"], "nor of its events", late)
@@ -395,8 +411,16 @@ for x in cove.get("/v1/sandboxes").json["items"]:
 c.same(cove.request("DELETE", "/v1/tenants/acme").status, 204, "a tenant without sandboxes goes")
 c.same(ask(A, "GET", "/v1/sandboxes").status, 401, "and its keys with it")
 tenant("acme", quota={"boxes": 3}, host=True)
-heir = ask(key(tenant="acme")["key"], "POST", "/v1/sandboxes", {"name": "once", "limits": {"memoryMB": 16}}, headers=once)
+heir_key = key(tenant="acme")["key"]
+heir = ask(heir_key, "POST", "/v1/sandboxes", {"name": "once", "limits": {"memoryMB": 16}}, headers=once)
 c.ok(heir.status == 201 and heir.json["id"] != first.json["id"], "the next of its name is not given its answers", heir)
 cove.delete(heir.json["id"])
+c.same(ask(heir_key, "POST", "/v1/sandboxes/none/api/execute", {"command": "true"}).status, 404, "a request that is counted")
+c.same(cove.request("DELETE", "/v1/tenants/acme").status, 204, "a tenant with counted requests goes")
+tenant("acme", host=True)
+latest = key(tenant="acme", scopes=["read", "admin"])["key"]
+c.same(cove.stop(), 0, "cove ends")
+cove.start()
+c.same(ask(latest, "GET", "/v1/audit").json["items"], [], "and the next of its name is not shown them")
 c.same(cove.stop(), 0, "cove ends")
 c.done()

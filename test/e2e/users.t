@@ -3,6 +3,7 @@
 under their own names in the audit log; anybody keeps addresses and keys as contexts; and the first refusal of a
 tenant's key names the command that ends it. The service manager is told when cove is ready and when it goes."""
 import grp
+import hashlib
 import json
 import os
 import pty
@@ -95,6 +96,13 @@ theirs = daemon.create(name="theirs")
 c.same(cove("inspect", "theirs").returncode, 3, "another's is not there for it")
 got = cove("exec", "-i", "mine", "--", "cat", stdin="x" * 300000)
 c.same((got.returncode, len(got.stdout)), (0, 300000), "input and output go by the socket")
+large = os.path.join(home, "large")
+with open(large, "wb") as file:
+    file.write(os.urandom(16 << 20))
+os.chmod(large, 0o644)
+got = cove("cp", large, "mine:/tmp/large")
+sums = cove("exec", "mine", "--", "sha256sum", "/tmp/large").stdout.split()[:1]
+c.same((got.returncode, sums), (0, [hashlib.sha256(open(large, "rb").read()).hexdigest()]), "a file larger than the socket's buffer arrives whole")
 got = cove("key", "create")
 c.ok(got.returncode == 4 and "may not manage keys" in got.stderr, "what its scopes do not hold is refused", got)
 got = cove("ps", groups=())

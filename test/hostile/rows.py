@@ -36,7 +36,7 @@ EACH = not os.environ.get("COVE_VM")
 WEAK = os.environ.get("COVE_WEAK_BIN", os.path.join(c.ROOT, "build", "weak", "cove"))
 # What a cove decides when it starts, or keeps ready; all others are switched while it runs.
 AT_START = {"users_socket", "program", "lock_readonly", "userns", "owner", "ceilings", "pidns", "devices", "private_dir", "etc", "jail", "lock", "inventory", "head_time",
-            "daemon_calls", "sync_pace", "hugetlb"}
+            "daemon_calls", "sync_pace", "hugetlb", "secret_dumps"}
 LO_UP = ("import fcntl, socket, struct; fcntl.ioctl(socket.socket(), 0x8914, "
          "struct.pack('16sH22x', b'lo', 0x41))")  # SIOCSIFFLAGS, UP | RUNNING
 _rows = []

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "lib/cove.h"
@@ -111,6 +112,66 @@ STORY(secrets, "a secret is set, a sandbox refers to it, and it is removed")
 	cove_box_free(one);
 	SAY(fine(cove_secret_remove(cove, "TOKEN", &error)));
 	return cove_secret_remove(cove, "TOKEN", &error) == COVE_NOT_FOUND;
+}
+
+STORY(volumes, "a volume outlives its sandbox, and is deleted when none has it")
+{
+	static const char *const rw[] = {"cache:/data", NULL}, *const ro[] = {"cache:/v:ro", NULL},
+				 *const bad[] = {"cache", NULL};
+	struct cove_box_spec spec = {.volumes = rw};
+	struct cove_output out = {0};
+	struct cove_box *one = NULL, *two = NULL, *none = NULL;
+
+	SAY(fine(cove_volume_create(cove, "cache", 0, &error)));
+	SAY(cove_volume_create(cove, "cache", 0, &error) == COVE_CONFLICT);
+	SAY(fine(cove_box_create(cove, &spec, &one, &error)));
+	SAY(fine(cove_exec_line(one, "echo kept >/data/f", &out, &error)));
+	cove_output_free(&out);
+	SAY(fine(cove_box_delete(one, &error)));
+	cove_box_free(one);
+	spec.volumes = ro;
+	SAY(fine(cove_box_create(cove, &spec, &two, &error)));
+	SAY(fine(cove_exec_line(two, "cat /v/f; touch /v/g || true", &out, &error)));
+	SAY(out.out && !strcmp(out.out, "kept\n"));
+	cove_output_free(&out);
+	SAY(cove_volume_delete(cove, "cache", &error) == COVE_CONFLICT);
+	SAY(fine(cove_box_delete(two, &error)));
+	cove_box_free(two);
+	spec.volumes = bad;
+	SAY(cove_box_create(cove, &spec, &none, &error) == COVE_INVALID);
+	SAY(fine(cove_volume_delete(cove, "cache", &error)));
+	return cove_volume_delete(cove, "cache", &error) == COVE_NOT_FOUND;
+}
+
+static int count_usage(void *arg, const struct cove_usage *usage)
+{
+	*(bool *)arg |= usage->cpu_seconds > 0 && usage->requests == 0 && *usage->cost;
+	return 0;
+}
+
+STORY(usage, "a sandbox has stats and usage, and a budget is set and removed")
+{
+	struct cove_budget_spec budget = {.label = "team=red", .daily = true, .requests = 7};
+	struct cove_output out = {0};
+	struct cove_stats stats;
+	struct cove_box *one = NULL;
+	bool used = false;
+
+	SAY(fine(cove_box_create(cove, NULL, &one, &error)));
+	SAY(fine(cove_exec_line(one, "i=0; while ((i++ < 20000)); do :; done", &out, &error)));
+	cove_output_free(&out);
+	SAY(fine(cove_box_stats(one, &stats, &error)));
+	SAY(stats.epoch == 1 && stats.cpu_us > 0 && stats.memory > 0 && stats.pids > 0);
+	SAY(fine(cove_usage(cove, NULL, NULL, NULL, count_usage, &used, &error)) && used);
+	SAY(cove_usage(cove, "cheese", NULL, NULL, count_usage, &used, &error) == COVE_INVALID);
+	SAY(fine(cove_box_delete(one, &error)));
+	SAY(cove_box_stats(one, &stats, &error) == COVE_NOT_FOUND);
+	cove_box_free(one);
+	SAY(fine(cove_budget_set(cove, "reds", &budget, &error)));
+	SAY(fine(cove_budget_remove(cove, "reds", &error)));
+	budget.tenant = "both";
+	SAY(cove_budget_set(cove, "reds", &budget, &error) == COVE_INVALID);
+	return cove_budget_remove(cove, "reds", &error) == COVE_NOT_FOUND;
 }
 
 STORY(statuses, "statuses and endings are told as they are")
@@ -401,22 +462,256 @@ STORY(terminal, "a terminal has a size, outlives its connection, and ends with a
 	return true;
 }
 
-STORY(ports, "a port that opens is waited for, exposed, listed and hidden again")
+static int see_port(void *arg, const struct cove_port_info *info)
+{
+	if (info->port == 8123 && info->exposed)
+		snprintf(arg, 512, "%s|%s|%d", info->name, info->url, info->listening);
+	return 0;
+}
+
+STORY(ports, "a port that opens is waited for, exposed at a real address, listed and hidden again")
 {
 	struct cove_process_options options = {
 		.command.line = "sleep 0.3; exec python3 -m http.server 8123"};
 	struct cove_port_wait wait = {.port = 8123, .timeout_ms = 20000};
+	struct cove_port_options named = {.name = "web", .token = "abc_1", .expires_ms = 60000};
 	struct cove_process *process = NULL;
+	char seen[512] = "", want[512];
+	char *url = NULL;
 
 	SAY(fine(cove_process_start(box, &options, &process, &error)));
 	SAY(fine(cove_port_ready(box, &wait, process, &error)));
-	SAY(fine(cove_port_expose(box, 8123, "web", &error)));
-	SAY(cove_port_expose(box, 8123, "web", &error) == COVE_CONFLICT);
+	SAY(fine(cove_port_expose(box, 8123, &named, &url, &error)));
+	SAY(!strncmp(url, "http", 4) && strstr(url, "abc_1"));
+	SAY(fine(cove_port_list(box, see_port, seen, &error)));
+	snprintf(want, sizeof(want), "web|%s|1", url);
+	SAY(!strcmp(seen, want));
+	SAY(fine(cove_port_unexpose(box, 8123, &error)));
+	SAY(fine(cove_port_expose(box, 8123, NULL, NULL, &error)));
 	SAY(fine(cove_port_unexpose(box, 8123, &error)));
 	SAY(fine(cove_process_kill(process, &error)));
 	wait = (struct cove_port_wait){.port = 8124, .timeout_ms = 300};
 	SAY(cove_port_ready(box, &wait, NULL, &error) == COVE_TIMEOUT);
 	cove_process_free(process);
+	cove_free(url);
+	return true;
+}
+
+static int join_text(void *arg, const char *json)
+{
+	strncat(arg, json, 4095 - strlen(arg));
+	return 0;
+}
+
+STORY(code, "cells keep the state of their context, which is interrupted and deleted")
+{
+	struct cove_code cell = {.code = "x = 6 * 7"};
+	char told[4096] = "";
+	char *context = NULL;
+	bool failed = true;
+
+	SAY(fine(cove_code_context(box, "python", "/tmp", NULL, &context, &error)));
+	cell.context = context;
+	SAY(fine(cove_code_run(box, &cell, NULL, NULL, &failed, &error)) && !failed);
+	cell.code = "print('cell says', x)";
+	SAY(fine(cove_code_run(box, &cell, join_text, told, &failed, &error)) && !failed);
+	SAY(strstr(told, "cell says 42") && strstr(told, "execution_complete"));
+	cell.code = "1 / 0";
+	SAY(fine(cove_code_run(box, &cell, NULL, NULL, &failed, &error)) && failed);
+	SAY(fine(cove_code_interrupt(box, context, &error)));
+	SAY(fine(cove_code_delete(box, context, &error)));
+	SAY(cove_code_run(box, &cell, NULL, NULL, &failed, &error) == COVE_NOT_FOUND);
+	cove_free(context);
+	return true;
+}
+
+STORY(git, "a repository is cloned, and one that is not there is refused")
+{
+	struct cove_git_clone clone = {.url = "file:///workspace/src",
+				       .directory = "/workspace/copy"};
+	struct cove_output out = {0};
+	bool there = false;
+
+	SAY(fine(cove_exec_line(
+		box,
+		"command -v git && git init -q src && cd src && echo a > a && git add a && "
+		"git -c user.name=a -c user.email=a@b.c commit -qm a",
+		&out, &error)));
+	cove_output_free(&out);
+	if (out.result.exit_code) // no git in the template
+		return true;
+	SAY(fine(cove_git_clone(box, &clone, &error)));
+	SAY(fine(cove_exists(box, "/workspace/copy/a", &there, &error)) && there);
+	clone = (struct cove_git_clone){.url = "file:///nowhere/at/all"};
+	SAY(cove_git_clone(box, &clone, &error) != COVE_OK);
+	return true;
+}
+
+STORY(network, "the network policy is replaced, and the change is an event that a stream tells")
+{
+	static const char *const names[] = {"example.com", NULL};
+	struct cove_network network = {.mode = "allow", .allow = names};
+	struct cove_events *events = NULL;
+	char path[256], told[4096] = "";
+	struct cove_box_info info;
+	struct cove_event event;
+
+	SAY(fine(cove_box_network(box, &network, &error)));
+	SAY(fine(cove_box_info(box, &info, &error)) && strstr(info.json, "example.com"));
+	snprintf(path, sizeof(path), "/v1/events?after=0&limit=1&sandbox=%s", info.id);
+	SAY(fine(cove_items(cove, path, join_text, told, &error)) && strstr(told, info.id));
+	snprintf(path, sizeof(path), "/v1/events?sandbox=%s", info.id);
+	SAY(fine(cove_events_open(cove, path, "0", &events, &error)));
+	SAY(fine(cove_events_next(events, 30000, &event, &error)));
+	SAY(event.id[0] >= '1' && event.id[0] <= '9' && !strncmp(event.type, "sandbox.", 8) &&
+	    strstr(event.json, info.id));
+	SAY(cove_events_fd(events) >= 0);
+	while (!cove_events_next(events, 500, &event, &error))
+		;
+	SAY(error.kind == COVE_TIMEOUT);
+	cove_events_close(events);
+	return true;
+}
+
+static int take_out(void *arg, const void *bytes, size_t len)
+{
+	strncat(arg, bytes, len);
+	return 0;
+}
+
+STORY(execution,
+      "an execution is submitted, followed, read when its sandbox is gone, repeated, removed")
+{
+	static const char *const globs[] = {"out/**", NULL}, *const labels[] = {"team=a", NULL};
+	struct cove_execution_file file = {.path = "data/in", .bytes = "a\0b", .len = 3};
+	struct cove_execution_spec spec = {
+		.task_id = "story",
+		.agent_type = "VALIDATION",
+		.line = "wc -c < data/in; cat \"$COVE_CONTEXT\" >&2; mkdir out; cp data/in out/x; "
+			"exit 3",
+		.context = "{\"n\": 12345678901234567890}",
+		.files = &file,
+		.file_count = 1,
+		.artifacts = globs,
+		.labels = labels,
+		.memory_mb = 64,
+		.wall_time_ms = 60000,
+	};
+	char out[256] = "", listed[4096] = "", room[16], path[256];
+	struct cove_sink sink = {.on_stdout = take_out, .arg = out};
+	struct cove_execution *execution = NULL, *again = NULL;
+	struct cove_execution_info info;
+	struct cove_events *events = NULL;
+	struct cove_file *artifact = NULL;
+	struct cove_event event;
+	char *diff = NULL;
+	size_t len = 0;
+
+	SAY(fine(cove_execution_submit(cove, &spec, &execution, &error)));
+	SAY(fine(cove_execution_logs(execution, 0, true, &sink, &error)));
+	SAY(!strcmp(out, "3\n"));
+	SAY(fine(cove_execution_wait(execution, "done", -1, &info, &error)));
+	SAY(info.ended && !strcmp(info.state, "failed") && !strcmp(info.outcome, "exit_nonzero"));
+	SAY(info.exit_code == 3 && !strcmp(info.task_id, "story") && strstr(info.json, "\"team\""));
+	*out = 0;
+	sink = (struct cove_sink){.on_stderr = take_out, .arg = out};
+	SAY(fine(cove_execution_logs(execution, 1, false, &sink, &error)));
+	SAY(!strcmp(out, spec.context));
+	SAY(fine(cove_execution_artifacts(execution, join_text, listed, &error)));
+	SAY(strstr(listed, "out/x") && strstr(listed, "sha256"));
+	SAY(fine(cove_execution_artifact(execution, "out/x", 1, &artifact, &error)));
+	SAY(fine(cove_file_read(artifact, room, sizeof(room), &len, &error)));
+	SAY(len == 2 && !memcmp(room, "\0b", 2));
+	cove_file_free(artifact);
+	artifact = NULL;
+	SAY(cove_execution_artifact(execution, "nothing", 0, &artifact, &error) == COVE_NOT_FOUND);
+	snprintf(path, sizeof(path), "/v1/executions/%s/events", info.id);
+	SAY(fine(cove_events_open(cove, path, NULL, &events, &error)));
+	SAY(fine(cove_events_next(events, 30000, &event, &error)) && !strcmp(event.type, "state"));
+	while (!cove_events_next(events, 30000, &event, &error))
+		;
+	SAY(error.kind == COVE_GONE);
+	cove_events_close(events);
+
+	SAY(fine(cove_execution_replay(execution, &again, &error)));
+	SAY(fine(cove_execution_wait(again, "done", -1, &info, &error)) && info.exit_code == 3);
+	SAY(fine(cove_execution_diff(execution, cove_execution_id(again), &diff, &error)) &&
+	    *diff == '{');
+	cove_free(diff);
+	SAY(fine(cove_execution_delete(again, &error)));
+	SAY(cove_execution_info(again, &info, &error) == COVE_NOT_FOUND);
+	cove_execution_free(again);
+	SAY(fine(cove_execution_retry(execution, &again, &error)));
+	SAY(cove_execution_delete(again, &error) == COVE_CONFLICT ||
+	    fine(cove_execution_wait(again, "done", -1, NULL, &error)));
+	cove_execution_free(again);
+	cove_execution_free(execution);
+	return true;
+}
+
+STORY(steps, "an execution without a command is driven step by step, and ended by its client")
+{
+	struct cove_command command = {.line = "echo in; exit 4"};
+	struct cove_execution_spec spec = {.agent_type = "VALIDATION"};
+	struct cove_execution *execution = NULL;
+	struct cove_execution_info info;
+	struct cove_output out = {0};
+
+	SAY(fine(cove_execution_submit(cove, &spec, &execution, &error)));
+	SAY(fine(cove_execution_wait(execution, "ready", 60000, &info, &error)));
+	SAY(cove_execution_wait(execution, "done", 200, &info, &error) == COVE_TIMEOUT);
+	SAY(fine(cove_execution_exec(execution, &command, &out, &error)));
+	SAY(out.result.exit_code == 4 && !strcmp(out.out, "in\n"));
+	cove_output_free(&out);
+	SAY(fine(cove_execution_complete(execution, "{\"passed\": 1}", &error)));
+	SAY(fine(cove_execution_wait(execution, "done", 60000, &info, &error)));
+	SAY(!strcmp(info.state, "completed") && strstr(info.json, "passed"));
+	SAY(cove_execution_fail(execution, "late", &error) == COVE_CONFLICT);
+	cove_execution_free(execution);
+	execution = NULL;
+	SAY(fine(cove_execution_submit(cove, &spec, &execution, &error)));
+	SAY(fine(cove_execution_cancel(execution, &error)));
+	SAY(fine(cove_execution_wait(execution, "done", 60000, &info, &error)));
+	SAY(!strcmp(info.outcome, "cancelled"));
+	cove_execution_free(execution);
+	spec.agent_type = "NOPE";
+	SAY(cove_execution_submit(cove, &spec, &execution, &error) == COVE_INVALID);
+	return true;
+}
+
+STORY(agent, "an agent session takes a run, tells its events, and ends")
+{
+	const char *const argv[] = {"python3", "-c", getenv("COVE_RUNNER"), NULL};
+	struct cove_agent_spec spec = {.user = "story", .argv = argv};
+	char *json = NULL, *run = NULL, *log = NULL;
+	struct cove_events *events = NULL;
+	struct cove_agent *agent = NULL;
+	struct cove_event event;
+
+	if (!argv[2])
+		return true;
+	SAY(fine(cove_agent_create(cove, &spec, &agent, &error)));
+	SAY(fine(cove_agent_run(agent, "{\"command\": \"echo from the runner\"}", 60000, &run,
+				&error)));
+	SAY(fine(cove_agent_events(agent, run, NULL, &events, &error)));
+	do
+		SAY(fine(cove_events_next(events, 60000, &event, &error)));
+	while (strcmp(event.type, "end") != 0);
+	SAY(strstr(event.json, "completed"));
+	SAY(cove_events_next(events, 60000, &event, &error) == COVE_GONE);
+	cove_events_close(events);
+	SAY(fine(cove_agent_info(agent, run, &json, &error)) && strstr(json, "completed"));
+	cove_free(json);
+	SAY(fine(cove_agent_info(agent, NULL, &json, &error)) &&
+	    strstr(json, cove_agent_id(agent)));
+	cove_free(json);
+	SAY(fine(cove_agent_logs(agent, &log, &error)));
+	cove_free(log);
+	SAY(cove_agent_answer(agent, NULL, "1", &error) != COVE_OK);
+	SAY(cove_agent_interrupt(agent, &error) != COVE_INTERNAL);
+	SAY(fine(cove_agent_delete(agent, &error)));
+	cove_agent_free(agent);
+	cove_free(run);
 	return true;
 }
 

@@ -2,6 +2,7 @@
 #include "agent/admission.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 #include "tap.h"
 
@@ -105,10 +106,41 @@ TEST(quota, "an exhausted quota of the tenant never justifies destroying anythin
 
 TEST(setup, "a setup that cannot be made fails it, and may rebuild that sandbox alone")
 {
-	struct admission_facts facts = enough();
+	for (int i = 0; i < 3; i++) {
+		struct admission_facts facts = enough();
 
-	facts.no_workspace = true;
-	CHECK(is(&facts, ADMISSION_FAILED, true));
-	facts.host_sound = false;
-	CHECK(is(&facts, ADMISSION_FAILED, false));
+		facts.no_workspace = i == 0;
+		facts.control_failed = i == 1;
+		facts.probe_hung = i == 2;
+		CHECK(is(&facts, ADMISSION_FAILED, true));
+		facts.host_sound = false;
+		CHECK(is(&facts, ADMISSION_FAILED, false));
+	}
+}
+
+// The facts that an error sets: w, c, p; "-": none.
+static const char *facts_of(enum admission_step step, struct err *failed)
+{
+	static char words[4];
+	struct admission_facts facts = {0};
+	auto_err err = failed;
+
+	admission_classify(step, err, &facts);
+	snprintf(words, sizeof(words), "%s%s%s", facts.no_workspace ? "w" : "",
+		 facts.control_failed ? "c" : "", facts.probe_hung ? "p" : "");
+	return words[0] ? words : "-";
+}
+
+TEST(classes, "what a step of the setup met decides what is known of the sandbox")
+{
+	CHECK_STR(facts_of(ADMISSION_PROBE, err_new(TIMEOUT, "timeout", "x")), "p");
+	CHECK_STR(facts_of(ADMISSION_PROBE, err_new(INTERNAL, "file_worker_lost", "x")), "c");
+	CHECK_STR(facts_of(ADMISSION_PROBE, err_new(EXHAUSTED, "too_many_processes", "x")), "-");
+	CHECK_STR(facts_of(ADMISSION_PROBE, err_new(UNAVAILABLE, "box_lost", "x")), "-");
+	CHECK_STR(facts_of(ADMISSION_PROBE, err_new(CANCELLED, "cancelled", "x")), "-");
+	CHECK_STR(facts_of(ADMISSION_WORKSPACE, err_new(INVALID, "not_directory", "x")), "w");
+	CHECK_STR(facts_of(ADMISSION_WORKSPACE, err_new(INTERNAL, "fs_error", "x")), "w");
+	CHECK_STR(facts_of(ADMISSION_WORKSPACE, err_new(INTERNAL, "file_worker_lost", "x")), "c");
+	CHECK_STR(facts_of(ADMISSION_WORKSPACE, err_new(NO_SPACE, "no_space", "x")), "-");
+	CHECK_STR(facts_of(ADMISSION_WORKSPACE, err_new(TIMEOUT, "timeout", "x")), "-");
 }

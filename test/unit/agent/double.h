@@ -223,9 +223,25 @@ static fallible m_provision(void *arg, const struct backend_site *local, bool *o
 	return OK;
 }
 
-static fallible m_prepare(void *arg, const struct backend_site *local)
+static fallible m_check(void *arg, const struct who *who, const struct backend_site *local,
+			struct choices *choices)
+{
+	(void)arg, (void)who, (void)local;
+	if (!choices->text[CHOICE_TEMPLATE])
+		choices_set_template(choices, "host");
+	return OK;
+}
+
+static fallible m_probe(void *arg, const struct backend_site *local)
 {
 	(void)arg, (void)local;
+	return OK;
+}
+
+static fallible m_prepare(void *arg, const struct backend_site *local, bool *out_new)
+{
+	(void)arg, (void)local;
+	*out_new = true;
 	return OK;
 }
 
@@ -393,7 +409,10 @@ static void m_logs(void *arg, const struct backend_site *local, const struct lea
 
 static const struct backend backend_double = {
 	.provision = m_provision,
+	.check = m_check,
+	.probe = m_probe,
 	.prepare = m_prepare,
+	.fill = m_probe,
 	.launch = m_launch,
 	.attach = m_attach,
 	.dial = m_dial,

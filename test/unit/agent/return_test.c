@@ -305,7 +305,7 @@ TASK_TEST(quarantined_end, "a quarantined lease of a lone sandbox is ended by re
 	bool made, gone = false;
 
 	setup();
-	CHECK_OK(agents_create(agents, &(struct create_grant){&me}, &spec, &agent, &made));
+	CHECK_OK(agents_create(agents, &(struct create_grant){.who = &me}, &spec, &agent, &made));
 	CHECK(agent->route.kind == OWNER_SES && agent->class == OWNER_SMALL);
 	machine.immortal = true;
 	CHECK(start_run(agent, "bad"));
@@ -354,16 +354,16 @@ TASK_TEST(aliases, "aliases are unique per owner, and asking for one again resum
 	bool made;
 
 	setup();
-	CHECK_OK(agents_create(agents, &(struct create_grant){&me}, &spec, &one, &made));
+	CHECK_OK(agents_create(agents, &(struct create_grant){.who = &me}, &spec, &one, &made));
 	CHECK(made);
-	CHECK_OK(agents_create(agents, &(struct create_grant){&me}, &spec, &two, &made));
+	CHECK_OK(agents_create(agents, &(struct create_grant){.who = &me}, &spec, &two, &made));
 	CHECK(!made && one == two);
 	spec.owner.user = STR("v");
-	CHECK_OK(agents_create(agents, &(struct create_grant){&me}, &spec, &other, &made));
+	CHECK_OK(agents_create(agents, &(struct create_grant){.who = &me}, &spec, &other, &made));
 	CHECK(made && other != one);
 	restart();
 	spec.owner.user = STR("u");
-	CHECK_OK(agents_create(agents, &(struct create_grant){&me}, &spec, &two, &made));
+	CHECK_OK(agents_create(agents, &(struct create_grant){.who = &me}, &spec, &two, &made));
 	CHECK(!made);
 	teardown();
 }
@@ -385,7 +385,7 @@ static void rival_create(void *arg)
 		.argv = argv,
 	};
 
-	rival->err = agents_create(agents, &(struct create_grant){&me}, &spec, &rival->agent,
+	rival->err = agents_create(agents, &(struct create_grant){.who = &me}, &spec, &rival->agent,
 				   &rival->made);
 	rival->is_over = true;
 }

@@ -92,7 +92,8 @@ static struct agent_session *make(const char *session)
 	};
 	struct agent_session *agent = NULL;
 	bool made;
-	auto_err err = agents_create(agents, &(struct create_grant){&me}, &spec, &agent, &made);
+	auto_err err = agents_create(agents, &(struct create_grant){.who = &me}, &spec, &agent,
+				     &made);
 
 	if (err)
 		printf("# %s\n", err_trail(err));

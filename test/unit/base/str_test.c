@@ -35,7 +35,19 @@ TEST(cuts, "cutting gives every part once, the empty ones too")
 	CHECK(n == 4);
 	rest = STR("");
 	CHECK(str_cut(&rest, ',', &part) && part.len == 0);
-	CHECK(!str_cut(&rest, ',', &part));
+	part = STR("kept");
+	CHECK(!str_cut(&rest, ',', &part) && !part.at && !part.len);
+}
+
+TEST(modes, "a mode is up to five octal digits, at most 07777")
+{
+	static const char *const bad[] = {"", "8", "10000", "000644", "-1", "0x1", "64 "};
+	uint32_t mode = 1;
+
+	CHECK(str_to_mode(STR("0644"), &mode) && mode == 0644);
+	CHECK(str_to_mode(STR("07777"), &mode) && mode == 07777);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+		CHECK(!str_to_mode(str_of(bad[i]), &mode) && mode == 07777);
 }
 
 TEST(numbers, "a number is digits only, within its range, and nothing is written otherwise")

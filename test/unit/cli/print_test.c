@@ -19,6 +19,8 @@ TEST(indents, "JSON is indented, and strings are not changed")
 	CHECK_STR(indented("{\"a\":[1,2],\"b\":{}}"),
 		  "{\n  \"a\": [\n    1,\n    2\n  ],\n  \"b\": {}\n}");
 	CHECK_STR(indented("\"x{\\\"[,:}\""), "\"x{\\\"[,:}\"");
+	CHECK_STR(indented("\"\xc3\xa9 \xe2\x82\xac\xf0\x9f\x90\x9a\xc2\x9b\""),
+		  "\"\xc3\xa9 \xe2\x82\xac\xf0\x9f\x90\x9a\\u009b\"");
 	CHECK_STR(indented("[]"), "[]");
 	CHECK_STR(indented(" [ 1 ] "), "[\n  1\n]");
 }

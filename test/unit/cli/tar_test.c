@@ -66,7 +66,7 @@ TEST(sorted, "a tree is packed in order, links as links, special files not at al
 	struct tar *tar = NULL;
 
 	CHECK(root >= 0);
-	CHECK_OK(tar_start(path, &tar, &fd));
+	CHECK_OK(tar_start(path, NULL, NULL, &tar, &fd));
 	describe(fd, &text);
 	CHECK_OK(tar_end(tar));
 	CHECK_OK(path_remove(parent, path + 5));
@@ -79,7 +79,7 @@ TEST(reader_gone, "a closed reader ends the walk")
 	int fd = -1;
 
 	signal(SIGPIPE, SIG_IGN);
-	CHECK_OK(tar_start("/usr/bin", &tar, &fd));
+	CHECK_OK(tar_start("/usr/bin", NULL, NULL, &tar, &fd));
 	close(fd);
 	auto_err err = tar_end(tar);
 
@@ -91,6 +91,6 @@ TEST(no_dir, "a path that is no directory is refused")
 	struct tar *tar = NULL;
 	int fd = -1;
 
-	CHECK_ERR(tar_start("/etc/passwd", &tar, &fd), INVALID);
-	CHECK_ERR(tar_start("/nonexistent", &tar, &fd), INVALID);
+	CHECK_ERR(tar_start("/etc/passwd", NULL, NULL, &tar, &fd), INVALID);
+	CHECK_ERR(tar_start("/nonexistent", NULL, NULL, &tar, &fd), INVALID);
 }

@@ -1,5 +1,7 @@
 #include "codec/glob.h"
 
+#include <time.h>
+
 #include "tap.h"
 
 TEST(matches, "stars stop at slashes, two of them do not, and classes are classes")
@@ -34,6 +36,16 @@ TEST(matches, "stars stop at slashes, two of them do not, and classes are classe
 		{"**/a/**/b", "x/a/y/z/b", true},
 		{"**/a/**/b", "x/a/y/z/c", false},
 		{"-rf", "-rf", true},
+		{"**a**/b", "aab", true},
+		{"**/**/*", "a/b/c", true},
+		{"a/**/", "a/", true},
+		{"**/b", "ab", false},
+		{"a\\***/b", "a*x/b", true},
+		{"[!]", "x", false},
+		{"[a]b]", "ab]", true},
+		{"a[/]b", "a/b", false},
+		{"a[!x]b", "a/b", false},
+		{"*[", "x[", true},
 	};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -52,4 +64,38 @@ TEST(paths, "a pattern without a slash means a name: the last one, or any")
 	CHECK(!glob_hits("x", ""));
 	CHECK(glob_hits("/.env", ".env") && !glob_hits("/.env", "a/.env") &&
 	      glob_hits("/a", "a/b"));
+}
+
+TEST(hostile, "the worst pattern costs length times length")
+{
+	static const char *const parts[] = {"a", "*a", "?", "[a-b]", "[", "**/", "**a*"};
+	static char glob[4096], text[4096];
+	clock_t began = clock();
+
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+		size_t n;
+
+		memset(text, parts[i][0] == '[' && !parts[i][1] ? '[' : 'a', sizeof(text) - 1);
+		for (size_t at = 9; at < sizeof(text) - 1; at += 10)
+			text[at] = i % 2 ? 'a' : '/';
+		memcpy(text, "/w/", 3);
+		n = (size_t)snprintf(glob, sizeof(glob), "/w/**a*");
+		while (n < sizeof(glob) / 2)
+			n += (size_t)snprintf(glob + n, sizeof(glob) - n, "%s", parts[i]);
+		glob[n] = '!';
+		glob[n + 1] = 0;
+		CHECK(!glob_match(glob, text));
+	}
+	printf("# %.3f s\n", (double)(clock() - began) / CLOCKS_PER_SEC);
+	CHECK(clock() - began < 10 * CLOCKS_PER_SEC);
+}
+
+TEST(long_text, "a text that is too long matches nothing")
+{
+	static char text[8193];
+
+	memset(text, 'a', 8191);
+	CHECK(glob_match("*a", text) && glob_match("**", text));
+	text[8191] = 'a';
+	CHECK(!glob_match("*a", text));
 }

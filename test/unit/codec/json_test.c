@@ -1,6 +1,7 @@
 #include "codec/json.h"
 
 #include "base/clock.h"
+#include "codec/json_scan.h"
 #include "tap.h"
 
 static bool is_bad(struct str text)
@@ -332,4 +333,19 @@ TEST(full, "a writer that runs full shows it in the buf")
 
 	json_add_str(&out, STR("more than ten bytes, surely"));
 	CHECK(!buf_ok(&buf));
+}
+
+TEST(within, "a text that becomes no tree may be deeper, with integers of any size")
+{
+	struct json_scan scan;
+	char deep[300] = "";
+
+	memset(deep, '[', 128);
+	memset(deep + 128, ']', 128);
+	CHECK(!json_scan(str_of(deep), &scan) && json_scan_within(str_of(deep), 128, &scan));
+	CHECK(!json_scan_within(str_of(deep), 127, &scan));
+	CHECK(json_scan_within(STR("123456789012345678901234567890"), 1, &scan));
+	CHECK(!json_scan(STR("123456789012345678901234567890"), &scan));
+	CHECK(!json_scan_within(STR("{\"a\":01}"), 8, &scan));
+	CHECK(json_scan_within(STR("{\"a\":{\"b\":[]}}"), 3, &scan) && scan.members == 2);
 }

@@ -101,6 +101,23 @@ static fallible house_away(struct http *x, bool streams)
 	return http_end(x);
 }
 
+// Silent streams: one that is busy with something else, one that stops within an event, one of
+// lines.
+static fallible house_silent(struct http *x)
+{
+	bool lines = http_query(x, "lines").at != NULL, within = http_query(x, "within").at != NULL;
+
+	TRY(http_begin(x, 200, lines ? "application/x-ndjson" : "text/event-stream"));
+	TRY(http_write(x, lines ? "{}\n" : "data: 1\n\n", lines ? 3 : 9));
+	if (within)
+		TRY(http_write(x, "data: 2\n", 8));
+	for (int i = 0; i < 30; i++)
+		TRY(http_while_away(x, within ? STR("") : HTTP_PROBE_EVENT,
+				    task_sleep_until(inside_now() + 10)));
+	TRY(http_write(x, "\n", within));
+	return http_end(x);
+}
+
 static fallible house_handle(struct http *x)
 {
 	struct str path = x->url.path, number = http_query(x, "n");
@@ -119,6 +136,8 @@ static fallible house_handle(struct http *x)
 		return house_watch(x);
 	if (str_is(path, "/away") || str_is(path, "/away/stream"))
 		return house_away(x, str_is(path, "/away/stream"));
+	if (str_is(path, "/silent"))
+		return house_silent(x);
 	if (str_is(path, "/ws"))
 		return upgrade_run(x, &house_ws, house_talks, NULL);
 	if (str_is(path, "/stale")) // as after an edge about bytes that were already read

@@ -242,6 +242,28 @@ TASK_TEST(half_closed, "a client that only closed its sending half gets its answ
 	house_close();
 }
 
+TASK_TEST(silence,
+	  "a silent stream is sent comments, whatever its handler does, and none within an event")
+{
+	auto_buf reply = BUF_INIT(1 << 16);
+
+	http_keepalive(50);
+	house_open(NULL);
+	house_talk(str_of(ASK("GET", "/silent")), &reply);
+	CHECK(house_count(&reply, "\r\n3\r\n:\n\n\r\n") >= 3);
+	CHECK(strstr(reply.at, "data: 1\n\n\r\n3\r\n:\n\n\r\n"));
+	house_talk(str_of(ASK("GET", "/silent?lines=1")), &reply);
+	CHECK(house_count(&reply, "\r\n1\r\n\n\r\n") >= 3);
+	house_talk(STR("GET /silent HTTP/1.0\r\n\r\n"), &reply);
+	CHECK(house_count(&reply, ":\n\n") >= 3);
+	house_talk(str_of(ASK("GET", "/silent?within=1")), &reply);
+	CHECK(house_count(&reply, ":\n\n") == 0);
+	CHECK(strstr(reply.at, "data: 2\n\r\n1\r\n\n\r\n0\r\n"));
+	CHECK(house_failed == 0);
+	house_close();
+	http_keepalive(15000);
+}
+
 TASK_TEST(away, "a handler that waits for others is cancelled once its client is gone")
 {
 	static const char *const asks[] = {ASK("GET", "/away"), ASK("GET", "/away/stream")};

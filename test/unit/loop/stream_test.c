@@ -362,3 +362,37 @@ TASK_TEST(offer, "an offer ends when the peer speaks first")
 	CHECK(left.readable);
 	close_pair();
 }
+
+static void answer(void *arg)
+{
+	size_t *total = arg, n = 1;
+	static char room[1 << 16];
+
+	CHECK_OK(stream_write(&right, "ok", 2, 1000));
+	for (; n > 0; *total += n)
+		CHECK_OK(stream_read(&right, room, sizeof(room), inside_now() + 5000, &n));
+}
+
+TASK_TEST(offer_after_answer, "an offer after an answer that was read is written whole")
+{
+	static char bytes[1 << 20];
+	char word[2];
+	size_t n = 0, total = 0, sent = 0;
+
+	open_pair(SOCK_STREAM);
+	task_start(inside_loop, "answer", answer, &total);
+	CHECK_OK(stream_read(&left, word, sizeof(word), inside_now() + 5000, &n));
+	CHECK(n == sizeof(word) && left.readable);
+	while (sent < sizeof(bytes)) {
+		CHECK_OK(stream_offer(&left, bytes, sizeof(bytes) - sent, inside_now() + 5000, &n));
+		CHECK(n > 0);
+		if (n == 0)
+			break;
+		sent += n;
+	}
+	shutdown(left.fd, SHUT_WR);
+	while (total < sent && task_count() > 1)
+		inside_sleep(5);
+	CHECK(total == sizeof(bytes));
+	close_pair();
+}

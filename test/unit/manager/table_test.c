@@ -209,8 +209,8 @@ TEST(no_warden, "without a warden a create is UNAVAILABLE and leaves no entry")
 	bool made;
 
 	open_house(&app);
-	CHECK_ERR(create_box(app.manager, &(struct create_grant){&operator_who}, &spec, CREATE_NEW,
-			     &record, &made),
+	CHECK_ERR(create_box(app.manager, &(struct create_grant){.who = &operator_who}, &spec,
+			     CREATE_NEW, &record, &made),
 		  UNAVAILABLE);
 	CHECK(map_count(app.manager->by_id) == 0 && !table_find(app.manager, "", STR("web")));
 }

@@ -4,6 +4,10 @@
 
 static uint8_t bytes[ORDER_SIZE_MAX + 1], again[ORDER_SIZE_MAX];
 static const char box[] = "box-0123456789abcdef0123456789abcdef0123456789abcdef";
+static const char volume[] = "vol-0123456789abcdef0123456789abcdef0123456789abcdef";
+
+#define DIGITS "0123456789abcdef0123456789abcdef0123456789abcdef01234567"
+#define LAYER ORDER_LAYERS DIGITS
 
 static struct order order_of(enum order_kind kind, const char *name)
 {
@@ -13,6 +17,13 @@ static struct order order_of(enum order_kind kind, const char *name)
 	snprintf(order.name, sizeof(order.name), "%s", name);
 	snprintf(order.host, sizeof(order.host), "my-box");
 	snprintf(order.trace, sizeof(order.trace), "trace-1");
+	snprintf(order.parent, sizeof(order.parent), LAYER);
+	snprintf(order.digest, sizeof(order.digest), DIGITS "01234567");
+	snprintf(order.base, sizeof(order.base), "host");
+	snprintf(order.note, sizeof(order.note), "{}");
+	snprintf(order.volume, sizeof(order.volume), "%s", volume);
+	snprintf(order.path, sizeof(order.path), "/data");
+	snprintf(order.subpath, sizeof(order.subpath), "a/b");
 	return order;
 }
 
@@ -27,7 +38,9 @@ static bool decodes(size_t len)
 TEST(orders, "every kind of order is decoded as encoded; no prefix is, nor one byte more")
 {
 	for (int kind = 0; kind < ORDER_KIND_COUNT; kind++) {
-		const char *name = kind == ORDER_CGROUP ? "instance_1a" : "python-3.11";
+		const char *name = kind == ORDER_CGROUP	 ? "instance_1a"
+				   : kind == ORDER_LAYER ? LAYER
+							 : "python-3.11";
 		struct order out, order = order_of((enum order_kind)kind, name);
 		size_t len = order_encode(&order, bytes, sizeof(bytes));
 
@@ -54,6 +67,29 @@ TEST(marks, "the mark of an exec cgroup is a word that is safe in a path, or non
 		order = order_of(ORDER_CGROUP, bad[i]);
 		CHECK(!decodes(order_encode(&order, bytes, sizeof(bytes))));
 	}
+}
+
+TEST(layers, "a layer is named by digits, lies on none or on a layer, and has a digest")
+{
+	static const char *const bad[] = {"", "python", ".layer-", ".layer-0", ".new-1"};
+	struct order order = order_of(ORDER_LAYER, LAYER);
+
+	order.parent[0] = 0;
+	CHECK(decodes(order_encode(&order, bytes, sizeof(bytes))));
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		order = order_of(ORDER_LAYER, bad[i]);
+		CHECK(!decodes(order_encode(&order, bytes, sizeof(bytes))));
+		order = order_of(ORDER_LAYER, LAYER);
+		snprintf(order.parent, sizeof(order.parent), "%s", bad[i]);
+		CHECK(!bad[i][0] || !decodes(order_encode(&order, bytes, sizeof(bytes))));
+	}
+	order = order_of(ORDER_LAYER, LAYER);
+	order.digest[0] = 'g';
+	CHECK(!decodes(order_encode(&order, bytes, sizeof(bytes))));
+	order = order_of(ORDER_IMPORT, LAYER);
+	CHECK(!decodes(order_encode(&order, bytes, sizeof(bytes))));
+	order = order_of(ORDER_BUILD, LAYER);
+	CHECK(decodes(order_encode(&order, bytes, sizeof(bytes))) && order_brings(&order) == 0);
 }
 
 TEST(build, "a build keeps its template, host name and limits")
@@ -146,6 +182,37 @@ TEST(limit_laws, "limits out of range are refused")
 #undef REFUSED
 }
 
+TEST(volumes, "a volume has an id; its paths lead nowhere else")
+{
+	static const char *const bad[] = {"",	  "/",	   "data",    "/a/..", "/a//b",	 "/a/",
+					  "/./a", "/proc", "/proc/1", "/sys",  "/dev/x", "/run"};
+	static const char *const good[] = {"/data", "/a/b", "/process", "/home/x/.cache", "/a..b"};
+	struct order order = order_of(ORDER_MOUNT, "");
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		snprintf(order.path, sizeof(order.path), "%s", bad[i]);
+		CHECK(!order_passes(order));
+	}
+	for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++) {
+		snprintf(order.path, sizeof(order.path), "%s", good[i]);
+		CHECK(order_passes(order));
+	}
+	for (size_t i = 1; i < sizeof(bad) / sizeof(*bad); i++) {
+		snprintf(order.subpath, sizeof(order.subpath), "%s", i == 2 ? "a/../.." : bad[i]);
+		CHECK(!order_passes(order));
+	}
+	order.subpath[0] = 0;
+	CHECK(order_passes(order));
+	memcpy(order.volume, box, sizeof(box));
+	CHECK(!order_passes(order));
+	order = order_of(ORDER_VOLUMES, "");
+	order.volume[0] = 0;
+	CHECK(order_passes(order));
+	order = order_of(ORDER_UNVOLUME, "");
+	order.volume[0] = 0;
+	CHECK(!order_passes(order));
+}
+
 static struct answer done(enum order_kind to)
 {
 	struct answer answer = {
@@ -168,6 +235,8 @@ static struct answer done(enum order_kind to)
 		.cpu_us = UINT64_MAX,
 		.spent = {UINT64_MAX, 1},
 		.inventory = {.alive = 1, .odd_count = 99},
+		.digest = DIGITS "01234567",
+		.diff_id = DIGITS "76543210",
 	};
 
 	for (int i = 0; to == ORDER_BOXES && i < ORDER_BOXES_PAGE; i++) {
@@ -180,6 +249,11 @@ static struct answer done(enum order_kind to)
 		memset(answer.odds[i].what, 'w', sizeof(answer.odds[i].what) - 1);
 		memcpy(answer.odds[i].name, box, sizeof(box));
 		answer.odd_count = (uint32_t)i + 1;
+	}
+	for (int i = 0; to == ORDER_VOLUMES && i < ORDER_VOLUMES_PAGE; i++) {
+		memcpy(answer.volumes[i].volume, volume, sizeof(volume));
+		answer.volumes[i].bytes = ORDER_USAGE_UNKNOWN;
+		answer.volume_count = (uint32_t)i + 1;
 	}
 	for (int i = 0; to == ORDER_LIST && i < ORDER_LIST_PAGE; i++) {
 		struct order_template *template = &answer.templates[i];

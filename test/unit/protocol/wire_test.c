@@ -9,6 +9,7 @@
 
 #define BOX_1 "box-0123456789abcdef0123456789abcdef0123456789abcdef"
 #define BOX_2 "box-fedcba9876543210fedcba9876543210fedcba9876543210"
+#define VOLUME "vol-0123456789abcdef0123456789abcdef0123456789abcdef"
 #define COUNT(array) (sizeof(array) / sizeof(*(array)))
 
 struct golden {
@@ -30,18 +31,21 @@ static bool is_golden(const char *what, size_t i, size_t len, const struct golde
 	return false;
 }
 
-TEST(orders, "the bytes of each kind of order are those of version 10")
+TEST(orders, "the bytes of each kind of order are those of version 13")
 {
 	static const struct golden rows[ORDER_KIND_COUNT] = {
-		{66, 0x756593445b9ab199}, {237, 0x80f58e3dd41ea05a}, {131, 0xbf747dcc7d8f8d87},
-		{90, 0x87fee26a37733ad7}, {78, 0xa9c6c8e7ae5e4a0b},  {28, 0x4d441d02abdfb6e6},
-		{28, 0x39eda24716189b6d}, {28, 0x152ac8e77d517d08},  {28, 0x1c3f801773464527},
-		{74, 0x3ff2a41ca70e86f6}, {75, 0x7cd9624878ac25cc},  {74, 0x001bd431a9d90cf8},
-		{74, 0x61726e764137f927}, {74, 0xfeb7b655c55ce97a},  {17, 0xab97bd49a676fd83},
-		{75, 0xde6a1b9306765667}, {74, 0x0c5812f61d7bf0ab},
+		{66, 0x756593445b9ab199},  {241, 0x5b7dcb515de6e978}, {131, 0xbf747dcc7d8f8d87},
+		{90, 0x87fee26a37733ad7},  {78, 0xa9c6c8e7ae5e4a0b},  {28, 0x4d441d02abdfb6e6},
+		{28, 0x39eda24716189b6d},  {28, 0x152ac8e77d517d08},  {28, 0x1c3f801773464527},
+		{74, 0x3ff2a41ca70e86f6},  {75, 0x7cd9624878ac25cc},  {74, 0x001bd431a9d90cf8},
+		{74, 0x61726e764137f927},  {74, 0xfeb7b655c55ce97a},  {17, 0xab97bd49a676fd83},
+		{75, 0xde6a1b9306765667},  {74, 0x0c5812f61d7bf0ab},  {50, 0xf9fbb3e8624d8bf7},
+		{117, 0x986faddca2441ea0}, {28, 0x3b9e7e3c3cf10d54},  {46, 0x4ceb1a972c5a049f},
+		{82, 0x8a629148c02e4b82},  {74, 0xc2742322ddf2b6d1},  {74, 0xe6da6b567f36ed5c},
+		{154, 0x6903696cc38877b0},
 	};
 
-	CHECK(ORDER_VERSION == 10);
+	CHECK(ORDER_VERSION == 13);
 	for (size_t i = 0; i < ORDER_KIND_COUNT; i++) {
 		struct order order = {
 			.kind = (enum order_kind)i,
@@ -49,6 +53,8 @@ TEST(orders, "the bytes of each kind of order are those of version 10")
 			.trace = "trace-1",
 			.box = BOX_1,
 			.name = "python",
+			.parent = ".layer-1",
+			.digest = "0123",
 			.host = "my-box",
 			.limits = {1 << 20, 2, 3, 4, 5, 6, 7, 8, 9, 1ull << 40},
 			.ephemeral = true,
@@ -58,6 +64,18 @@ TEST(orders, "the bytes of each kind of order are those of version 10")
 			.exec_cgroup = 0x1ff,
 			.version = 0x0a0b0c0d,
 			.next = BOX_2,
+			.base = "python",
+			.since = 1794708585123,
+			.note = "{\"a\":1}",
+			.part = ORDER_PART_CHANGES,
+			.zstd = true,
+			.volume = VOLUME,
+			.size = 1 << 30,
+			.number = 1,
+			.read_only = true,
+			.path = "/data",
+			.subpath = "a/b",
+			.mounts = 2,
 		};
 
 		order.again = i == ORDER_CGROUP;
@@ -73,6 +91,7 @@ static struct answer answer_of(enum order_kind to)
 		.id = 0x01020304,
 		.exec_cgroup = 0x1ff,
 		.join_count = 2,
+		.dropped = {1, 2, 3, 4, 5},
 		.net = true,
 		.marked = true,
 		.host = {10, 1, 0x0102030405060708, true, false, "btrfs", "v2", "nft", 16384},
@@ -83,14 +102,19 @@ static struct answer answer_of(enum order_kind to)
 		.exec_cgroups = 77,
 		.cpu_us = UINT64_MAX,
 		.spent = {1, 2, 3, 4, 5, 6, 7, 8},
-		.inventory = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16},
+		.inventory = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17},
 		.usage = {1, 2, 3, ORDER_USAGE_UNKNOWN},
+		.frozen_us = 0x01020304,
+		.note = "{\"a\":1}",
+		.digest = "0123",
+		.diff_id = "4567",
 	};
 
 	if (to == ORDER_LIST) {
 		answer.template_count = 2;
-		answer.templates[0] = (struct order_template){"host", true, 5, 1794708585123};
-		answer.templates[1] = (struct order_template){"python", false, 1ull << 40, 1};
+		answer.templates[0] = (struct order_template){"host", true, false, 5,
+							      1794708585123};
+		answer.templates[1] = (struct order_template){"python", false, true, 1ull << 40, 1};
 	} else if (to == ORDER_BOXES) {
 		answer.cell_count = 2;
 		answer.cells[0] = (struct order_box){BOX_1, ORDER_BOX_FROZEN, 4711};
@@ -99,19 +123,25 @@ static struct answer answer_of(enum order_kind to)
 		answer.odd_count = 1;
 		answer.odds[0] = (struct order_odd){"group_without_box", "some thing"};
 	}
+	if (to == ORDER_VOLUMES) {
+		answer.volume_count = 1;
+		answer.volumes[0] = (struct order_volume){VOLUME, 4096};
+	}
 	return answer;
 }
 
-TEST(answers, "the bytes of each kind of answer are those of version 10")
+TEST(answers, "the bytes of each kind of answer are those of version 13")
 {
 	static const struct golden rows[ORDER_KIND_COUNT + 2] = {
-		{53, 0x9031832927e71330},  {11, 0x934242c501d1dd35}, {6, 0x473f3683db09e43f},
+		{53, 0x9031832927e71330},  {11, 0x934242c501d1dd35}, {14, 0xb11bc8f9ad439a97},
 		{15, 0xe77234fac66100f5},  {6, 0x0b1e7c717e8485f9},  {22, 0xdaf758ee5db6fdee},
-		{22, 0x3686841e57d28cab},  {6, 0x190ab2f224063b6c},  {61, 0x8cf233f5fd6e0b4b},
-		{131, 0xbbffe8a4080dbbcf}, {87, 0x37ac453feb28d6e8}, {6, 0xe679c6057d1aad58},
-		{6, 0xa5a7631d940932e1},   {6, 0xaa687bb06ed05142},  {108, 0xbb46475625372d35},
-		{7, 0xaeb65cdbc708c86f},   {38, 0x369bd5daae655bc5}, {62, 0x1248eca43ccb4478},
-		{6, 0x153747587028e4fd},
+		{22, 0x3686841e57d28cab},  {6, 0x190ab2f224063b6c},  {63, 0x326ba374e4d44926},
+		{131, 0xbbffe8a4080dbbcf}, {87, 0x37ac453feb28d6e8}, {14, 0x2ad850c979b1e0d0},
+		{6, 0xa5a7631d940932e1},   {6, 0xaa687bb06ed05142},  {112, 0x3a8bed16649334e0},
+		{7, 0xaeb65cdbc708c86f},   {38, 0x369bd5daae655bc5}, {42, 0x45b059618458807b},
+		{22, 0x789b6dbb9eab79fb},  {18, 0x3974edc780df9fa5}, {40, 0x16d8be358131ad49},
+		{6, 0x44f1625c8454fe2a},   {6, 0x496ad774c283790b},  {72, 0x69d766a48f53ade5},
+		{6, 0x0d9f5cdd02a251b5},   {62, 0x1248eca43ccb4478}, {6, 0x153747587028e4fd},
 	};
 	struct answer refused = {.kind = ANSWER_REFUSED,
 				 .to = ORDER_BUILD,

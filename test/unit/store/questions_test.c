@@ -113,7 +113,9 @@ EACH_BACKEND(record_text, "the text of a stored record is what older versions wr
 	CHECK_OK(store_ask(house->store, read_body, &text));
 	CHECK_STR(
 		text,
-		"creating {\"template\":\"debian\",\"reason\":\"box_lost\",\"limits\":{\"memory\":"
+		"creating "
+		"{\"template\":\"debian\",\"root\":\"\",\"reason\":\"box_lost\",\"limits\":{"
+		"\"memory\":"
 		"2147483648,"
 		"\"cpu\":1500,\"pids\":99,\"disk\":1099511627776,\"inodes\":5,\"output\":7,"
 		"\"keptOutput\":0,\"io\":0,\"cpuTime\":8,\"wallTime\":9},"
@@ -381,24 +383,58 @@ EACH_BACKEND(noisy,
 	CHECK(page.missed && page.count == 0 && page.last == 1302);
 }
 
-EACH_BACKEND(usage, "usage adds up by hour, tenant and sandbox")
+static void use(struct store *store, const char *tenant, const char *sandbox, const char *labels,
+		int64_t time_ms, uint64_t cpu_us)
 {
-	const int64_t hour = 3600000;
-	uint64_t sum = 0;
+	store_usage_queue(store,
+			  &(struct store_charge){sandbox, tenant, "", "", "", "", "", labels},
+			  time_ms, &(struct usage){.cpu_us = cpu_us, .requests = 1},
+			  &(struct store_meter){.sandbox = sandbox, .boot = "b", .cpu_us = cpu_us});
+}
 
-	store_usage_add(house->store, "a", "x", "cpu", 10, 5);
-	store_usage_add(house->store, "a", "x", "cpu", 20, 5);
-	store_usage_add(house->store, "b", "y", "cpu", 10, 7);
-	store_usage_add(house->store, "a", "z", "cpu", hour + 1, 100);
-	CHECK_OK(store_usage_sum(house->store, NULL, NULL, "cpu", 0, hour, &sum));
-	CHECK(sum == 17);
-	CHECK_OK(store_usage_sum(house->store, "a", NULL, "cpu", 0, 2 * hour, &sum));
-	CHECK(sum == 110);
-	CHECK_OK(store_usage_sum(house->store, "a", "x", "cpu", 0, 2 * hour, &sum));
-	CHECK(sum == 10);
+EACH_BACKEND(usage, "usage adds up by hour and by any key, and the last reading is kept")
+{
+	const int64_t hour = USAGE_HOUR_MS;
+	struct usage_query query = {.by = USAGE_BY_SANDBOX, .to_ms = hour, .max = 10};
+	struct store_usage_item total;
+	struct store_usage_page page;
+	struct store_meter meter;
+	bool found = false;
+
+	use(house->store, "a", "x", "{\"k\":\"1\"}", 10, 5);
+	use(house->store, "a", "x", "{\"k\":\"2\"}", 20, 5);
+	use(house->store, "b", "y", "{}", 10, 7);
+	use(house->store, "a", "z", "{}", hour + 1, 100);
+	CHECK_OK(store_flush(house->store));
+	CHECK_OK(store_usage_items(house->store, &query, house->arena, &page));
+	CHECK(page.count == 2 && !strcmp(page.at[0].key, "x") && page.at[0].used.cpu_us == 10);
+	CHECK_OK(store_usage_total(house->store, &query, &total));
+	CHECK(total.used.cpu_us == 17 && total.used.requests == 3 && total.sandboxes == 2);
+	query.to_ms = 2 * hour;
+	query.tenant = "a";
+	CHECK_OK(store_usage_total(house->store, &query, &total));
+	CHECK(total.used.cpu_us == 110 && total.sandboxes == 2 && total.executions == 0);
+	query.tenant = NULL;
+	query.by = USAGE_BY_LABEL;
+	query.label = "k";
+	CHECK_OK(store_usage_items(house->store, &query, house->arena, &page));
+	CHECK(page.count == 3 && !strcmp(page.at[0].key, "") && page.at[0].used.cpu_us == 107);
+	CHECK(!strcmp(page.at[2].key, "2") && page.at[2].used.cpu_us == 5);
+	query.after = "1";
+	CHECK_OK(store_usage_items(house->store, &query, house->arena, &page));
+	CHECK(page.count == 1 && !strcmp(page.at[0].key, "2"));
+	query.label_key = "k";
+	query.label_value = "1";
+	CHECK_OK(store_usage_total(house->store, &query, &total));
+	CHECK(total.used.cpu_us == 5);
+	CHECK_OK(store_usage_meter(house->store, "x", house->arena, &meter, &found));
+	CHECK(found && meter.cpu_us == 5);
 	CHECK_OK(store_usage_prune(house->store, hour));
-	CHECK_OK(store_usage_sum(house->store, NULL, NULL, "cpu", 0, 2 * hour, &sum));
-	CHECK(sum == 100);
+	CHECK_OK(store_usage_meter(house->store, "x", house->arena, &meter, &found));
+	CHECK(!found);
+	query = (struct usage_query){.to_ms = 2 * hour};
+	CHECK_OK(store_usage_total(house->store, &query, &total));
+	CHECK(total.used.cpu_us == 100);
 }
 
 EACH_BACKEND(names, "small things are found by the beginning of their name")

@@ -447,7 +447,8 @@ static const char first_state[] =
 					     "NOT NULL, PRIMARY KEY (sandbox, id));"
 					     "CREATE TABLE pledges (key TEXT PRIMARY KEY, kept "
 					     "BIGINT NOT NULL);"
-					     "CREATE INDEX pledges_by_age ON pledges (kept);";
+					     "CREATE INDEX pledges_by_age ON pledges (kept);"
+					     "CREATE TABLE usage (tenant TEXT NOT NULL);";
 
 static bool run_raw(const char *place, const char *sql)
 {

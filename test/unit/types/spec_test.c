@@ -27,12 +27,12 @@ static const char *verdict(const char *text)
 	return reason;
 }
 
-TEST(defaults, "an empty body gives the host template and the default limits")
+TEST(defaults, "an empty body gives the owner's template and the default limits")
 {
 	auto_spec spec = {0};
 
 	CHECK_OK(read_spec("{}", &spec));
-	CHECK_STR(spec.template, "host");
+	CHECK_STR(spec.template, "");
 	CHECK_STR(spec.name, "");
 	CHECK(spec.limits.memory == 512ull << 20);
 	CHECK(spec.limits.pids == 256 && spec.limits.cpu_milli == 1000);
@@ -44,7 +44,7 @@ TEST(no_body, "no body at all is an empty one")
 	auto_spec spec = {0};
 
 	CHECK_OK(spec_read(NULL, &bounds, &spec));
-	CHECK_STR(spec.template, "host");
+	CHECK_STR(spec.template, "");
 }
 
 TEST(whole, "every field is read")
@@ -149,6 +149,8 @@ TEST(environments, "names of variables are checked, and their number and size bo
 {
 	auto_buf many = BUF_INIT(1 << 20), large = BUF_INIT(1 << 20);
 
+	CHECK_STR(verdict("{\"labels\":{\"cove/owner\":\"x\"}}"), "bad_label");
+	CHECK_STR(verdict("{\"labels\":{\"cover/owner\":\"x\"}}"), "ok");
 	CHECK_STR(verdict("{\"env\":{\"1A\":\"x\"}}"), "bad_env");
 	CHECK_STR(verdict("{\"env\":{\"A=B\":\"x\"}}"), "bad_env");
 	CHECK_STR(verdict("{\"env\":{\"\":\"x\"}}"), "bad_env");

@@ -48,6 +48,34 @@ TEST(network, "the network of a tenant is all unless the operator says less")
 	CHECK_STR(verdict("{\"network\":\"some\"}", &tenant), "bad_field");
 }
 
+TEST(template, "the default template of a tenant is a name, or none")
+{
+	auto_tenant tenant = {0};
+
+	CHECK_STR(verdict("{\"defaultTemplate\":\"base\"}", &tenant), "ok");
+	CHECK_STR(tenant.template, "base");
+	CHECK_STR(verdict("{\"defaultTemplate\":\"../x\"}", &tenant), "bad_field");
+	CHECK_STR(verdict("{}", &tenant), "ok");
+	CHECK_STR(tenant.template, "");
+}
+
+TEST(images, "a tenant may pull every image, or those of its patterns")
+{
+	auto_tenant tenant = {0};
+	struct reference image;
+
+	CHECK_OK(reference_read(STR("ghcr.io/a/b:1"), &image));
+	CHECK_STR(verdict("{}", &tenant), "ok");
+	CHECK(tenant_may_pull(&tenant, &image));
+	CHECK_STR(verdict("{\"images\":[\"docker.io/*\",\"ghcr.io/a/*\"]}", &tenant), "ok");
+	CHECK(tenant_may_pull(&tenant, &image));
+	CHECK_STR(verdict("{\"images\":[\"docker.io/*\"]}", &tenant), "ok");
+	CHECK(!tenant_may_pull(&tenant, &image));
+	CHECK_STR(verdict("{\"images\":[]}", &tenant), "ok");
+	CHECK(!tenant_may_pull(&tenant, &image));
+	CHECK_STR(verdict("{\"images\":[\"a b/\"]}", &tenant), "bad_field");
+}
+
 TEST(again, "what is written is read again")
 {
 	auto_tenant tenant = {.name = "a"}, again = {.name = "a"};

@@ -29,7 +29,7 @@
 
 #define PATIENCE_MS 20000
 
-static char home[64], instance[GROUP_NAME_ROOM];
+static char home[64], instance[CGROUP_INSTANCE_ROOM];
 static pid_t warden_pid;
 static int sock = -1;
 static uint32_t last_id;
@@ -100,7 +100,7 @@ static inline bool house_begin(const char *name)
 	if (mkdir(home, 0711) != 0 || mkdir(path, 0711) != 0)
 		return false;
 	data = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	auto_err err = groups_name(data, instance);
+	auto_err err = cgroup_instance(data, instance);
 
 	path_of(path, sizeof(path), "run");
 	if (err || mkdir(path, 0711) != 0)

@@ -1,7 +1,7 @@
 // Resolves a name in a worker thread, checks its addresses with egress/resolve and connects. Names
 // in `hosts` need no lookup. Errors: an address that is not allowed, an unknown name, no server,
 // too many lookups.
-#include "gateway/outbound.h"
+#include "egress/outbound.h"
 
 #include <string.h>
 

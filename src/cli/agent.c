@@ -1,0 +1,888 @@
+// agent run, reconnect, status, stop, list; run --sync. The worktree goes into its sandbox, a
+// command works there, and what it changed comes back. A run is a background process of the
+// sandbox, or a terminal, whose id is the run's: it outlives this program, and a later caller
+// finds its output and its end there. Nothing is kept on this host.
+//
+// The lock of the worktree is held during a sync and not while the command runs.
+#include "cli/agent.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/secret.h"
+#include "cli/agent_config.h"
+#include "cli/body.h"
+#include "cli/image.h"
+#include "cli/interrupt.h"
+#include "cli/jobs.h"
+#include "cli/print.h"
+#include "cli/screen.h"
+#include "cli/status.h"
+#include "cli/stdio.h"
+#include "cli/sync.h"
+#include "codec/text.h"
+#include "lib/fields.h"
+
+#define RUN_PREFIX "run-"
+#define RUN_BOX 12 // digits of the hash of the worktree
+#define RUN_LEN (sizeof(RUN_PREFIX) - 1 + RUN_BOX + 1 + 8)
+#define LINE_MAX_BYTES (16u << 20)
+#define SESSION_MAX 256
+#define SETUP_MAX (1u << 20)
+#define FILE_MAX_BYTES (16u << 20)
+#define EXIT_AGENT 1
+#define EXIT_TIMEOUT 124
+#define EXIT_STOPPED 130
+
+struct agent {
+	struct sync sync;
+	struct call *call;
+	bool own_status; // run --sync: the command's status is ours
+	struct agent_config config;
+	const char *prompt; // of --agent; NULL: a command was given
+	char run[RUN_LEN + 1];
+	struct cove_process *process;
+	struct buf out_line, err_line; // begun
+	bool has_session, stopped;
+	struct cove_result result;
+};
+
+static void agent_done(struct agent *agent)
+{
+	cove_process_free(agent->process);
+	buf_done(&agent->out_line);
+	buf_done(&agent->err_line);
+	agent_config_done(&agent->config);
+	sync_done(&agent->sync);
+}
+#define auto_agent on_exit_call(agent_done) struct agent
+
+static fallible agent_begin(struct agent *agent, struct call *call)
+{
+	*agent = (struct agent){
+		.call = call,
+		.out_line = BUF_INIT(LINE_MAX_BYTES),
+		.err_line = BUF_INIT(LINE_MAX_BYTES),
+	};
+	return sync_begin(&agent->sync, call);
+}
+
+// ------------------------------------------------------------------------------------- output
+
+// Whole, also when a signal comes: agent_follow() sees it at its next call, and the changes are to
+// come back all the same.
+static fallible agent_write(struct str rest)
+{
+	while (rest.len) {
+		struct err *err = stdio_write_on(STDOUT_FILENO, &rest);
+
+		if (err && strcmp(err_reason(err), "interrupted") != 0)
+			return err;
+		err_free(err);
+	}
+	return OK;
+}
+
+static fallible agent_put_piece(const char *stream, struct str bytes)
+{
+	auto_buf line = BUF_INIT(8u << 20);
+	auto_buf coded = BUF_INIT(4u << 20);
+	struct json_out out = json_to(&line);
+	bool is_text = text_is_utf8(bytes) && !memchr(bytes.at, 0, bytes.len);
+
+	json_begin(&out, '{');
+	json_put_text(&out, "stream", stream);
+	if (is_text) {
+		json_put_str(&out, "data", bytes);
+	} else {
+		text_base64(&coded, bytes.at, bytes.len);
+		json_put_str(&out, "data", buf_view(&coded));
+		json_put_text(&out, "encoding", "base64");
+	}
+	json_end(&out, '}');
+	buf_char(&line, '\n');
+	return agent_write(buf_view(&line));
+}
+
+// The id of its own session, from a line of JSON that the agent printed.
+static void agent_look_for_session(struct agent *agent, struct str line)
+{
+	const char *own = agent->config.session;
+	const char *const keys[] = {own ? own : "session_id", "session_id", "sessionID",
+				    "sessionId", "thread_id"};
+	auto_json object = NULL;
+	auto_err err = OK;
+
+	if (agent->has_session || !line.len || *line.at != '{')
+		return;
+	err = json_read(line, &object);
+	for (size_t i = 0; !err && i < (own ? 1 : sizeof(keys) / sizeof(*keys)); i++) {
+		const char *id = fields_text(object, keys[i]);
+
+		if (!*id || strlen(id) > SESSION_MAX)
+			continue;
+		sync_tell(&agent->sync, "agent_session", "session", id);
+		agent->has_session = true;
+		return;
+	}
+}
+
+static void agent_end_line(struct agent *agent, bool is_stderr)
+{
+	struct buf *line = is_stderr ? &agent->err_line : &agent->out_line;
+
+	if (is_stderr && (line->len || !buf_ok(line)))
+		sync_tell(&agent->sync, "stderr", "data", line->at ? line->at : "");
+	else if (!is_stderr && buf_ok(line))
+		agent_look_for_session(agent, buf_view(line));
+	buf_done(line);
+	*line = BUF_INIT(LINE_MAX_BYTES);
+}
+
+// Without --json, lines of stderr get a prefix, so that output cannot forge lines of cove.
+static fallible agent_take(struct agent *agent, bool is_stderr, struct str bytes)
+{
+	bool json = call_has(agent->call, OPT_JSON);
+	struct buf *line = is_stderr ? &agent->err_line : &agent->out_line;
+
+	if (json)
+		TRY(agent_put_piece(is_stderr ? "stderr" : "stdout", bytes));
+	else if (!is_stderr)
+		TRY(agent_write(bytes));
+	if (is_stderr && json)
+		return OK;
+	while (bytes.len) {
+		const char *end = memchr(bytes.at, '\n', bytes.len);
+		size_t len = end ? (size_t)(end - bytes.at) : bytes.len;
+
+		if (is_stderr && line->len + len >= LINE_MAX_BYTES)
+			agent_end_line(agent, true);
+		buf_add(line, bytes.at, len);
+		if (end)
+			agent_end_line(agent, is_stderr);
+		bytes = str_skip(bytes, len + (end != NULL));
+	}
+	return OK;
+}
+
+// Ctrl-C stops the command; what it did comes back all the same. A second one ends us at once.
+static fallible agent_interrupt(struct agent *agent)
+{
+	struct remote *remote = &agent->sync.remote;
+
+	agent->stopped = true;
+	interrupt_shield(true);
+	return remote_did(remote, cove_process_interrupt(agent->process, &remote->error));
+}
+
+static fallible agent_follow(struct agent *agent)
+{
+	struct remote *remote = &agent->sync.remote;
+	struct cove_piece piece = {0};
+
+	while (!piece.ended) {
+		enum cove_kind kind = cove_process_next(agent->process, -1, &piece, &remote->error);
+
+		if (kind == COVE_CANCELLED && interrupt_signal() && !agent->stopped) {
+			TRY(agent_interrupt(agent));
+			piece.ended = false;
+			continue;
+		}
+		TRY(remote_did(remote, kind));
+		if (!piece.ended)
+			TRY(agent_take(agent, piece.is_stderr,
+				       (struct str){piece.bytes, piece.len}));
+	}
+	if (agent->out_line.len)
+		agent_end_line(agent, false);
+	if (agent->err_line.len)
+		agent_end_line(agent, true);
+	return remote_did(remote,
+			  cove_process_wait(agent->process, -1, &agent->result, &remote->error));
+}
+
+// ---------------------------------------------------------------------------------------- end
+
+static int agent_status(const struct agent *agent)
+{
+	const struct cove_result *result = &agent->result;
+
+	if (!strcmp(result->ended, "wall_limit"))
+		return EXIT_TIMEOUT;
+	if (agent->stopped || !strcmp(result->ended, "killed_by_api"))
+		return EXIT_STOPPED;
+	if (agent->own_status)
+		return result->exit_code;
+	return result->exit_code ? EXIT_AGENT : 0;
+}
+
+static void agent_tell_end(const struct agent *agent)
+{
+	static const struct {
+		const char *ended, *text;
+	} causes[] = {
+		{"oom", "the agent exceeded the memory limit of the sandbox (--memory)"},
+		{"wall_limit", "the agent ran out of time (--timeout)"},
+		{"killed_by_api", "the agent was stopped"},
+	};
+	auto_free char *text = mem_fmt("the agent ended with status %d", agent->result.exit_code);
+	const char *cause = text;
+
+	for (size_t i = 0; i < sizeof(causes) / sizeof(*causes); i++)
+		if (!strcmp(agent->result.ended, causes[i].ended))
+			cause = causes[i].text;
+	if (agent->result.exit_code || cause != text)
+		sync_tell(&agent->sync, "error", "message", cause);
+}
+
+static void agent_tell_done(const struct agent *agent)
+{
+	const struct sync *sync = &agent->sync;
+	auto_buf line = BUF_INIT(1 << 20);
+	struct json_out out = json_to(&line);
+
+	if (sync_tell_counts(sync))
+		return;
+	json_begin(&out, '{');
+	json_put_text(&out, "event", "done");
+	json_put_text(&out, "sandbox", cove_box_id(sync->to.box));
+	json_put_text(&out, "run", agent->run);
+	json_put_int(&out, "exitCode", agent->result.exit_code);
+	json_put_text(&out, "ended", agent->result.ended);
+	json_put_int(&out, "filesChanged", (int64_t)sync->changed);
+	json_put_int(&out, "filesDeleted", (int64_t)sync->deleted);
+	json_end(&out, '}');
+	print_json_line(buf_view(&line));
+	buf_clear(&line);
+	out = json_to(&line);
+	json_begin(&out, '{');
+	json_put_int(&out, "exitCode", agent->result.exit_code);
+	json_end(&out, '}');
+	print_json_line(buf_view(&line));
+}
+
+// Brings the changes back, also those of a command that failed, and sets the exit status.
+static fallible agent_finish(struct agent *agent)
+{
+	struct sync *sync = &agent->sync;
+	struct err *err;
+
+	agent_tell_end(agent);
+	if (!call_has(agent->call, OPT_NO_SYNC)) {
+		TRY(sync_lock(sync));
+		err = sync_out(sync);
+		sync_unlock(sync);
+		TRY(sync_hint(sync, false, err));
+	}
+	if (!strcmp(agent->result.ended, "box_lost"))
+		return err_new(BAD_PEER, "box_lost", "the sandbox was lost during the run");
+	agent_tell_done(agent);
+	TRY(status_whole(&agent->result));
+	agent->call->exit = agent_status(agent);
+	return OK;
+}
+
+// ------------------------------------------------------------------------------------ terminal
+
+struct agent_screen {
+	const char *run;
+	bool found, ended;
+};
+
+static int agent_on_terminal(void *arg, const struct cove_terminal_info *info)
+{
+	struct agent_screen *screen = arg;
+
+	if (!strcmp(info->id, screen->run)) {
+		screen->found = true;
+		screen->ended = info->ended;
+	}
+	return 0;
+}
+
+// Shows the run on our terminal. *out_detached: it goes on.
+static fallible agent_show(struct agent *agent, const struct cove_terminal_options *options,
+			   bool *out_detached)
+{
+	struct agent_screen screen = {.run = agent->run};
+	struct sync *sync = &agent->sync;
+
+	agent->call->exit = -1; // not ended
+	TRY(screen_run(agent->call, &sync->remote, sync->to.box, options,
+		       call_has(agent->call, OPT_INTERACTIVE) || options->existing));
+	TRY(remote_did(&sync->remote, cove_terminal_list(sync->to.box, agent_on_terminal, &screen,
+							 &sync->remote.error)));
+	*out_detached = agent->call->exit < 0 && screen.found && !screen.ended;
+	agent->result.exit_code = agent->call->exit < 0 ? 0 : agent->call->exit;
+	snprintf(agent->result.ended, sizeof(agent->result.ended), "exited");
+	agent->call->exit = *out_detached ? 0 : SYNC_FAILED;
+	return OK;
+}
+
+// --------------------------------------------------------------------------------------- setup
+
+static fallible agent_read_file(const char *path, size_t max, struct buf *out)
+{
+	auto_fd fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	bool fits = true;
+
+	if (fd < 0)
+		return err_new(INVALID, "no_file", "cannot read '%s': %s", path, strerror(errno));
+	TRY(stdio_read_all(fd, out, &fits), "read '%s'", path);
+	if (!fits || out->len > max)
+		return err_new(TOO_LARGE, "file_too_large", "'%s' exceeds %zu MiB", path,
+			       max >> 20);
+	return OK;
+}
+
+static fallible agent_setup_text(const struct agent *agent, struct buf *out)
+{
+	const char *path = call_value(agent->call, OPT_SETUP);
+
+	if (!path)
+		path = agent->config.setup;
+	if (path)
+		return agent_read_file(path, SETUP_MAX, out);
+	if (agent->config.install)
+		buf_text(out, agent->config.install);
+	return OK;
+}
+
+// Runs the script once in each sandbox for each content. Its output stays there.
+static fallible agent_setup(struct agent *agent)
+{
+	// clang-format off
+	static const char script[] =
+		"d=${HOME:-/root}/.cove-agent/setup\n"
+		"mkdir -p \"$d\" || exit\n"
+		"f=$d/$1\n"
+		"[ ! -e \"$f.done\" ] || exit 0\n"
+		"cat >\"$f.sh\" || exit\n"
+		"sh \"$f.sh\" >\"$f.log\" 2>&1 </dev/null && : >\"$f.done\" && exit 0\n"
+		"s=$?\n"
+		"tail -n 20 \"$f.log\"\n"
+		"echo \"the whole output is in $f.log of the sandbox\"\n"
+		"exit $s\n";
+	// clang-format on
+	on_exit_call(cove_output_free) struct cove_output output = {0};
+	auto_buf text = BUF_INIT(SETUP_MAX + 65536);
+	char hash[SHA256_HEX + 1];
+	const char *argv[] = {"sh", "-c", script, "setup", hash, NULL};
+	struct cove_command command = {.argv = argv};
+	struct remote *remote = &agent->sync.remote;
+	struct sha256 sum;
+	struct str rest, line;
+
+	TRY(agent_setup_text(agent, &text));
+	if (!text.len)
+		return OK;
+	sync_tell(&agent->sync, "phase", "phase", "setup");
+	sha256_begin(&sum);
+	sha256_add(&sum, text.at, text.len);
+	sha256_end(&sum, hash);
+	command.input = text.at;
+	command.input_len = text.len;
+	TRY(remote_did(remote,
+		       cove_exec_output(agent->sync.to.box, &command, &output, &remote->error)));
+	if (!output.result.exit_code)
+		return OK;
+	for (rest = (struct str){output.out, output.out_len}; str_cut(&rest, '\n', &line);) {
+		auto_free char *copy = mem_dup(line.at, line.len);
+
+		if (*copy)
+			sync_tell(&agent->sync, "stderr", "data", copy);
+	}
+	return err_hint(err_new(INVALID, "setup_failed", "the setup ended with status %d",
+				output.result.exit_code),
+			"the next run tries again");
+}
+
+// SRC:DST, before every run, readable by the sandbox's user alone.
+static fallible agent_put_file(struct agent *agent, const char *word)
+{
+	const char *colon = strrchr(word, ':');
+	auto_buf text = BUF_INIT(FILE_MAX_BYTES + 65536);
+	struct remote *remote = &agent->sync.remote;
+	auto_free char *from = NULL;
+	struct cove_file *file = NULL;
+	struct str home = STR(SYNC_HOME);
+	enum cove_kind kind;
+
+	if (!colon || colon == word || colon[1] != '/' || strstr(colon, "/../") ||
+	    strstr(colon, "/./") || strstr(colon, "//"))
+		return err_hint(err_new(INVALID, "bad_value", "--file '%s' is no FILE:PATH", word),
+				"for example --file ~/.netrc:/root/.netrc");
+	if (str_starts(str_of(colon + 1), SYNC_HOME) && strchr("/", colon[1 + home.len]))
+		return err_hint(err_new(INVALID, "bad_value",
+					"--file '%s' would become a part of the worktree", word),
+				"name a path outside of " SYNC_HOME);
+	from = mem_dup(word, (size_t)(colon - word));
+	TRY(agent_read_file(from, FILE_MAX_BYTES, &text));
+	kind = cove_file_create(agent->sync.to.box, colon + 1, 0600, &file, &remote->error);
+	if (!kind && text.len)
+		kind = cove_file_write(file, text.at, text.len, &remote->error);
+	if (!kind)
+		kind = cove_file_commit(file, &remote->error);
+	cove_file_free(file);
+	return remote_did(remote, kind);
+}
+
+static fallible agent_put_files(struct agent *agent)
+{
+	const char *word;
+
+	for (size_t at = 0; call_next(agent->call, OPT_FILE, &at, &word);)
+		TRY(agent_put_file(agent, word));
+	return OK;
+}
+
+static fallible agent_prepare(struct agent *agent, const struct cove_box_spec *spec)
+{
+	struct sync *sync = &agent->sync;
+
+	sync_tell(sync, "phase", "phase", "sandbox_create");
+	TRY(sync_open_box(sync, spec));
+	TRY(agent_setup(agent));
+	TRY(sync_hint(sync, true, sync_in(sync)));
+	return agent_put_files(agent);
+}
+
+// ----------------------------------------------------------------------------------------- run
+
+// The directory inside that ours is a copy of. The caller's.
+static char *agent_directory(const struct sync *sync)
+{
+	auto_free char *here = realpath(".", NULL);
+	size_t len = strlen(sync->path);
+
+	if (!here || strncmp(here, sync->path, len) != 0 || here[len] != '/')
+		return mem_str(SYNC_HOME);
+	return mem_fmt(SYNC_HOME "%s", here + len);
+}
+
+static void agent_free_words(char ***argv)
+{
+	mem_free_list(*argv);
+}
+
+// "{session}" and "{model}" as whole words are replaced; nothing is parsed by a shell.
+static char **agent_words(const struct call *call, char *const *from)
+{
+	const char *session = call_value(call, OPT_SESSION), *model = call_value(call, OPT_MODEL);
+	char **argv = mem_new(((size_t)call->word_count + 1) * sizeof(*argv));
+	size_t count = 0;
+
+	for (; *from; from++) {
+		const char *word = *from;
+
+		if (session && !strcmp(word, "{session}"))
+			word = session;
+		else if (model && !strcmp(word, "{model}"))
+			word = model;
+		argv[count++] = mem_str(word);
+	}
+	argv[count] = NULL;
+	return argv;
+}
+
+// The variables of the command, and those that were set of the three texts, which are borrowed.
+static const char **agent_env(const struct body *body, const char *const more[3])
+{
+	const char **env = mem_new((body->env_count + 4) * sizeof(*env));
+	size_t count = 0;
+
+	for (; count < body->env_count; count++)
+		env[count] = body->env[count];
+	for (size_t i = 0; i < 3; i++)
+		if (more[i])
+			env[count++] = more[i];
+	env[count] = NULL;
+	return env;
+}
+
+static fallible agent_start(struct agent *agent, struct cove_command *command, bool *out_detached)
+{
+	struct sync *sync = &agent->sync;
+	struct cove_process_options options = {.command = *command, .id = agent->run};
+	const char *const by_line[] = {"bash", "-c", command->line, NULL};
+	struct cove_terminal_options screen = {
+		.id = agent->run,
+		.argv = command->line ? by_line : command->argv,
+		.cwd = command->cwd,
+		.user = command->user,
+		.env = command->env,
+	};
+
+	sync_tell(sync, "session", "run", agent->run);
+	sync_tell(sync, "phase", "phase", "agent_running");
+	if (call_has(agent->call, OPT_TTY))
+		return agent_show(agent, &screen, out_detached);
+	TRY(remote_did(&sync->remote, cove_process_start(sync->to.box, &options, &agent->process,
+							 &sync->remote.error)));
+	return agent_follow(agent);
+}
+
+static fallible agent_run_in(struct agent *agent, struct body *body)
+{
+	struct sync *sync = &agent->sync;
+	struct call *call = agent->call;
+	const char *session = call_value(call, OPT_SESSION), *model = call_value(call, OPT_MODEL);
+	auto_free char *in_session = session ? mem_fmt("COVE_AGENT_SESSION=%s", session) : NULL;
+	auto_free char *in_model = model ? mem_fmt("COVE_AGENT_MODEL=%s", model) : NULL;
+	auto_free char *in_prompt = agent->prompt ? mem_fmt("COVE_AGENT_PROMPT=%s", agent->prompt)
+						  : NULL;
+	auto_free const char **env = agent_env(
+		body, (const char *const[]){in_session, in_model, in_prompt});
+	auto_free char *directory = NULL;
+	bool detached = false;
+	char random[9];
+	struct err *err;
+
+	TRY(sync_find_worktree(sync));
+	TRY(sync_connect(sync));
+	secret_hex(random, 4);
+	snprintf(agent->run, sizeof(agent->run), RUN_PREFIX "%.*s-%s", RUN_BOX, sync->identity,
+		 random);
+	TRY(sync_lock(sync));
+	err = agent_prepare(agent, &body->box);
+	sync_unlock(sync);
+	TRY(err);
+	directory = agent_directory(sync);
+	if (!body->command.cwd)
+		body->command.cwd = directory;
+	body->command.env = env;
+	TRY(agent_start(agent, &body->command, &detached));
+	return detached ? OK : agent_finish(agent);
+}
+
+static fallible agent_check(const struct call *call)
+{
+	bool tty = call_has(call, OPT_TTY);
+
+	if (tty && (call_has(call, OPT_JSON) || call_has(call, OPT_TIMEOUT)))
+		return err_new(INVALID, "two_ways",
+			       "-t cannot be combined with --json or --timeout");
+	if (call_has(call, OPT_INTERACTIVE) && !tty)
+		return err_hint(err_new(INVALID, "two_ways", "-i needs -t"),
+				"without a terminal the agent reads nothing");
+	if (tty && call_has(call, OPT_INTERACTIVE) && !isatty(STDIN_FILENO))
+		return err_hint(err_new(INVALID, "no_terminal", "standard input is not a terminal"),
+				"leave -i out");
+	return OK;
+}
+
+// The command of --agent, and what its section says of the sandbox; options win.
+static fallible agent_by_name(struct agent *agent, char *const *words, char ***out)
+{
+	const struct call *call = agent->call;
+
+	if (!words[0] || words[1])
+		return err_hint(err_new(INVALID, "bad_words", "--agent needs one word, the prompt"),
+				"cove agent run --agent claude -- 'fix the tests'");
+	TRY(agent_config_load(call_value(call, OPT_AGENT), &agent->config));
+	agent->prompt = words[0];
+	*out = agent_config_words(&agent->config, words[0], call_value(call, OPT_SESSION),
+				  call_value(call, OPT_MODEL));
+	return OK;
+}
+
+static void agent_default_box(const struct agent_config *config, struct cove_box_spec *box)
+{
+	if (!box->from && !box->image) {
+		box->from = config->template;
+		box->image = config->image;
+	}
+	if (!box->allow && config->allow) {
+		box->allow = (const char *const *)config->allow;
+		if (!box->network)
+			box->network = "allow";
+	}
+	if (!box->secrets)
+		box->secrets = (const char *const *)config->secrets;
+}
+
+static fallible agent_run_words(struct call *call, char **words, bool own_status)
+{
+	auto_agent agent;
+	auto_body body = {0};
+	on_exit_call(agent_free_words) char **argv = NULL;
+	struct err *err = agent_begin(&agent, call);
+
+	TRY(err);
+	agent.own_status = own_status;
+	if (*words && !strcmp(*words, "--"))
+		words++;
+	if (call_has(call, OPT_AGENT))
+		TRY(agent_by_name(&agent, words, &argv));
+	else
+		argv = agent_words(call, words);
+	TRY(agent_check(call));
+	TRY(body_box(call, &body));
+	TRY(body_command(call, argv, false, &body));
+	agent_default_box(&agent.config, &body.box);
+	body.box.env = NULL; // of the command
+	body.box.name = NULL;
+	TRY(image_prepare(call));
+	return status_end(call, agent_run_in(&agent, &body));
+}
+
+fallible cli_agent_run(struct call *call)
+{
+	return agent_run_words(call, call->words, false);
+}
+
+fallible cli_agent_run_sync(struct call *call)
+{
+	static const enum opt others[] = {OPT_KEEP, OPT_RM, OPT_NAME, OPT_LABEL};
+
+	for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
+		if (call_has(call, others[i]))
+			return err_new(INVALID, "two_ways",
+				       "--sync uses the sandbox of the worktree, which stays: no "
+				       "--keep, --rm, --name or --label");
+	return agent_run_words(call, call->words, true);
+}
+
+// ------------------------------------------------------------------------------- runs by their id
+
+static fallible agent_no_run(const char *run)
+{
+	return err_hint(err_new(NOT_FOUND, "no_run", "there is no run '%s'", run),
+			"'cove agent list' lists those of this machine");
+}
+
+// The sandbox of a run, by the digits of its worktree.
+static fallible agent_find_box(struct sync *sync, const char *run, char **out)
+{
+	on_exit_call(sync_ids_done) struct sync_ids ids = {0};
+	auto_free char *digits = NULL;
+
+	if (strlen(run) != RUN_LEN || !str_starts(str_of(run), RUN_PREFIX))
+		return agent_no_run(run);
+	digits = mem_fmt("wt-%.*s", RUN_BOX, run + sizeof(RUN_PREFIX) - 1);
+	TRY(sync_list(sync, &ids));
+	for (size_t i = 0; i < ids.count; i++) {
+		auto_cove_box box = NULL;
+		struct cove_box_info info = {0};
+
+		TRY(remote_did(&sync->remote, cove_box_find(sync->remote.cove, ids.at[i], &box,
+							    &sync->remote.error)));
+		TRY(remote_did(&sync->remote, cove_box_info(box, &info, &sync->remote.error)));
+		if (str_starts(str_of(info.name), digits)) {
+			*out = mem_str(ids.at[i]);
+			return OK;
+		}
+	}
+	return agent_no_run(run);
+}
+
+// *out_screen: a run on a terminal.
+static fallible agent_find(struct agent *agent, struct agent_screen *out_screen)
+{
+	struct sync *sync = &agent->sync;
+	const char *run = agent->call->words[0];
+	auto_free char *id = NULL;
+
+	TRY(sync_connect(sync));
+	TRY(agent_find_box(sync, run, &id));
+	snprintf(agent->run, sizeof(agent->run), "%s", run);
+	TRY(sync_open_owner(sync, id));
+	if (jobs_has(sync->to.box, run)) {
+		agent->process = cove_process_at(sync->to.box, run);
+		return OK;
+	}
+	out_screen->run = agent->run;
+	TRY(remote_did(&sync->remote, cove_terminal_list(sync->to.box, agent_on_terminal,
+							 out_screen, &sync->remote.error)));
+	return out_screen->found ? OK : agent_no_run(run);
+}
+
+static fallible agent_reconnect_in(struct agent *agent)
+{
+	struct cove_terminal_options options = {.id = agent->run, .existing = true};
+	struct agent_screen screen = {0};
+	bool detached = false;
+
+	TRY(agent_find(agent, &screen));
+	TRY(sync_open_root(&agent->sync));
+	sync_tell(&agent->sync, "id", "sandbox", cove_box_id(agent->sync.to.box));
+	sync_tell(&agent->sync, "session", "run", agent->run);
+	sync_tell(&agent->sync, "phase", "phase", "agent_running");
+	TRY(agent->process ? agent_follow(agent) : agent_show(agent, &options, &detached));
+	return detached ? OK : agent_finish(agent);
+}
+
+fallible cli_agent_reconnect(struct call *call)
+{
+	auto_agent agent;
+	struct err *err = agent_begin(&agent, call);
+
+	TRY(err);
+	return status_end(call, agent_reconnect_in(&agent));
+}
+
+fallible cli_agent_stop(struct call *call)
+{
+	auto_agent agent;
+	struct err *err = agent_begin(&agent, call);
+	struct agent_screen screen = {0};
+	struct remote *remote = &agent.sync.remote;
+
+	TRY(err);
+	TRY(status_end(call, agent_find(&agent, &screen)));
+	if (!agent.process)
+		return err_hint(err_new(NOT_OFFERED, "terminal_run",
+					"the run has a terminal, and ends with its program"),
+				"'cove agent reconnect %s' shows it", agent.run);
+	TRY(status_end(call, remote_did(remote, cove_process_kill(agent.process, &remote->error))));
+	if (!call_has(call, OPT_QUIET))
+		print_line("%s", agent.run);
+	call->exit = 0;
+	return OK;
+}
+
+// -------------------------------------------------------------------------------- status, list
+
+struct agent_rows {
+	struct agent *agent;
+	struct json_out *json; // NULL: a table
+	struct grid *grid;
+	const char *only; // a run; NULL: all
+};
+
+// `exit_code` -1: not known.
+static void agent_put_row(struct agent_rows *rows, const char *run, const char *status,
+			  int exit_code, const char *started_at, const char *ended_at)
+{
+	const struct sync *sync = &rows->agent->sync;
+	auto_free char *state = exit_code < 0 ? mem_str(status)
+					      : mem_fmt("%s %d", status, exit_code);
+
+	if (strlen(run) != RUN_LEN || !str_starts(str_of(run), RUN_PREFIX) ||
+	    (rows->only && strcmp(run, rows->only) != 0))
+		return;
+	if (rows->json) {
+		json_begin(rows->json, '{');
+		json_put_text(rows->json, "run", run);
+		json_put_text(rows->json, "sandbox", cove_box_id(sync->to.box));
+		sync_put_path(rows->json, sync->path);
+		json_put_text(rows->json, "state", status);
+		if (exit_code >= 0)
+			json_put_int(rows->json, "exitCode", exit_code);
+		json_put_text(rows->json, "startedAt", started_at);
+		if (*ended_at)
+			json_put_text(rows->json, "endedAt", ended_at);
+		json_end(rows->json, '}');
+		return;
+	}
+	grid_add(rows->grid, run);
+	grid_add(rows->grid, state);
+	grid_add(rows->grid, started_at);
+	grid_add(rows->grid, cove_box_id(sync->to.box));
+	grid_add(rows->grid, sync->path);
+}
+
+static int agent_on_process(void *arg, const struct cove_process_info *info)
+{
+	agent_put_row(arg, info->id, info->status, info->ended ? info->exit_code : -1,
+		      info->start_time, info->end_time);
+	return 0;
+}
+
+static int agent_on_screen(void *arg, const struct cove_terminal_info *info)
+{
+	agent_put_row(arg, info->id, info->ended ? "ended" : "running", -1, info->started_at, "");
+	return 0;
+}
+
+static fallible agent_list_box(struct agent_rows *rows, const char *id)
+{
+	struct sync *sync = &rows->agent->sync;
+	struct err *err = sync_open_owner(sync, id);
+
+	if (!err)
+		err = remote_did(&sync->remote, cove_process_list(sync->to.box, agent_on_process,
+								  rows, &sync->remote.error));
+	if (!err)
+		err = remote_did(&sync->remote, cove_terminal_list(sync->to.box, agent_on_screen,
+								   rows, &sync->remote.error));
+	cove_box_free(take_ptr(sync->to.box));
+	free(take_ptr(sync->path));
+	sync_state_done(&sync->state);
+	// Never synced, or removed since the list was made: it has no runs.
+	if (err && (!strcmp(err_reason(err), "other_worktree") ||
+		    !strcmp(err_reason(err), "no_sandbox"))) {
+		err_free(err);
+		return OK;
+	}
+	if (err && !rows->only && !strcmp(err_reason(err), "bad_manifest")) {
+		print_note("sandbox %s is left out: %s", id, err_message(err));
+		err_free(err);
+		return OK;
+	}
+	return err;
+}
+
+static fallible agent_list(struct agent *agent, const char *only)
+{
+	on_exit_call(sync_ids_done) struct sync_ids ids = {0};
+	auto_free char *one = NULL;
+	auto_buf text = BUF_INIT(REMOTE_REPLY_MAX);
+	struct json_out out = json_to(&text);
+	auto_grid grid = {.columns = 5};
+	bool json = call_has(agent->call, OPT_JSON);
+	struct agent_rows rows = {agent, json ? &out : NULL, &grid, only};
+	static const char *const heads[] = {"RUN", "STATE", "STARTED", "SANDBOX", "WORKTREE"};
+
+	for (size_t i = 0; i < sizeof(heads) / sizeof(*heads); i++)
+		grid_add(&grid, heads[i]);
+	TRY(sync_connect(&agent->sync));
+	if (!only)
+		json_begin(&out, '[');
+	if (only)
+		TRY(agent_find_box(&agent->sync, only, &one));
+	else
+		TRY(sync_list(&agent->sync, &ids));
+	if (one)
+		TRY(agent_list_box(&rows, one));
+	for (size_t i = 0; i < ids.count; i++)
+		TRY(agent_list_box(&rows, ids.at[i]));
+	if (!only)
+		json_end(&out, ']');
+	if (only && json && !text.len)
+		return agent_no_run(only);
+	if (json)
+		print_json(buf_view(&text));
+	else if (only && grid.count == grid.columns)
+		return agent_no_run(only);
+	else
+		grid_print(&grid, stdout);
+	return OK;
+}
+
+static fallible agent_list_of(struct call *call, const char *only)
+{
+	auto_agent agent;
+	struct err *err = agent_begin(&agent, call);
+
+	TRY(err);
+	TRY(status_end(call, agent_list(&agent, only)));
+	call->exit = 0;
+	return OK;
+}
+
+fallible cli_agent_status(struct call *call)
+{
+	return agent_list_of(call, call->words[0]);
+}
+
+fallible cli_agent_list(struct call *call)
+{
+	return agent_list_of(call, NULL);
+}

@@ -1,0 +1,250 @@
+// The verb template build: packs the context, without what .dockerignore leaves out, sends it
+// unless the server has it, and prints the log of the build. --print-plan stays here: the parser is
+// the server's.
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "cli/interrupt.h"
+#include "cli/print.h"
+#include "cli/remote.h"
+#include "cli/stdio.h"
+#include "cli/tar.h"
+#include "codec/dockerignore.h"
+#include "lib/fields.h"
+#include "os/path.h"
+#include "types/dockerfile.h"
+
+#define IGNORE_MAX (1 << 20)
+#define BUILD_PIECE (256 * 1024)
+#define PLAN_MAX (8 << 20)
+
+// A text file; an absent one is empty if it may be.
+static fallible text_read(const char *path, size_t max, bool may_lack, struct buf *out)
+{
+	auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
+	char room[2048];
+	size_t got = 1;
+
+	if (fd < 0 && errno == ENOENT && may_lack)
+		return OK;
+	if (fd < 0)
+		return err_hint(err_new(INVALID, "no_dockerfile", "cannot read '%s': %s", path,
+					strerror(errno)),
+				"name the Dockerfile by -f");
+	while (got) {
+		TRY(stdio_read(fd, room, sizeof(room), &got));
+		buf_add(out, room, got);
+	}
+	if (!buf_ok(out))
+		return err_new(TOO_LARGE, "body_too_large", "'%s' is larger than %zu bytes", path,
+			       max);
+	return OK;
+}
+
+struct leaving {
+	struct str rules;
+	bool has_exceptions;
+};
+
+static int context_leaves(void *arg, const char *path, bool is_directory)
+{
+	const struct leaving *leaving = arg;
+
+	if (!dockerignore_drops(leaving->rules, str_of(path)))
+		return 0;
+	return is_directory && leaving->has_exceptions ? 2 : 1;
+}
+
+// Copies the stream to a file without a name.
+static fallible cli_context_spool(int from, int to, bool quiet)
+{
+	auto_free char *room = mem_new(BUILD_PIECE);
+	struct progress progress;
+	struct err *err = OK;
+	uint64_t packed = 0;
+	size_t got = 1;
+
+	progress_start(&progress, "packed", quiet);
+	while (!err && got) {
+		err = stdio_read(from, room, BUILD_PIECE, &got);
+		for (size_t done = 0; !err && done < got;) {
+			ssize_t put = write(to, room + done, got - done);
+
+			if (put < 0 && errno != EINTR)
+				err = err_new(NO_SPACE, "no_space", "cannot keep the context: %s",
+					      strerror(errno));
+			else if (put > 0)
+				done += (size_t)put;
+		}
+		packed += got;
+		progress_show(&progress, packed, 0);
+	}
+	progress_end(&progress);
+	return err;
+}
+
+static fallible cli_context_pack(const struct call *call, const char *dir, struct str rules,
+				 int *out)
+{
+	struct leaving leaving = {rules, dockerignore_has_exceptions(rules)};
+	const char *temp = getenv("TMPDIR");
+	struct tar *tar = NULL;
+	auto_fd fd = -1,
+		spool = open(temp && temp[0] ? temp : "/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+
+	if (spool < 0)
+		return err_hint(err_new(INVALID, "no_space", "cannot keep the context: %s",
+					strerror(errno)),
+				"name a directory with room by TMPDIR");
+	TRY(tar_start(dir, context_leaves, &leaving, &tar, &fd));
+	TRY(tar_close(tar, &fd, cli_context_spool(fd, spool, call_has(call, OPT_QUIET))));
+	*out = take_fd(&spool);
+	return OK;
+}
+
+static fallible cli_context_send(const struct call *call, struct remote *remote, const char *dir,
+				 struct str rules, char **out_digest)
+{
+	auto_fd fd = -1;
+
+	TRY(cli_context_pack(call, dir, rules, &fd), "pack the context");
+	return remote_did(remote, cove_build_context(remote->cove, fd, out_digest, &remote->error));
+}
+
+// --build-arg, NULL-ended; a bare name has the value of our variable, and is left out without one.
+static char **build_args(const struct call *call)
+{
+	char **args = mem_new_of(char *);
+	const char *value = NULL;
+	size_t count = 0;
+
+	for (size_t at = 0; call_next(call, OPT_BUILD_ARG, &at, &value);) {
+		const char *ours = strchr(value, '=') ? "" : getenv(value);
+
+		if (!ours)
+			continue;
+		args = mem_grow(args, count + 2, sizeof(*args));
+		args[count++] = strchr(value, '=') ? mem_str(value) : mem_fmt("%s=%s", value, ours);
+		args[count] = NULL;
+	}
+	return args;
+}
+
+static void args_drop(char ***args)
+{
+	mem_free_list(*args);
+}
+
+static fallible plan_print(struct str text, char *const *args, const char *target)
+{
+	auto_build_plan plan = {0};
+	auto_buf out = BUF_INIT(PLAN_MAX);
+	struct json_out json = json_to(&out);
+
+	for (; *args; args++) {
+		struct str rest = str_of(*args), name;
+
+		str_cut(&rest, '=', &name);
+		env_map_set(&plan.args, name, rest);
+	}
+	TRY(dockerfile_read(text, &plan));
+	if (target)
+		TRY(build_plan_choose(&plan, str_of(target)));
+	json_begin(&json, '{');
+	build_plan_write(&json, &plan);
+	json_end(&json, '}');
+	if (!buf_ok(&out))
+		return err_new(TOO_LARGE, "body_too_large", "the plan is too large");
+	print_json(buf_view(&out));
+	return OK;
+}
+
+// Lines of the log, escaped: commands of the build must not control our terminal.
+struct shower {
+	bool quiet;
+	struct buf line;
+};
+
+static int log_show(void *arg, const char *text, size_t len)
+{
+	struct shower *shower = arg;
+
+	for (size_t i = 0; !shower->quiet && i < len; i++) {
+		auto_buf shown = BUF_INIT(1 << 20);
+
+		if (text[i] != '\n' && shower->line.len < 8192) {
+			if (text[i] != '\r')
+				buf_char(&shower->line, text[i]);
+			continue;
+		}
+		print_escape(buf_view(&shower->line), &shown);
+		fprintf(stderr, "%s\n", shown.at ? shown.at : "");
+		buf_clear(&shower->line);
+	}
+	return 0;
+}
+
+static void shower_done(struct shower *shower)
+{
+	buf_done(&shower->line);
+}
+
+static fallible build_remote(struct call *call, struct str dockerfile, struct str rules,
+			     char *const *args)
+{
+	on_exit_call(shower_done) struct shower shower = {
+		.quiet = call_has(call, OPT_QUIET) || call_has(call, OPT_JSON),
+		.line = BUF_INIT(16384),
+	};
+	struct cove_build_options options = {
+		.name = call_value(call, OPT_NAME),
+		.dockerfile = dockerfile.at,
+		.target = call_value(call, OPT_TARGET),
+		.args = (const char *const *)args,
+		.network = call_value(call, OPT_NETWORK),
+		.pull = call_has(call, OPT_PULL),
+		.keep_failed = call_has(call, OPT_KEEP_FAILED),
+	};
+	auto_free char *digest = NULL, *text = NULL;
+	auto_remote remote = {0};
+	auto_json template = NULL;
+	struct buf reply = {0};
+
+	if (!options.name)
+		return err_hint(err_new(INVALID, "no_name", "the template has no name"),
+				"cove template build -t NAME %s", call->words[0]);
+	TRY(remote_open(&remote, call));
+	interrupt_arm(remote.cove);
+	TRY(cli_context_send(call, &remote, call->words[0], rules, &digest));
+	options.context = digest;
+	TRY(remote_did(&remote, cove_template_build(remote.cove, &options, log_show, &shower, &text,
+						    &remote.error)));
+	TRY(json_read_any(str_of(text), &template));
+	reply = (struct buf){.at = text, .len = strlen(text)};
+	remote_print(call, &reply, fields_text(template, "name"));
+	return OK;
+}
+
+fallible cli_build(struct call *call)
+{
+	on_exit_call(args_drop) char **args = build_args(call);
+	auto_buf dockerfile = BUF_INIT(DOCKERFILE_MAX), rules = BUF_INIT(IGNORE_MAX);
+	const char *dir = call->words[0], *named = call_value(call, OPT_FILE);
+	auto_free char *path = named ? mem_str(named) : mem_fmt("%s/Dockerfile", dir);
+	auto_free char *beside = mem_fmt("%s.dockerignore", path);
+	auto_free char *ignore = mem_fmt("%s/.dockerignore", dir);
+
+	TRY(text_read(path, DOCKERFILE_MAX, false, &dockerfile));
+	buf_text(&dockerfile, "");
+	TRY(text_read(beside, IGNORE_MAX, true, &rules));
+	if (!rules.len)
+		TRY(text_read(ignore, IGNORE_MAX, true, &rules));
+	if (call_has(call, OPT_PRINT_PLAN))
+		return plan_print(buf_view(&dockerfile), args, call_value(call, OPT_TARGET));
+	return build_remote(call, buf_view(&dockerfile), buf_view(&rules), args);
+}

@@ -1,0 +1,650 @@
+// The verbs sync in, out, status and gc: a worktree of this host and the sandbox that belongs to
+// it. A sandbox is found by its name, a hash of this machine and of the real path, which the server
+// keeps unique. The server keeps the manifest of the last sync; nothing is kept on this host. A
+// lock on the worktree's directory lets one sync run at a time.
+//
+// Events are lines "[sandbox:EVENT] …" on stderr, or objects on stdout with --json.
+#include "cli/sync.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "cli/body.h"
+#include "cli/interrupt.h"
+#include "cli/print.h"
+#include "cli/status.h"
+#include "codec/text.h"
+#include "lib/fields.h"
+#include "os/fd.h"
+#include "sync/apply.h"
+#include "sync/scan.h"
+
+#define FILE_MAX_DEFAULT (100ull << 20)
+#define FILES_MAX_DEFAULT 200000
+#define TEXT_MAX ((size_t)1 << 20)
+
+static void sync_forget(struct sync *sync)
+{
+	sync_state_done(&sync->state);
+	file_list_done(&sync->host);
+	file_list_done(&sync->found);
+	fd_drop(&sync->to.spool);
+	sync->to.spooled = 0;
+}
+
+void sync_done(struct sync *sync)
+{
+	sync_forget(sync);
+	cove_box_free(sync->to.box);
+	remote_close(&sync->remote);
+	free(sync->path);
+	fd_drop(&sync->root);
+}
+
+// ------------------------------------------------------------------------------------- events
+
+void sync_put_path(struct json_out *out, const char *path)
+{
+	auto_buf coded = BUF_INIT(2 * FILE_LIST_PATH_MAX);
+
+	if (text_is_utf8(str_of(path))) {
+		json_put_text(out, "path", path);
+		return;
+	}
+	text_base64(&coded, path, strlen(path));
+	json_put_str(out, "pathBase64", buf_view(&coded));
+}
+
+void sync_tell(const struct sync *sync, const char *event, const char *key, const char *text)
+{
+	auto_buf line = BUF_INIT(TEXT_MAX);
+	struct json_out out = json_to(&line);
+
+	if (sync->is_silent)
+		return;
+	if (call_has(sync->call, OPT_JSON)) {
+		json_begin(&out, '{');
+		json_put_text(&out, "event", event);
+		if (!strcmp(key, "path"))
+			sync_put_path(&out, text);
+		else
+			json_put_text(&out, key, text);
+		json_end(&out, '}');
+		print_json_line(buf_view(&line));
+		fflush(stdout);
+		return;
+	}
+	if (call_has(sync->call, OPT_QUIET))
+		return;
+	print_escape(str_of(text), &line);
+	fprintf(stderr, "[sandbox:%s] %s\n", event, line.at ? line.at : "");
+}
+
+bool sync_tell_counts(const struct sync *sync)
+{
+	if (call_has(sync->call, OPT_JSON))
+		return false;
+	if (!call_has(sync->call, OPT_QUIET))
+		fprintf(stderr, "[sandbox:done] files_changed=%zu files_deleted=%zu\n",
+			sync->changed, sync->deleted);
+	return true;
+}
+
+static void sync_tell_done(const struct sync *sync)
+{
+	auto_buf line = BUF_INIT(TEXT_MAX);
+	struct json_out out = json_to(&line);
+
+	if (sync_tell_counts(sync))
+		return;
+	json_begin(&out, '{');
+	json_put_text(&out, "event", "done");
+	json_put_text(&out, "sandbox", cove_box_id(sync->to.box));
+	json_put_int(&out, "filesChanged", (int64_t)sync->changed);
+	json_put_int(&out, "filesDeleted", (int64_t)sync->deleted);
+	json_end(&out, '}');
+	print_json_line(buf_view(&line));
+}
+
+static void sync_on_note(void *arg, const char *what, const char *text)
+{
+	const struct sync *sync = arg;
+
+	sync_tell(sync, what, !strcmp(what, "no_base_commit") ? "message" : "path", text);
+}
+
+static void sync_on_scan(void *arg, enum scan_note note, const char *path)
+{
+	const struct sync *sync = arg;
+
+	sync_tell(sync, note == SCAN_SPECIAL ? "special" : "nested_repository", "path", path);
+}
+
+// ----------------------------------------------------------------------------------- identity
+
+static void sync_hash(const char *const parts[], size_t count, char out[SHA256_HEX + 1])
+{
+	struct sha256 hash;
+
+	sha256_begin(&hash);
+	for (size_t i = 0; i < count; i++)
+		sha256_add(&hash, parts[i], strlen(parts[i]) + 1);
+	sha256_end(&hash, out);
+}
+
+// The machine's id; where there is none, its host name.
+static void sync_set_machine(struct sync *sync)
+{
+	char text[256] = "";
+	const char *parts[] = {"cove worktree", text};
+
+	if (fd_get(AT_FDCWD, "/etc/machine-id", text, sizeof(text)) <= 0)
+		gethostname(text, sizeof(text) - 1);
+	text[strcspn(text, "\r\n")] = 0;
+	sync_hash(parts, 2, sync->machine);
+}
+
+// The path or a parent of it, by components.
+static bool is_beneath(const char *path, struct str root)
+{
+	while (root.len > 1 && root.at[root.len - 1] == '/')
+		root.len--;
+	return root.len && !strncmp(path, root.at, root.len) &&
+	       (path[root.len] == '/' || !path[root.len]);
+}
+
+static fallible sync_check_root(const char *path)
+{
+	const char *roots = getenv("COVE_AGENT_ROOTS");
+	struct str rest = str_of(roots ? roots : ""), root;
+
+	if (!strcmp(path, "/"))
+		return err_hint(err_new(FORBIDDEN, "not_allowed_root",
+					"the root directory cannot be a worktree"),
+				"--worktree DIR names another one");
+	if (!rest.len)
+		return OK;
+	while (rest.len && str_cut(&rest, ':', &root)) {
+		auto_free char *word = mem_dup(root.at, root.len);
+		auto_free char *real = realpath(word, NULL);
+
+		if (real && is_beneath(path, str_of(real)))
+			return OK;
+	}
+	return err_hint(err_new(FORBIDDEN, "not_allowed_root",
+				"'%s' is not beneath a directory of COVE_AGENT_ROOTS", path),
+			"COVE_AGENT_ROOTS is a list of directories, with colons");
+}
+
+// The top of the repository around the directory, or the directory itself.
+static char *sync_top(const char *directory)
+{
+	auto_free char *at = mem_str(directory);
+
+	while (strcmp(at, "/") != 0 && *at) {
+		auto_free char *git = mem_fmt("%s/.git", at);
+
+		if (!access(git, F_OK))
+			return mem_str(at);
+		*strrchr(at, '/') = 0;
+	}
+	return mem_str(directory);
+}
+
+fallible sync_find_worktree(struct sync *sync)
+{
+	const char *given = call_value(sync->call, OPT_WORKTREE);
+	auto_free char *real = realpath(given ? given : ".", NULL);
+	const char *parts[2];
+
+	if (!real)
+		return err_new(INVALID, "no_worktree", "cannot open the worktree '%s': %s",
+			       given ? given : ".", strerror(errno));
+	sync->path = given ? take_ptr(real) : sync_top(real);
+	TRY(sync_check_root(sync->path));
+	sync->root = open(sync->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (sync->root < 0)
+		return err_new(INVALID, "no_worktree", "cannot open the worktree '%s': %s",
+			       sync->path, strerror(errno));
+	parts[0] = sync->machine;
+	parts[1] = sync->path;
+	sync_hash(parts, 2, sync->identity);
+	return OK;
+}
+
+fallible sync_lock(struct sync *sync)
+{
+	while (flock(sync->root, LOCK_EX))
+		if (errno != EINTR || interrupt_signal())
+			return err_new(CANCELLED, "interrupted",
+				       "another sync of the worktree runs");
+	return apply_clean(sync->root);
+}
+
+void sync_unlock(struct sync *sync)
+{
+	flock(sync->root, LOCK_UN);
+}
+
+static fallible sync_limit(const struct call *call, enum opt opt, bool bytes, uint64_t *out)
+{
+	const char *text = call_value(call, opt);
+
+	if (!text || (bytes ? str_to_bytes(str_of(text), out)
+			    : str_to_u64(str_of(text), 1, FILE_LIST_FILES_MAX, out)))
+		return OK;
+	return err_new(INVALID, "bad_value", "'%s' is not a limit", text);
+}
+
+fallible sync_begin(struct sync *sync, struct call *call)
+{
+	*sync = (struct sync){
+		.call = call,
+		.root = -1,
+		.to = {.file_max = FILE_MAX_DEFAULT,
+		       .count_max = FILES_MAX_DEFAULT,
+		       .spool = -1,
+		       .note = sync_on_note,
+		       .arg = sync},
+	};
+	call->exit = SYNC_FAILED; // of every failure
+	TRY(sync_limit(call, OPT_MAX_FILE, true, &sync->to.file_max));
+	TRY(sync_limit(call, OPT_MAX_FILES, false, &sync->to.count_max));
+	sync_set_machine(sync);
+	return OK;
+}
+
+fallible sync_connect(struct sync *sync)
+{
+	TRY(remote_open(&sync->remote, sync->call));
+	sync->to.remote = &sync->remote;
+	interrupt_arm(sync->remote.cove);
+	return OK;
+}
+
+// "wt-" and half of the hash.
+static char *sync_box_name(const struct sync *sync)
+{
+	return mem_fmt("wt-%.40s", sync->identity);
+}
+
+fallible sync_open_box(struct sync *sync, const struct cove_box_spec *make)
+{
+	auto_free char *name = sync_box_name(sync);
+	auto_free char *label = mem_fmt("worktree=%s", sync->identity);
+	auto_free char *machine = mem_fmt("worktree-machine=%s", sync->machine);
+	const char *labels[] = {label, machine, NULL};
+	struct cove_box_spec spec = make ? *make : (struct cove_box_spec){0};
+	const char *given = call_value(sync->call, OPT_SANDBOX);
+	struct cove *cove = sync->remote.cove;
+	struct cove_error *error = &sync->remote.error;
+	enum cove_kind kind;
+
+	spec.labels = labels;
+	if (given || !make)
+		kind = cove_box_find(cove, given ? given : name, &sync->to.box, error);
+	else
+		kind = cove_box_ensure(cove, name, &spec, &sync->to.box, error);
+	if (kind == COVE_NOT_FOUND && !given)
+		return err_hint(err_new(NOT_FOUND, "no_sandbox", "'%s' has no sandbox", sync->path),
+				"'cove sync in' makes one");
+	TRY(remote_did(&sync->remote, kind));
+	sync_tell(sync, "id", "sandbox", cove_box_id(sync->to.box));
+	return OK;
+}
+
+// ---------------------------------------------------------------------------------- comparing
+
+static fallible sync_load(struct sync *sync)
+{
+	TRY(sync_box_state(&sync->to, &sync->state, &sync->was_synced));
+	if (!sync->was_synced) {
+		sync->state.machine = mem_str(sync->machine);
+		sync->state.worktree = mem_str(sync->path);
+		return OK;
+	}
+	if (strcmp(sync->state.machine, sync->machine) != 0 ||
+	    strcmp(sync->state.worktree, sync->path) != 0)
+		return err_new(CONFLICT, "other_worktree",
+			       "the sandbox belongs to the worktree '%s'%s", sync->state.worktree,
+			       strcmp(sync->state.machine, sync->machine) ? " of another machine"
+									  : "");
+	return OK;
+}
+
+static fallible sync_scan(struct sync *sync)
+{
+	struct scan_options options = {sync->to.file_max, sync->to.count_max, sync_on_scan, sync};
+
+	return scan_worktree(sync->root, &options, &sync->host);
+}
+
+static fallible sync_open_spool(struct sync *sync)
+{
+	const char *tmp = getenv("TMPDIR");
+
+	sync->to.spool = open(tmp && *tmp ? tmp : "/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	return sync->to.spool >= 0 ? OK
+				   : err_new(NO_SPACE, "no_spool",
+					     "cannot make a temporary file: %s", strerror(errno));
+}
+
+static enum plan_choice sync_choice(const struct call *call, bool in)
+{
+	if (in && call_has(call, OPT_FULL))
+		return PLAN_EXACT;
+	if (call_has(call, OPT_OURS))
+		return in ? PLAN_SOURCE : PLAN_TARGET;
+	if (call_has(call, OPT_THEIRS))
+		return in ? PLAN_TARGET : PLAN_SOURCE;
+	return PLAN_REFUSE;
+}
+
+static fallible sync_check_conflicts(const struct sync *sync, const struct plan *plan)
+{
+	for (size_t i = 0; i < plan->conflict_count; i++)
+		sync_tell(sync, "conflict", "path", plan->conflicts[i]);
+	if (!plan->conflict_count)
+		return OK;
+	return err_hint(err_new(CONFLICT, "sync_conflict",
+				"%zu files changed on this host and in the sandbox; nothing was "
+				"changed",
+				plan->conflict_count),
+			"--ours takes this host's, --theirs the sandbox's");
+}
+
+static fallible sync_check_ways(const struct call *call)
+{
+	if (call_has(call, OPT_OURS) + call_has(call, OPT_THEIRS) + call_has(call, OPT_FULL) > 1)
+		return err_new(INVALID, "two_ways",
+			       "--ours, --theirs and --full exclude each other");
+	return OK;
+}
+
+// ------------------------------------------------------------------------------------- in, out
+
+// The state with the manifest of the host as that of the last sync, or of one that begins.
+static fallible sync_keep_host(struct sync *sync, bool pending)
+{
+	struct sync_state state = sync->state;
+
+	state.has_base = pending ? state.has_base : true;
+	state.base = pending ? state.base : sync->host;
+	state.is_pending = pending;
+	state.pending = sync->host;
+	return sync_box_keep(&sync->to, &state);
+}
+
+fallible sync_in(struct sync *sync)
+{
+	auto_plan plan = {0};
+
+	sync_forget(sync);
+	sync_tell(sync, "phase", "phase", "sync_in");
+	TRY(sync_load(sync));
+	TRY(sync_scan(sync));
+	TRY(sync_box_read(&sync->to, &sync->state.base, &sync->found));
+	plan_make(&sync->state.base, sync->state.is_pending ? &sync->state.pending : NULL,
+		  &sync->host, &sync->found, sync_choice(sync->call, true), &plan);
+	TRY(sync_check_conflicts(sync, &plan));
+	if (plan.change_count) {
+		TRY(sync_keep_host(sync, true));
+		TRY(sync_box_send(&sync->to, sync->root, &plan));
+	}
+	TRY(sync_keep_host(sync, false));
+	TRY(sync_box_commit(&sync->to));
+	sync->changed = plan.written;
+	sync->deleted = plan.deleted;
+	return OK;
+}
+
+fallible sync_out(struct sync *sync)
+{
+	auto_plan plan = {0};
+	struct sync_state state;
+
+	sync_forget(sync);
+	sync_tell(sync, "phase", "phase", "sync_out");
+	TRY(sync_load(sync));
+	if (!sync->state.has_base || sync->state.is_pending)
+		return err_hint(err_new(CONFLICT, "not_synced",
+					sync->state.is_pending
+						? "the last 'cove sync in' was interrupted"
+						: "the sandbox was never synced"),
+				"run 'cove sync in' first");
+	TRY(sync_open_spool(sync));
+	TRY(sync_scan(sync));
+	TRY(sync_box_read(&sync->to, &sync->state.base, &sync->found));
+	plan_make(&sync->state.base, NULL, &sync->found, &sync->host,
+		  sync_choice(sync->call, false), &plan);
+	TRY(sync_check_conflicts(sync, &plan));
+	TRY(sync_box_fetch(&sync->to, &plan));
+	TRY(apply_plan(sync->root, sync->to.spool, &plan));
+	state = sync->state;
+	state.base = sync->found;
+	TRY(sync_box_keep(&sync->to, &state));
+	sync->changed = plan.written;
+	sync->deleted = plan.deleted;
+	return OK;
+}
+
+fallible sync_hint(const struct sync *sync, bool in, struct err *err)
+{
+	if (err && !err_hint_of(err))
+		err = err_hint(err, "'cove sync %s --sandbox %s --worktree %s' tries again",
+			       in ? "in" : "out", cove_box_id(sync->to.box), sync->path);
+	return err;
+}
+
+static fallible cli_sync_run(struct call *call, bool in)
+{
+	auto_sync sync;
+	struct err *err = sync_begin(&sync, call);
+
+	TRY(err);
+	TRY(sync_check_ways(call));
+	TRY(sync_find_worktree(&sync));
+	TRY(sync_connect(&sync));
+	TRY(status_end(call, sync_lock(&sync)));
+	TRY(status_end(call, sync_open_box(&sync, in ? &(struct cove_box_spec){0} : NULL)));
+	TRY(status_end(call, sync_hint(&sync, in, in ? sync_in(&sync) : sync_out(&sync))));
+	sync_tell_done(&sync);
+	call->exit = 0;
+	return OK;
+}
+
+fallible cli_sync_in(struct call *call)
+{
+	return cli_sync_run(call, true);
+}
+
+fallible cli_sync_out(struct call *call)
+{
+	return cli_sync_run(call, false);
+}
+
+// ------------------------------------------------------------------------------------- status
+
+static fallible sync_look_locked(struct sync *sync)
+{
+	auto_plan in = {0};
+	auto_plan out = {0};
+	auto_buf text = BUF_INIT(REMOTE_REPLY_MAX);
+	struct json_out json = json_to(&text);
+	const struct file_list *base = &sync->state.base;
+
+	TRY(sync_load(sync));
+	TRY(sync_scan(sync));
+	TRY(sync_box_read(&sync->to, base, &sync->found));
+	plan_make(base, NULL, &sync->host, &sync->found, PLAN_REFUSE, &in);
+	plan_make(base, NULL, &sync->found, &sync->host, PLAN_REFUSE, &out);
+	if (!call_has(sync->call, OPT_JSON)) {
+		print_line("sandbox   %s", cove_box_id(sync->to.box));
+		print_line("worktree  %s", sync->path);
+		print_line("state     %s", !sync->state.has_base    ? "never synced"
+					   : sync->state.is_pending ? "sync in was interrupted"
+								    : "synced");
+		print_line("in        %zu changed, %zu deleted", in.written, in.deleted);
+		print_line("out       %zu changed, %zu deleted", out.written, out.deleted);
+		for (size_t i = 0; i < in.conflict_count; i++)
+			print_line("conflict  %s", in.conflicts[i]);
+		return OK;
+	}
+	json_begin(&json, '{');
+	json_put_text(&json, "sandbox", cove_box_id(sync->to.box));
+	sync_put_path(&json, sync->path);
+	json_put_bool(&json, "synced", sync->state.has_base);
+	json_put_bool(&json, "interrupted", sync->state.is_pending);
+	json_put_begin(&json, "in", '{');
+	json_put_int(&json, "filesChanged", (int64_t)in.written);
+	json_put_int(&json, "filesDeleted", (int64_t)in.deleted);
+	json_end(&json, '}');
+	json_put_begin(&json, "out", '{');
+	json_put_int(&json, "filesChanged", (int64_t)out.written);
+	json_put_int(&json, "filesDeleted", (int64_t)out.deleted);
+	json_end(&json, '}');
+	json_put_begin(&json, "conflicts", '[');
+	for (size_t i = 0; i < in.conflict_count; i++) {
+		json_begin(&json, '{');
+		sync_put_path(&json, in.conflicts[i]);
+		json_end(&json, '}');
+	}
+	json_end(&json, ']');
+	json_end(&json, '}');
+	print_json(buf_view(&text));
+	return OK;
+}
+
+fallible cli_sync_status(struct call *call)
+{
+	auto_sync sync;
+	struct err *err = sync_begin(&sync, call);
+
+	TRY(err);
+	sync.is_silent = true;
+	TRY(sync_find_worktree(&sync));
+	TRY(sync_connect(&sync));
+	TRY(status_end(call, sync_lock(&sync)));
+	TRY(status_end(call, sync_open_box(&sync, NULL)));
+	TRY(status_end(call, sync_look_locked(&sync)));
+	call->exit = 0;
+	return OK;
+}
+
+// ----------------------------------------------------------------------------------------- gc
+
+void sync_ids_done(struct sync_ids *ids)
+{
+	for (size_t i = 0; i < ids->count; i++)
+		free(ids->at[i]);
+	free(ids->at);
+}
+
+static int sync_on_box(void *arg, const struct cove_box_info *info)
+{
+	struct sync_ids *ids = arg;
+
+	ids->at = mem_grow(ids->at, ids->count + 1, sizeof(*ids->at));
+	ids->at[ids->count++] = mem_str(info->id);
+	return 0;
+}
+
+static bool is_gone(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) && (errno == ENOENT || errno == ENOTDIR);
+}
+
+// Whether the sandbox has what the last sync did not.
+static fallible sync_has_changes(struct sync *sync, bool *out)
+{
+	*out = true;
+	if (!sync->state.has_base || sync->state.is_pending)
+		return OK;
+	TRY(sync_box_read(&sync->to, &sync->state.base, &sync->found));
+	*out = sync->found.count != sync->state.base.count;
+	for (size_t i = 0; i < sync->found.count && !*out; i++)
+		*out = !file_list_same(&sync->found.at[i],
+				       file_list_find(&sync->state.base, sync->found.at[i].path));
+	return OK;
+}
+
+// Removes the sandbox if its worktree is gone and nothing in it would be lost.
+static fallible sync_collect(struct sync *sync)
+{
+	bool unsynced = true;
+
+	TRY(sync_box_state(&sync->to, &sync->state, &sync->was_synced));
+	if (!sync->was_synced || strcmp(sync->state.machine, sync->machine) != 0 ||
+	    !is_gone(sync->state.worktree))
+		return OK;
+	if (!call_has(sync->call, OPT_FORCE)) {
+		TRY(sync_has_changes(sync, &unsynced));
+		if (unsynced) {
+			sync_tell(sync, "unsynced", "sandbox", cove_box_id(sync->to.box));
+			return OK;
+		}
+	}
+	TRY(remote_did(&sync->remote, cove_box_delete(sync->to.box, &sync->remote.error)));
+	sync_tell(sync, "removed", "sandbox", cove_box_id(sync->to.box));
+	return OK;
+}
+
+fallible sync_list(struct sync *sync, struct sync_ids *out)
+{
+	auto_free char *label = mem_fmt("worktree-machine=%s", sync->machine);
+	const char *const labels[] = {label, NULL};
+
+	return remote_did(&sync->remote, cove_box_list(sync->remote.cove, labels, sync_on_box, out,
+						       &sync->remote.error));
+}
+
+fallible sync_open_owner(struct sync *sync, const char *id)
+{
+	sync->to.box = cove_box_at(sync->remote.cove, id);
+	TRY(sync_box_state(&sync->to, &sync->state, &sync->was_synced));
+	if (!sync->was_synced || strcmp(sync->state.machine, sync->machine) != 0)
+		return err_new(CONFLICT, "other_worktree",
+			       "the sandbox belongs to no worktree of this machine");
+	sync->path = mem_str(sync->state.worktree);
+	return OK;
+}
+
+fallible sync_open_root(struct sync *sync)
+{
+	TRY(sync_check_root(sync->path));
+	sync->root = open(sync->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return sync->root >= 0
+		       ? OK
+		       : err_new(INVALID, "no_worktree", "cannot open the worktree '%s': %s",
+				 sync->path, strerror(errno));
+}
+
+fallible cli_sync_gc(struct call *call)
+{
+	on_exit_call(sync_ids_done) struct sync_ids ids = {0};
+	auto_sync sync;
+	struct err *err = sync_begin(&sync, call);
+
+	TRY(err);
+	TRY(sync_connect(&sync));
+	TRY(status_end(call, sync_list(&sync, &ids)));
+	for (size_t i = 0; i < ids.count; i++) {
+		sync.to.box = cove_box_at(sync.remote.cove, ids.at[i]);
+		TRY(status_end(call, sync_collect(&sync)));
+		cove_box_free(take_ptr(sync.to.box));
+		sync_state_done(&sync.state);
+		file_list_done(&sync.found);
+	}
+	call->exit = 0;
+	return OK;
+}

@@ -1,0 +1,36 @@
+// The copy of a worktree in a sandbox: its manifest, its files, changes of it.
+#pragma once
+
+#include "cli/remote.h"
+#include "sync/plan.h"
+
+#define SYNC_HOME "/workspace"
+
+// "left_out" with a path, "no_base_commit" with a reason.
+typedef void sync_box_note_fn(void *arg, const char *event, const char *text);
+
+struct sync_box {
+	struct remote *remote;
+	struct cove_box *box;
+	uint64_t file_max, count_max;
+	int spool; // receives contents; -1: not wanted
+	uint64_t spooled;
+	sync_box_note_fn *note;
+	void *arg;
+};
+
+// The state that the server keeps; *out_found false: the sandbox was never synced.
+fallible sync_box_state(struct sync_box *sync, struct sync_state *out, bool *out_found);
+fallible sync_box_keep(struct sync_box *sync, const struct sync_state *state);
+
+// The files that git does not ignore there, and those of `base`. Contents that are not those of
+// `base` go to the spool. INVALID bad_name; TOO_LARGE; BAD_PEER bad_archive.
+fallible sync_box_read(struct sync_box *sync, const struct file_list *base, struct file_list *out);
+// Fetches contents that a plan needs and that sync_box_read() left out.
+fallible sync_box_fetch(struct sync_box *sync, const struct plan *plan);
+// Makes the changes, with the contents of the worktree. CONFLICT sync_conflict: a file changed
+// meanwhile.
+fallible sync_box_send(struct sync_box *sync, int root, const struct plan *plan);
+// Commits all files to the repository in the sandbox, which is made if it is missing. A failure of
+// git there is a note: the manifest and not the commit is what the next sync compares with.
+fallible sync_box_commit(struct sync_box *sync);

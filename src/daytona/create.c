@@ -1,0 +1,257 @@
+// Translates Daytona's create into cove's own body, which spec_read() then checks: a limit has one
+// set of rules. Members that ask for something that cove lacks are refused by name.
+#include "daytona/create.h"
+
+#include <stdio.h>
+
+#include "base/mem.h"
+
+#define BODY_MAX (1 << 20)
+#define GIB_MAX 1e6
+
+// Daytona's default resources, in MiB.
+#define MEMORY_MB 1024
+#define DISK_MB 3072
+
+static const struct {
+	const char *key, *hint;
+} absent[] = {
+	{"volumes", "copy the files into the sandbox"},
+	{"secrets", "PUT /v1/secrets/{name}, and name it in 'secrets' of POST /v1/sandboxes"},
+	{"linkedSandbox", "expose a port of the other sandbox"},
+	{"outboundProxyUrl", "'domainAllowList' bounds what the sandbox may reach"},
+	{"networkAllowList", "name hosts in 'domainAllowList'"},
+	{"gpu", "leave it out"},
+	{"gpuType", "leave it out"},
+	{"kvm", "leave it out"},
+	{"public", "leave it out"},
+	{"autoPauseInterval",
+	 "an idle sandbox is frozen before it is stopped: use autoStopInterval"},
+};
+
+// Whether a value asks for something: not null, false, 0, "", [] or {}.
+static bool is_asked(const struct json *value)
+{
+	double number = 0;
+	bool flag = false;
+
+	if (!value)
+		return false;
+	switch (json_type(value)) {
+	case JSON_NULL:
+		return false;
+	case JSON_BOOL:
+		err_free(json_bool(value, "", &flag));
+		return flag;
+	case JSON_NUMBER:
+		err_free(json_double(value, "", -1e300, 1e300, &number));
+		return number < 0 || number > 0;
+	case JSON_STRING:
+		return json_chars(value).len;
+	default:
+		return json_count(value);
+	}
+}
+
+static fallible refuse_absent(const struct json *body)
+{
+	for (size_t i = 0; i < sizeof(absent) / sizeof(*absent); i++)
+		if (is_asked(json_get(body, absent[i].key)))
+			return err_hint(err_new(NOT_OFFERED, "not_offered",
+						"cove does not offer '%s'", absent[i].key),
+					"%s", absent[i].hint);
+	return OK;
+}
+
+bool create_from_line(struct str dockerfile, struct str *out_image)
+{
+	struct str line, image = {0};
+
+	while (dockerfile.len && str_cut(&dockerfile, '\n', &line)) {
+		if (line.len && line.at[line.len - 1] == '\r')
+			line.len--;
+		line = str_trim(line);
+		if (!line.len || line.at[0] == '#')
+			continue;
+		if (image.len || line.len < 6 ||
+		    !str_eq_nocase((struct str){line.at, 5}, STR("FROM ")))
+			return false;
+		image = str_trim(str_skip(line, 5));
+		for (size_t i = 0; i < image.len; i++)
+			if (image.at[i] == ' ' || image.at[i] == '\t')
+				return false; // FROM … AS …, --platform
+	}
+	*out_image = image;
+	return image.len;
+}
+
+static fallible create_put_source(struct json_out *out, const struct json *body)
+{
+	const struct json *build = json_get(body, "buildInfo");
+	struct str snapshot = {0}, dockerfile = {0}, image;
+
+	TRY(json_str(json_get(body, "snapshot"), "snapshot", &snapshot));
+	if (!build) {
+		if (snapshot.len)
+			json_put_str(out, "template", snapshot);
+		return OK;
+	}
+	TRY(json_want(build, "buildInfo", JSON_OBJECT));
+	if (snapshot.len)
+		return err_new(INVALID, "bad_field",
+			       "'snapshot' and 'buildInfo' exclude each other");
+	TRY(json_str(json_get(build, "dockerfileContent"), "buildInfo.dockerfileContent",
+		     &dockerfile));
+	if (!create_from_line(dockerfile, &image))
+		return err_hint(err_new(NOT_OFFERED, "not_offered",
+					"cove builds no Dockerfile: it takes one line, FROM image"),
+				"build the image elsewhere and name it, or make a template with "
+				"POST /v1/sandboxes/{id}/snapshot");
+	json_put_str(out, "image", image);
+	return OK;
+}
+
+static fallible create_put_limit(struct json_out *out, const struct json *body, const char *key,
+				 const char *name, double scale)
+{
+	double value = 0;
+
+	TRY(json_double(json_get(body, key), key, 0, GIB_MAX, &value));
+	if (!(value > 0))
+		return OK;
+	json_key(out, name);
+	if (scale > 1)
+		json_add_int(out, (int64_t)(value * scale));
+	else
+		json_add_double(out, value);
+	return OK;
+}
+
+static fallible create_put_limits(struct json_out *out, const struct json *body)
+{
+	json_put_begin(out, "limits", '{');
+	TRY(create_put_limit(out, body, "cpu", "cpus", 1));
+	TRY(create_put_limit(out, body, "memory", "memoryMB", 1024));
+	TRY(create_put_limit(out, body, "disk", "diskMB", 1024));
+	json_end(out, '}');
+	return OK;
+}
+
+static fallible create_put_network(struct json_out *out, const struct json *body)
+{
+	struct str names = {0}, name;
+	bool none = false;
+
+	TRY(json_bool(json_get(body, "networkBlockAll"), "networkBlockAll", &none));
+	TRY(json_str(json_get(body, "domainAllowList"), "domainAllowList", &names));
+	if (!none && !names.len)
+		return OK;
+	json_put_begin(out, "network", '{');
+	json_put_text(out, "mode", none ? "off" : "allow");
+	if (!none) {
+		json_put_begin(out, "allow", '[');
+		while (names.len && str_cut(&names, ',', &name))
+			if (str_trim(name).len)
+				json_add_str(out, str_trim(name));
+		json_end(out, ']');
+	}
+	json_end(out, '}');
+	return OK;
+}
+
+static fallible create_put_times(struct json_out *out, const struct json *body)
+{
+	uint64_t stop = CREATE_AUTO_STOP_MINUTES, ttl = 0;
+
+	TRY(json_u64(json_get(body, "autoStopInterval"), "autoStopInterval", 0, CREATE_MINUTES_MAX,
+		     &stop));
+	TRY(json_u64(json_get(body, "ttlMinutes"), "ttlMinutes", 0, CREATE_MINUTES_MAX, &ttl));
+	if (stop)
+		json_put_int(out, "sleepAfter", (int64_t)stop * 60);
+	else
+		json_put_bool(out, "keepAlive", true);
+	if (ttl)
+		json_put_int(out, "ttl", (int64_t)ttl * 60);
+	return OK;
+}
+
+static void create_put_member(struct json_out *out, const struct json *body, const char *key)
+{
+	if (!json_get(body, key))
+		return;
+	json_key(out, key);
+	json_add_value(out, json_get(body, key));
+}
+
+static fallible create_write(const struct json *body, struct buf *text)
+{
+	struct json_out out = json_to(text);
+	struct str name = {0}, user = {0};
+
+	TRY(json_str(json_get(body, "name"), "name", &name));
+	TRY(json_str(json_get(body, "user"), "user", &user));
+	json_begin(&out, '{');
+	if (name.len)
+		json_put_str(&out, "name", name);
+	if (user.len)
+		json_put_str(&out, "user", user);
+	TRY(create_put_source(&out, body));
+	TRY(create_put_limits(&out, body));
+	TRY(create_put_network(&out, body));
+	TRY(create_put_times(&out, body));
+	create_put_member(&out, body, "env");
+	create_put_member(&out, body, "labels");
+	json_end(&out, '}');
+	return buf_ok(text) ? OK : err_new(TOO_LARGE, "body_too_large", "the body is too large");
+}
+
+static void create_set_label(struct env_map *labels, const char *name, uint64_t value)
+{
+	char text[24];
+
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
+	env_map_set(labels, str_of(name), str_of(text));
+}
+
+// The intervals that labels keep. auto-delete -1 is off.
+static fallible keep_intervals(const struct json *body, struct spec *spec)
+{
+	const struct json *given = json_get(body, "autoDeleteInterval");
+	uint64_t archive = 0;
+	double minutes = -1;
+
+	TRY(json_u64(json_get(body, "autoArchiveInterval"), "autoArchiveInterval", 0,
+		     CREATE_MINUTES_MAX, &archive));
+	TRY(json_double(given, "autoDeleteInterval", -CREATE_MINUTES_MAX, CREATE_MINUTES_MAX,
+			&minutes));
+	if (archive)
+		create_set_label(&spec->labels, CREATE_LABEL_ARCHIVE, archive);
+	if (minutes >= 0)
+		create_set_label(&spec->labels, ENV_MAP_AUTO_DELETE, (uint64_t)minutes);
+	return OK;
+}
+
+static uint64_t create_least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+fallible create_read(const struct json *body, const struct spec_bounds *bounds, struct spec *out)
+{
+	auto_buf text = BUF_INIT(BODY_MAX);
+	auto_json json = NULL;
+	auto_spec spec = {0};
+
+	TRY(refuse_absent(body));
+	TRY(create_write(body, &text));
+	TRY(json_read(buf_view(&text), &json));
+	TRY(spec_read(json, bounds, &spec));
+	if (!(spec.limits_said & 1u << LIMIT_MEMORY))
+		spec.limits.memory = create_least(MEMORY_MB * LIMITS_MIB, bounds->memory_max);
+	if (!(spec.limits_said & 1u << LIMIT_DISK))
+		spec.limits.disk = DISK_MB * LIMITS_MIB;
+	TRY(keep_intervals(body, &spec));
+	*out = spec;
+	spec = (struct spec){0};
+	return OK;
+}

@@ -1,0 +1,120 @@
+// The route table of Daytona's API, and what of it cove does not offer. Rows match in order: the
+// last two answer 501 for every other path.
+#include "daytona/daytona.h"
+
+#include "daytona/handlers.h"
+#include "gateway/gateway.h"
+
+static const struct {
+	const char *word, *hint;
+} absent[] = {
+	{"/ports/", "POST /v1/sandboxes/{id}/ports exposes a port"},
+	{"/volumes", "copy the files into the sandbox"},
+	{"/snapshots", "templates are made and listed by /v1/templates"},
+	{"/snapshot", "POST /v1/sandboxes/{id}/snapshot makes a template"},
+	{"/fork", "POST /v1/sandboxes/{id}/fork makes copies"},
+	{"/pause", "POST /v1/sandboxes/{id}/pause freezes a sandbox"},
+	{"/archive", "a stopped sandbox keeps its files and uses no memory"},
+	{"/resize", "create the sandbox with the resources that it needs"},
+	{"/ssh-access", "'cove exec -it NAME bash' opens a shell"},
+	{"/process/session/entrypoint", "a sandbox of cove has no entrypoint session"},
+	{"/process/pty", "/v1/sandboxes/{id}/ws/pty is a terminal"},
+	{"/process/interpreter", "/v1/sandboxes/{id}/api/contexts keeps interpreters"},
+	{"/git/",
+	 "cove offers clone, status, add, commit, branches, checkout, history, push, pull; "
+	 "run git as a command for the rest"},
+	{"/network-settings", "PATCH /v1/sandboxes/{id} with 'network'"},
+	{"/lsp/", "start the language server as a command"},
+	{"/computeruse/", "cove has no desktop"},
+};
+
+static fallible daytona_refuse(struct http *x)
+{
+	const char *hint = "docs/MIGRATING.md lists what cove offers of Daytona's API";
+
+	for (size_t i = 0; i < sizeof(absent) / sizeof(*absent); i++)
+		if (memmem(x->url.path.at, x->url.path.len, absent[i].word,
+			   strlen(absent[i].word))) {
+			hint = absent[i].hint;
+			break;
+		}
+	return err_hint(err_new(NOT_OFFERED, "not_offered",
+				"cove does not offer this part of Daytona's API"),
+			"%s", hint);
+}
+
+static fallible daytona_version(struct http *x)
+{
+	auto_buf body = BUF_INIT(256);
+	struct json_out out = json_to(&body);
+
+	json_begin(&out, '{');
+	json_put_text(&out, "version", gateway_of(x)->version);
+	json_end(&out, '}');
+	return http_reply_json(x, 200, &body);
+}
+
+#define API "/daytona"
+#define SANDBOX API "/sandbox/{id}"
+#define TOOLBOX API "/toolbox/{id}"
+
+// clang-format off
+const struct route daytona_routes[] = {
+	{"POST",   API "/sandbox",                        daytona_sandbox_create,      ROUTE_AUDITED,  "make a sandbox"},
+	{"GET",    API "/sandbox",                        daytona_sandbox_list,        0,              "list sandboxes, newest first, with a cursor"},
+	{"GET",    API "/sandbox/paginated",              daytona_sandbox_list_pages,  0,              "list sandboxes in numbered pages"},
+	{"GET",    SANDBOX,                               daytona_sandbox_get,         0,              "get a sandbox by id or name"},
+	{"DELETE", SANDBOX,                               daytona_sandbox_delete,      ROUTE_AUDITED,  "delete a sandbox"},
+	{"GET",    SANDBOX "/toolbox-proxy-url",          daytona_sandbox_toolbox_url, 0,              "the base of the toolbox"},
+	{"POST",   SANDBOX "/start",                      daytona_sandbox_start,       ROUTE_AUDITED,  "start a sandbox"},
+	{"POST",   SANDBOX "/stop",                       daytona_sandbox_stop,        ROUTE_AUDITED,  "stop a sandbox"},
+	{"PUT",    SANDBOX "/labels",                     daytona_sandbox_labels,      ROUTE_AUDITED,  "replace all labels"},
+	{"POST",   SANDBOX "/last-activity",              daytona_sandbox_activity,    ROUTE_READONLY, "count as activity"},
+	{"POST",   SANDBOX "/autostop/{minutes}",         daytona_sandbox_interval,    ROUTE_AUDITED,  "stop after so much idleness"},
+	{"POST",   SANDBOX "/autoarchive/{minutes}",      daytona_sandbox_interval,    ROUTE_AUDITED,  "kept and shown; cove archives nothing"},
+	{"POST",   SANDBOX "/autodelete/{minutes}",       daytona_sandbox_interval,    ROUTE_AUDITED,  "delete so long after the stop"},
+	{"POST",   TOOLBOX "/process/execute",            daytona_process_execute,     0,              "run a command"},
+	{"POST",   TOOLBOX "/process/code-run",           daytona_process_code_run,    0,              "run code"},
+	{"*",      TOOLBOX "/process/session/entrypoint", daytona_refuse,              ROUTE_READONLY, "not offered"},
+	{"*",      TOOLBOX "/process/session/entrypoint/{path*}", daytona_refuse,      ROUTE_READONLY, "not offered"},
+	{"POST",   TOOLBOX "/process/session",            daytona_session_create,      0,              "make a session"},
+	{"GET",    TOOLBOX "/process/session",            daytona_session_list,        0,              "list sessions and their commands"},
+	{"GET",    TOOLBOX "/process/session/{session}",  daytona_session_get,         0,              "a session and its commands"},
+	{"DELETE", TOOLBOX "/process/session/{session}",  daytona_session_delete,      0,              "end a session and what runs in it"},
+	{"POST",   TOOLBOX "/process/session/{session}/exec", daytona_session_exec,    0,              "run a command in a session"},
+	{"GET",    TOOLBOX "/process/session/{session}/command/{command}", daytona_session_command, 0, "a command and its exit code"},
+	{"POST",   TOOLBOX "/process/session/{session}/command/{command}/input", daytona_session_input, 0, "write to the stdin of a command"},
+	{"GET",    TOOLBOX "/process/session/{session}/command/{command}/logs", daytona_session_logs, 0, "the output of a command, once or by WebSocket"},
+	{"POST",   TOOLBOX "/git/clone",              daytona_git_clone,           0,              "clone a repository"},
+	{"GET",    TOOLBOX "/git/status",             daytona_git_status,          0,              "the branch and changed files"},
+	{"GET",    TOOLBOX "/git/history",            daytona_git_history,         0,              "the last commits"},
+	{"GET",    TOOLBOX "/git/branches",           daytona_git_branches,        0,              "list branches"},
+	{"POST",   TOOLBOX "/git/branches",           daytona_git_branch_create,   0,              "make a branch and switch to it"},
+	{"DELETE", TOOLBOX "/git/branches",           daytona_git_branch_delete,   0,              "delete a branch"},
+	{"POST",   TOOLBOX "/git/checkout",           daytona_git_checkout,        0,              "switch to a branch or commit"},
+	{"POST",   TOOLBOX "/git/add",                daytona_git_add,             0,              "stage files"},
+	{"POST",   TOOLBOX "/git/commit",             daytona_git_commit,          0,              "commit what is staged"},
+	{"POST",   TOOLBOX "/git/push",               daytona_git_push,            0,              "push a branch"},
+	{"POST",   TOOLBOX "/git/pull",               daytona_git_pull,            0,              "pull a branch, fast-forward only"},
+	{"GET",    TOOLBOX "/work-dir",                   daytona_process_work_dir,    0,              "the directory in which commands start"},
+	{"GET",    TOOLBOX "/user-home-dir",              daytona_process_home_dir,    0,              "the home directory of the user of commands"},
+	{"GET",    TOOLBOX "/version",                    daytona_version,             0,              "the version of cove"},
+	{"GET",    TOOLBOX "/files",                      daytona_files_list,          0,              "list a directory"},
+	{"DELETE", TOOLBOX "/files",                      daytona_files_delete,        0,              "delete a file, or a tree"},
+	{"GET",    TOOLBOX "/files/info",                 daytona_files_info,          0,              "metadata of a file"},
+	{"POST",   TOOLBOX "/files/folder",               daytona_files_folder,        0,              "make a directory and its parents"},
+	{"POST",   TOOLBOX "/files/move",                 daytona_files_move,          0,              "move or rename"},
+	{"POST",   TOOLBOX "/files/permissions",          daytona_files_permissions,   0,              "set owner, group and mode"},
+	{"GET",    TOOLBOX "/files/find",                 daytona_files_find,          0,              "find lines that contain a text"},
+	{"GET",    TOOLBOX "/files/search",               daytona_files_search,        0,              "find files by name"},
+	{"POST",   TOOLBOX "/files/replace",              daytona_files_replace,       0,              "replace a text in files"},
+	{"POST",   TOOLBOX "/files/bulk-upload",          daytona_transfer_upload_bulk, ROUTE_STREAM,  "write files of a form"},
+	{"POST",   TOOLBOX "/files/upload",               daytona_transfer_upload_one, ROUTE_STREAM,   "write the body to a file"},
+	{"POST",   TOOLBOX "/files/upload-v2",            daytona_transfer_upload_one, ROUTE_STREAM,   "write the body to a file"},
+	{"POST",   TOOLBOX "/files/bulk-download",        daytona_transfer_download_bulk, ROUTE_READONLY, "read files as a form"},
+	{"GET",    TOOLBOX "/files/download",             daytona_transfer_download_one, 0,            "read one file"},
+	{"*",      TOOLBOX "/{path*}",                    daytona_refuse,              ROUTE_READONLY, "not offered"},
+	{"*",      API "/{path*}",                        daytona_refuse,              ROUTE_READONLY, "not offered"},
+	{0},
+};
+// clang-format on

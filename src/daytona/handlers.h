@@ -1,0 +1,32 @@
+// Handlers of the route table in daytona.c, by the file that has them.
+#pragma once
+
+#include "http/router.h"
+
+// files.c
+route_fn daytona_files_list, daytona_files_info, daytona_files_folder, daytona_files_delete,
+	daytona_files_move, daytona_files_permissions, daytona_files_find, daytona_files_search,
+	daytona_files_replace;
+
+// git.c
+route_fn daytona_git_clone, daytona_git_status, daytona_git_history, daytona_git_branches,
+	daytona_git_branch_create, daytona_git_branch_delete, daytona_git_checkout, daytona_git_add,
+	daytona_git_commit, daytona_git_push, daytona_git_pull;
+
+// process.c
+route_fn daytona_process_execute, daytona_process_code_run, daytona_process_work_dir,
+	daytona_process_home_dir;
+
+// sandbox.c
+route_fn daytona_sandbox_create, daytona_sandbox_list, daytona_sandbox_list_pages,
+	daytona_sandbox_get, daytona_sandbox_toolbox_url, daytona_sandbox_delete,
+	daytona_sandbox_start, daytona_sandbox_stop, daytona_sandbox_labels,
+	daytona_sandbox_activity, daytona_sandbox_interval;
+
+// session.c
+route_fn daytona_session_create, daytona_session_list, daytona_session_get, daytona_session_delete,
+	daytona_session_exec, daytona_session_command, daytona_session_input, daytona_session_logs;
+
+// transfer.c
+route_fn daytona_transfer_upload_bulk, daytona_transfer_upload_one, daytona_transfer_download_bulk,
+	daytona_transfer_download_one;

@@ -1,0 +1,140 @@
+// Writes a record as Daytona's sandbox object. A frozen sandbox is `started`: any request wakes it.
+// Labels of cove's own are not shown.
+#include "daytona/sandbox_json.h"
+
+#include "daytona/create.h"
+#include "gateway/gateway.h"
+
+#define GIB (1024.0 * 1024 * 1024)
+
+static const struct {
+	const char *state, *desired;
+} states[STATE_COUNT] = {
+	[STATE_CREATING] = {"creating", "started"},	[STATE_RUNNING] = {"started", "started"},
+	[STATE_PAUSED] = {"paused", "paused"},		[STATE_FROZEN] = {"started", "started"},
+	[STATE_STOPPED] = {"stopped", "stopped"},	[STATE_ARCHIVED] = {"archived", "archived"},
+	[STATE_DELETING] = {"destroying", "destroyed"}, [STATE_FAILED] = {"error", "started"},
+};
+
+const char *sandbox_json_state(const struct record *record)
+{
+	return states[record->state].state;
+}
+
+const char *sandbox_json_toolbox(struct http *x, const struct record *record)
+{
+	const char *base = record->retention.base_url;
+
+	if (!base)
+		base = arena_fmt(x->arena, "http://" STR_FMT, STR_ARG(http_field(x, "Host")));
+	return arena_fmt(x->arena, "%s/daytona/toolbox", base);
+}
+
+static void sandbox_json_labels(struct json_out *out, const struct env_map *labels)
+{
+	json_put_begin(out, "labels", '{');
+	for (size_t i = 0; i < labels->count; i++)
+		if (!str_starts(str_of(labels->at[i].name), ENV_MAP_RESERVED))
+			json_put_text(out, labels->at[i].name, labels->at[i].value);
+	json_end(out, '}');
+}
+
+static void put_size(struct json_out *out, const char *key, uint64_t bytes)
+{
+	json_key(out, key);
+	json_add_double(out, (double)bytes / GIB);
+}
+
+static void put_interval(struct json_out *out, const char *key, const struct record *record,
+			 const char *label, int64_t preset)
+{
+	const char *text = env_map_get(&record->labels, str_of(label));
+	uint64_t minutes = 0;
+	bool kept = text && str_to_u64(str_of(text), 0, CREATE_MINUTES_MAX, &minutes);
+
+	json_put_int(out, key, kept ? (int64_t)minutes : preset);
+}
+
+static void sandbox_json_times(struct json_out *out, const struct record *record)
+{
+	const struct entry *entry = link_of(record, struct entry, record);
+	const struct retention *retention = &record->retention;
+	int64_t idle_ms = loop_now(entry->manager->loop) - entry->idle.busy_ms;
+	int64_t changed = record->started_ms ? record->started_ms : record->created_ms;
+
+	json_put_int(
+		out, "autoStopInterval",
+		retention->keep_alive ? 0 : (int64_t)((retention->sleep_after_ms + 59999) / 60000));
+	put_interval(out, "autoArchiveInterval", record, CREATE_LABEL_ARCHIVE, CREATE_MINUTES_MAX);
+	put_interval(out, "autoDeleteInterval", record, ENV_MAP_AUTO_DELETE, -1);
+	json_put_time(out, "createdAt", record->created_ms);
+	json_put_time(out, "updatedAt", changed);
+	json_put_time(out, "lastActivityAt", clock_wall_ms() - idle_ms);
+}
+
+static void sandbox_json_network(struct json_out *out, const struct policy *network)
+{
+	auto_buf names = BUF_INIT(64 * 1024);
+
+	json_put_bool(out, "networkBlockAll", !network || network->mode == POLICY_OFF);
+	if (!network || network->mode != POLICY_ALLOW)
+		return;
+	for (size_t i = 0; i < network->allow_count; i++)
+		buf_fmt(&names, "%s%s", i ? "," : "", network->allow[i].text);
+	json_put_str(out, "domainAllowList", buf_view(&names));
+}
+
+static void sandbox_json_source(struct json_out *out, const struct record *record, bool whole)
+{
+	if (!record->image) {
+		json_put_text(out, "snapshot", record_template(record));
+		return;
+	}
+	json_put_text(out, "snapshot", NULL);
+	if (!whole)
+		return;
+	auto_buf line = BUF_INIT(4096);
+
+	buf_fmt(&line, "FROM %s\n", record->image);
+	json_put_begin(out, "buildInfo", '{');
+	json_put_str(out, "dockerfileContent", buf_view(&line));
+	json_end(out, '}');
+}
+
+void sandbox_json_put(struct http *x, struct json_out *out, const struct record *record,
+		      const char *state, bool whole)
+{
+	bool failed = record->state == STATE_FAILED;
+
+	json_begin(out, '{');
+	json_put_text(out, "id", record->id);
+	json_put_text(out, "organizationId", record->tenant[0] ? record->tenant : "default");
+	json_put_text(out, "name", record->name[0] ? record->name : record->id);
+	json_put_text(out, "user", record->user[0] ? record->user : "root");
+	sandbox_json_labels(out, &record->labels);
+	json_put_bool(out, "public", false);
+	sandbox_json_network(out, record->network);
+	json_put_text(out, "target", "local");
+	json_key(out, "cpu");
+	json_add_double(out, (double)record->limits.cpu_milli / 1000);
+	json_put_int(out, "gpu", 0);
+	put_size(out, "memory", record->limits.memory);
+	put_size(out, "disk", record->limits.disk);
+	json_put_text(out, "toolboxProxyUrl", sandbox_json_toolbox(x, record));
+	json_put_text(out, "state", state ? state : states[record->state].state);
+	json_put_text(out, "desiredState", state ? state : states[record->state].desired);
+	sandbox_json_source(out, record, whole);
+	json_put_text(out, "errorReason", failed ? record->reason : NULL);
+	json_put_bool(out, "recoverable", failed && record->disk_kept);
+	sandbox_json_times(out, record);
+	json_put_text(out, "sandboxClass", "container");
+	json_put_text(out, "backupState", "None");
+	json_put_text(out, "daemonVersion", gateway_of(x)->version);
+	if (whole) {
+		json_key(out, "env");
+		env_map_write(out, &record->env);
+		json_put_begin(out, "volumes", '[');
+		json_end(out, ']');
+	}
+	json_end(out, '}');
+}

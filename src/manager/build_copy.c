@@ -1,0 +1,554 @@
+// Copies in two passes over the archive: the first finds what the sources mean, the second writes
+// the entries, renamed, into the pipe of a file worker. Headers are parsed by codec/tar, and only
+// they are read in the first pass.
+//
+// syscalls: pread64
+#include "manager/build_copy.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "box/pipe.h"
+#include "codec/ignore.h"
+#include "codec/tar.h"
+#include "loop/closer.h"
+#include "loop/offload.h"
+
+#define ROOM (256 * 1024)
+#define SILENCE_MS 60000
+#define ENTRIES_MAX 1000000
+#define SOURCES_MAX 1000
+#define DEPTH_MAX 256
+#define PASSWD_MAX (512 * 1024)
+
+struct copying {
+	const struct files *files;
+	const struct build_copy *copy;
+	char **sources; // cleaned
+	struct {
+		bool found, is_tree;
+		uint32_t items; // distinct things that match
+		char *item;	// the last of them
+	} * seen;		// of each source
+	uint64_t count;
+	uint32_t uid, gid, mode;
+	bool has_mode;
+	bool into_dir; // names go beneath the destination
+	char *base;    // directory in the sandbox in which the worker unpacks
+	char *prefix;  // of new names, "" or "name/"
+	char *name;    // of a single file; NULL: its own
+	// the archive
+	char *room;
+	uint64_t room_at;
+	size_t room_len;
+	struct tar_in *tar;
+	// the pipe
+	int pipe;
+	bool closed; // by the worker: files_end() says why
+	char *head;
+};
+
+static fallible bad_archive(const char *what)
+{
+	return err_new(INVALID, "bad_archive", "the context is no archive that can be copied: %s",
+		       what);
+}
+
+// ----------------------------------------------------------------------------------------- reading
+
+struct archive_read {
+	int fd;
+	void *room;
+	uint64_t at;
+	ssize_t got;
+};
+
+static void archive_read_run(void *arg)
+{
+	struct archive_read *job = arg;
+
+	do
+		job->got = pread(job->fd, job->room, ROOM, (off_t)job->at);
+	while (job->got < 0 && errno == EINTR);
+}
+
+// At least one byte of the archive from `at` on; *out_len is how many.
+static fallible archive_at(struct copying *copying, uint64_t at, const char **out, size_t *out_len)
+{
+	struct archive_read job = {.fd = copying->copy->archive, .room = copying->room, .at = at};
+
+	if (at < copying->room_at || at >= copying->room_at + copying->room_len) {
+		offload_run(archive_read_run, &job);
+		if (job.got < 0)
+			return err_sys(EIO, "read a context");
+		copying->room_at = at;
+		copying->room_len = (size_t)job.got;
+		if (!job.got)
+			return bad_archive("it ends too early");
+	}
+	*out = copying->room + (at - copying->room_at);
+	*out_len = copying->room_len - (size_t)(at - copying->room_at);
+	return OK;
+}
+
+static fallible archive_block(struct copying *copying, uint64_t at, char block[TAR_BLOCK])
+{
+	for (size_t done = 0; done < TAR_BLOCK;) {
+		const char *bytes = NULL;
+		size_t len = 0;
+
+		TRY(archive_at(copying, at + done, &bytes, &len));
+		if (len > TAR_BLOCK - done)
+			len = TAR_BLOCK - done;
+		memcpy(block + done, bytes, len);
+		done += len;
+	}
+	return OK;
+}
+
+typedef fallible entry_fn(struct copying *copying, const struct tar_head *head, uint64_t content);
+
+// Calls `each` with every entry. Its head is valid during the call.
+static fallible archive_walk(struct copying *copying, entry_fn *each)
+{
+	uint64_t at = 0, entries = 0;
+
+	copying->room_len = 0;
+	tar_begin(copying->tar);
+	while (at < copying->copy->bytes) {
+		struct tar_head head;
+		char block[TAR_BLOCK];
+		enum tar_step step;
+
+		TRY(archive_block(copying, at, block));
+		at += TAR_BLOCK;
+		step = tar_feed(copying->tar, block, &head);
+		if (step == TAR_BAD)
+			return bad_archive(copying->tar->why);
+		if (step == TAR_END)
+			return OK;
+		if (step == TAR_MORE)
+			continue;
+		if (++entries > ENTRIES_MAX)
+			return bad_archive("it has too many entries");
+		if (head.size > copying->copy->bytes)
+			return bad_archive("an entry is larger than all of it");
+		TRY(each(copying, &head, at));
+		if (head.type == TAR_FILE || head.type == TAR_OTHER)
+			at += head.size + tar_padding(head.size);
+	}
+	return OK;
+}
+
+// --------------------------------------------------------------------------------------- selecting
+
+// Without "./" and slashes at the ends. INVALID if it leads out.
+static fallible path_clean(struct str path, const char *what, char **out)
+{
+	auto_buf text = BUF_INIT(TAR_NAME_MAX);
+	struct str part;
+
+	while (path.len && str_cut(&path, '/', &part)) {
+		if (!part.len || str_is(part, "."))
+			continue;
+		if (str_is(part, ".."))
+			return err_new(INVALID, "bad_plan", "%s leads out of the context", what);
+		if (text.len)
+			buf_char(&text, '/');
+		buf_str(&text, part);
+	}
+	if (!buf_ok(&text))
+		return err_new(INVALID, "bad_plan", "%s is too long", what);
+	buf_text(&text, "");
+	*out = buf_take(&text);
+	return OK;
+}
+
+static size_t path_depth(struct str path)
+{
+	size_t depth = path.len > 0;
+
+	for (size_t i = 0; i < path.len; i++)
+		depth += path.at[i] == '/';
+	return depth;
+}
+
+// The first components of a path; len SIZE_MAX: it has fewer.
+static bool path_head(struct str path, size_t depth, struct str *out)
+{
+	*out = path;
+	if (path_depth(path) < depth)
+		return false;
+	for (size_t i = 0; i < path.len; i++)
+		if (path.at[i] == '/' && !--depth) {
+			out->len = i;
+			break;
+		}
+	return true;
+}
+
+// Whether the source means the entry; *out_item: the part of its path that matches.
+static bool source_matches(const char *source, struct str path, struct str *out_item)
+{
+	struct str pattern = str_of(source);
+
+	*out_item = (struct str){path.at, 0};
+	if (!pattern.len)
+		return true;
+	return path_head(path, path_depth(pattern), out_item) &&
+	       (str_eq(pattern, *out_item) || ignore_match(pattern, *out_item));
+}
+
+static fallible entry_see(struct copying *copying, const struct tar_head *head, uint64_t content)
+{
+	auto_free char *path = NULL;
+
+	(void)content;
+	TRY(path_clean(head->path, "an entry", &path));
+	for (size_t i = 0; i < copying->copy->count; i++) {
+		struct str item;
+
+		if (!source_matches(copying->sources[i], str_of(path), &item))
+			continue;
+		copying->seen[i].found = true;
+		if (!copying->sources[i][0] || item.len < strlen(path) ||
+		    head->type == TAR_DIRECTORY)
+			copying->seen[i].is_tree = true;
+		if (copying->seen[i].item && str_is(item, copying->seen[i].item))
+			continue;
+		free(copying->seen[i].item);
+		copying->seen[i].item = mem_dup(item.at, item.len);
+		copying->seen[i].items++;
+	}
+	return OK;
+}
+
+static fallible sources_find(struct copying *copying)
+{
+	const struct build_copy *copy = copying->copy;
+
+	if (copy->count > SOURCES_MAX)
+		return err_new(INVALID, "bad_plan", "a copy has too many sources");
+	for (size_t i = 0; i < copy->count; i++)
+		TRY(path_clean(str_of(copy->sources[i]), "a source", &copying->sources[i]));
+	TRY(archive_walk(copying, entry_see));
+	for (size_t i = 0; i < copy->count; i++)
+		if (!copying->seen[i].found && copying->sources[i][0])
+			return err_hint(err_new(INVALID, "no_source",
+						"'%.200s' is not in the context", copy->sources[i]),
+					"paths begin at the context's directory; .dockerignore may "
+					"leave it out");
+	return OK;
+}
+
+// ------------------------------------------------------------------------------------- destination
+
+static fallible destination_find(struct copying *copying)
+{
+	const struct build_copy *copy = copying->copy;
+	bool slash = str_ends(str_of(copy->to), "/"), tree = false, exists = false;
+	auto_free char *to = NULL;
+	uint32_t items = 0;
+	struct fileop_stat stat;
+	struct err *err;
+	char *last;
+
+	for (size_t i = 0; i < copy->count; i++) {
+		tree |= copying->seen[i].is_tree || !copying->sources[i][0];
+		items += copying->seen[i].items;
+	}
+	if ((copy->count > 1 || (items > 1 && !tree)) && !slash)
+		return err_hint(
+			err_new(INVALID, "bad_plan",
+				"several sources are copied to '%.200s', which is no directory",
+				copy->to),
+			"end it with a slash");
+	TRY(path_clean(str_of(copy->to), "the destination", &to));
+	if (!to || !to[0]) {
+		copying->base = mem_str("/");
+		copying->into_dir = true;
+		copying->prefix = mem_str("");
+		return OK;
+	}
+	copying->base = mem_fmt("/%s", to);
+	err = files_stat(copying->files, copying->base, true, &stat);
+	if (err && err_kind(err) != ERR_NOT_FOUND)
+		return err;
+	exists = !err && stat.type == FILEOP_DIRECTORY;
+	err_free(err);
+	copying->into_dir = tree || slash || exists;
+	if (exists) {
+		copying->prefix = mem_str("");
+		return OK;
+	}
+	last = strrchr(copying->base, '/');
+	if (copying->into_dir)
+		copying->prefix = mem_fmt("%s/", last + 1);
+	else
+		copying->name = mem_str(last + 1);
+	if (!copying->prefix)
+		copying->prefix = mem_str("");
+	last[last == copying->base] = '\0';
+	return OK;
+}
+
+// The number of a name in a passwd or group file: NAME:x:NUMBER:…
+static fallible name_find(const struct files *files, const char *path, struct str name, int field,
+			  uint32_t *out, uint32_t *out_group)
+{
+	auto_buf text = BUF_INIT(PASSWD_MAX);
+	struct fileop_stat stat;
+	auto_closer_fd fd = -1;
+	struct str rest, line, part;
+	uint64_t number;
+
+	if (str_to_u64(name, 0, UINT32_MAX - 1, &number)) {
+		*out = (uint32_t)number;
+		return OK;
+	}
+	TRY(files_read(files, path, &text, &fd, &stat));
+	rest = buf_view(&text);
+	while (str_cut(&rest, '\n', &line)) {
+		if (!str_cut(&line, ':', &part) || !str_eq(part, name))
+			continue;
+		for (int i = 0; i < field; i++)
+			str_cut(&line, ':', &part);
+		if (!str_to_u64(part, 0, UINT32_MAX - 1, &number))
+			break;
+		*out = (uint32_t)number;
+		if (out_group && str_cut(&line, ':', &part) &&
+		    str_to_u64(part, 0, UINT32_MAX - 1, &number))
+			*out_group = (uint32_t)number;
+		return OK;
+	}
+	return err_hint(
+		err_new(INVALID, "no_user", "'" STR_FMT "' is not in %s", STR_ARG(name), path),
+		"give numbers: --chown=UID:GID");
+}
+
+static fallible owner_find(struct copying *copying)
+{
+	struct str rest = str_of(copying->copy->chown), user;
+	struct str mode = str_of(copying->copy->chmod);
+
+	if (rest.len) {
+		bool has_group = strchr(copying->copy->chown, ':') != NULL;
+
+		str_cut(&rest, ':', &user);
+		TRY(name_find(copying->files, "/etc/passwd", user, 2, &copying->uid,
+			      &copying->gid));
+		if (!has_group && str_to_u64(user, 0, UINT32_MAX, &(uint64_t){0}))
+			copying->gid = copying->uid;
+		if (has_group)
+			TRY(name_find(copying->files, "/etc/group", rest, 2, &copying->gid, NULL));
+	}
+	if (!mode.at)
+		return OK;
+	copying->has_mode = mode.len > 0;
+	if (copying->has_mode && !str_to_mode(mode, &copying->mode))
+		return err_hint(err_new(INVALID, "bad_plan", "'%.40s' is no mode", mode.at),
+				"--chmod takes an octal number, such as 0755");
+	return OK;
+}
+
+// ----------------------------------------------------------------------------------------- writing
+
+static fallible pipe_put(struct copying *copying, const char *bytes, size_t len)
+{
+	while (len && !copying->closed) {
+		ssize_t put = pipe_give(box_at(copying->files->box), copying->pipe, bytes, len);
+		uint32_t ready;
+
+		if (put >= 0) {
+			bytes += put;
+			len -= (size_t)put;
+		} else if (errno == EPIPE) {
+			copying->closed = true;
+		} else if (errno == EAGAIN) {
+			TRY(task_wait_fd(copying->pipe, EPOLLOUT,
+					 loop_now(task_loop()) + SILENCE_MS, &ready));
+		} else if (errno != EINTR) {
+			return err_sys(errno, "write an archive");
+		}
+	}
+	return OK;
+}
+
+static fallible put_head(struct copying *copying, const struct tar_head *head)
+{
+	size_t len = tar_write(head, copying->head, TAR_HEAD_MAX);
+
+	return len ? pipe_put(copying, copying->head, len) : bad_archive("a path is too long");
+}
+
+static fallible put_content(struct copying *copying, uint64_t at, uint64_t size)
+{
+	static const char zeros[TAR_BLOCK];
+	uint64_t left = size;
+
+	while (left && !copying->closed) {
+		const char *bytes = NULL;
+		size_t len = 0;
+
+		TRY(archive_at(copying, at, &bytes, &len));
+		if (len > left)
+			len = (size_t)left;
+		TRY(pipe_put(copying, bytes, len));
+		at += len;
+		left -= len;
+	}
+	return pipe_put(copying, zeros, tar_padding(size));
+}
+
+// The new name of what a source means; NULL: the entry is the source's own directory.
+static char *new_name(const struct copying *copying, size_t source, struct str path,
+		      struct str item)
+{
+	struct str rest = str_skip(path, item.len + (item.len && item.len < path.len));
+	const char *name;
+
+	if (copying->seen[source].is_tree && item.len < path.len)
+		return mem_fmt("%s" STR_FMT, copying->prefix, STR_ARG(rest));
+	name = item.at + item.len;
+	while (name > item.at && name[-1] != '/')
+		name--;
+	if (copying->into_dir)
+		return mem_fmt("%s%.*s", copying->prefix, (int)(item.at + item.len - name), name);
+	return mem_str(copying->name);
+}
+
+// A link within what is copied gets its new name, any other cannot be made.
+static fallible link_target(const struct copying *copying, size_t source, struct str target,
+			    char **out)
+{
+	auto_free char *path = NULL;
+	struct str item;
+
+	TRY(path_clean(target, "a hard link", &path));
+	if (!source_matches(copying->sources[source], str_of(path), &item))
+		return err_hint(err_new(INVALID, "bad_archive",
+					"a hard link leads out of what is copied: %.200s", path),
+				"copy the file that it is a link to, too");
+	*out = new_name(copying, source, str_of(path), item);
+	return OK;
+}
+
+static fallible entry_put(struct copying *copying, const struct tar_head *head, uint64_t content)
+{
+	auto_free char *path = NULL;
+
+	if (copying->closed || head->type == TAR_OTHER)
+		return OK;
+	TRY(path_clean(head->path, "an entry", &path));
+	for (size_t i = 0; i < copying->copy->count; i++) {
+		auto_free char *name = NULL, *target = NULL;
+		struct tar_head own = *head;
+		struct str item;
+
+		if (!source_matches(copying->sources[i], str_of(path), &item))
+			continue;
+		if (item.len == strlen(path) && head->type == TAR_DIRECTORY)
+			continue; // what is in it is copied, not the directory
+		name = new_name(copying, i, str_of(path), item);
+		if (head->type == TAR_HARDLINK)
+			TRY(link_target(copying, i, head->target, &target));
+		if (target)
+			own.target = str_of(target);
+		own.path = str_of(name);
+		own.uid = copying->uid;
+		own.gid = copying->gid;
+		if (copying->has_mode && head->type != TAR_SYMLINK)
+			own.mode = copying->mode;
+		copying->count++;
+		TRY(put_head(copying, &own));
+		if (head->type == TAR_FILE)
+			TRY(put_content(copying, content, head->size));
+	}
+	return OK;
+}
+
+// The destination itself, where it is new: with the owner of the files.
+static fallible put_destination(struct copying *copying)
+{
+	struct tar_head head = {.type = TAR_DIRECTORY,
+				.path = str_of(copying->prefix),
+				.target = STR(""),
+				.mode = 0755,
+				.uid = copying->uid,
+				.gid = copying->gid};
+
+	return copying->prefix[0] ? put_head(copying, &head) : OK;
+}
+
+static fallible copy_all(struct copying *copying)
+{
+	static const char end[2 * TAR_BLOCK];
+
+	TRY(put_destination(copying));
+	TRY(archive_walk(copying, entry_put));
+	return pipe_put(copying, end, sizeof(end));
+}
+
+static fallible copy_unpack(struct copying *copying)
+{
+	struct files_walk *walk = NULL;
+	struct files_total total = {0};
+	struct err *err;
+
+	TRY(files_unpack(copying->files, copying->base, FILEOP_OWNERS, &copying->pipe, &walk));
+	err = copy_all(copying);
+	closer_drop(&copying->pipe);
+	if (err) {
+		files_drop(walk);
+		return err;
+	}
+	TRY(files_end(walk, &total));
+	if (total.skipped)
+		return err_hint(err_new(INVALID, "not_copied",
+					"%llu of the entries cannot be made there: %.200s",
+					(unsigned long long)total.skipped, total.note),
+				"a link of the image may be in the way");
+	return OK;
+}
+
+static void copying_done(struct copying *copying)
+{
+	for (size_t i = 0; i < copying->copy->count; i++) {
+		free(copying->sources[i]);
+		free(copying->seen[i].item);
+	}
+	free(copying->sources);
+	free(copying->seen);
+	free(copying->base);
+	free(copying->prefix);
+	free(copying->name);
+	free(copying->room);
+	free(copying->tar);
+	free(copying->head);
+	closer_drop(&copying->pipe);
+}
+
+fallible build_copy(const struct files *files, const struct build_copy *copy, uint64_t *out_count)
+{
+	on_exit_call(copying_done) struct copying copying = {
+		.files = files,
+		.copy = copy,
+		.sources = mem_new((copy->count + 1) * sizeof(char *)),
+		.seen = mem_new((copy->count + 1) * sizeof(*copying.seen)),
+		.room = mem_new(ROOM),
+		.tar = mem_new_of(struct tar_in),
+		.head = mem_new(TAR_HEAD_MAX),
+		.pipe = -1,
+	};
+
+	TRY(sources_find(&copying));
+	TRY(destination_find(&copying));
+	TRY(owner_find(&copying));
+	TRY(copy_unpack(&copying));
+	*out_count = copying.count;
+	return OK;
+}

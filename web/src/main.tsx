@@ -1,0 +1,133 @@
+// The frame of all pages: who is signed in, navigation, the page of the address.
+import {render} from 'preact';
+import {useEffect, useRef, useState} from 'preact/hooks';
+import {attemptLogin, Login} from './login';
+import {currentLink, currentSession, may, resume, signOut, watchLink, watchSession} from './api';
+import {Executions, Execution} from './executions';
+import {Overview} from './overview';
+import {followSystem, setTheme, theme} from './preferences';
+import type {Theme} from './preferences';
+import {Sandbox} from './sandbox';
+import {Sandboxes} from './sandboxes';
+import {T} from './text';
+import {attempt, go, Link, Menu, Notices} from './ui';
+
+const PAGES = [
+	{path: '/ui/', label: T.overview},
+	{path: '/ui/sandboxes', label: T.sandboxes},
+	{path: '/ui/executions', label: T.executions},
+	{path: '/ui/settings', label: T.settings},
+] as const;
+
+
+function Settings() {
+	const [wanted, setWanted] = useState<Theme>(theme());
+	const choices: [Theme, string][] = [['system', T.system], ['light', T.light], ['dark', T.dark]];
+	return <>
+		<h1>{T.settings}</h1>
+		<fieldset role="radiogroup" aria-label={T.theme}><legend>{T.theme}</legend>
+			{choices.map(([value, label]) => <label key={value}><input type="radio" name="theme" checked={wanted === value} onChange={() => {
+				setTheme(value);
+				setWanted(value);
+			}} /> {label}</label>)}
+		</fieldset>
+	</>;
+}
+
+function route(path: string) {
+	const parts = path.replace(/^\/ui\/?/, '').split('/').filter(Boolean).map((one) => {
+		try {
+			return decodeURIComponent(one);
+		} catch {
+			return one;
+		}
+	});
+	const [page, id, tab] = parts;
+	if (!page)
+		return <Overview />;
+	if (page === 'sandboxes')
+		return id ? <Sandbox key={id} id={id} tab={tab ?? 'overview'} /> : <Sandboxes />;
+	if (page === 'executions')
+		return id ? <Execution key={id} id={id} /> : <Executions />;
+	if (page === 'settings')
+		return <Settings />;
+	return <><h1>{T.noPage}</h1><Link to="/ui/">{T.overview}</Link></>;
+}
+
+function Connection() {
+	const [state, setState] = useState(currentLink());
+	const [late, setLate] = useState(false);
+	useEffect(() => watchLink(() => setState(currentLink())), []);
+	useEffect(() => {
+		setLate(false);
+		if (state === 'Live')
+			return undefined;
+		const timer = setTimeout(() => setLate(true), 2000);
+		return () => clearTimeout(timer);
+	}, [state]);
+	useEffect(() => {
+		document.documentElement.classList.toggle('stale', late);
+	}, [late]);
+	return <>
+		<span role="status" aria-label={T.connection} class={state === 'Live' ? 'live' : 'lost'}>{state}</span>
+		{late && <div role="alert" class="banner">{T.reconnecting}</div>}
+	</>;
+}
+
+function App() {
+	const [session, setSession] = useState(currentSession());
+	const [path, setPath] = useState(location.pathname);
+	const [menu, setMenu] = useState(false);
+	const main = useRef<HTMLElement>(null);
+	useEffect(() => watchSession(() => setSession(currentSession())), []);
+	useEffect(() => {
+		const moved = () => {
+			setPath(location.pathname);
+			setMenu(false);
+		};
+		addEventListener('popstate', moved);
+		return () => removeEventListener('popstate', moved);
+	}, []);
+	useEffect(() => {
+		const name = () => {
+			const heading = main.current?.querySelector('h1')?.textContent;
+			document.title = heading ? `${heading} · ${T.product}` : T.product;
+		};
+		name();
+		const watcher = new MutationObserver(name);
+		if (main.current)
+			watcher.observe(main.current, {childList: true, subtree: true, characterData: true});
+		return () => watcher.disconnect();
+	}, [path, session]);
+	if (!session || path === '/ui/login')
+		return <Login signedIn={session !== null} />;
+	return <>
+		<a class="skip" href="#main">{T.skip}</a>
+		<header>
+			<button type="button" class="phone" aria-expanded={menu} onClick={() => setMenu(!menu)}>{T.menu}</button>
+			<span class="brand">{T.product}</span>
+			<Connection />
+			<Menu label={T.account} items={[
+				{label: T.settings, scope: 'read', work: () => go('/ui/settings')},
+				{label: T.signOut, scope: may('read') ? 'read' : session.who.scopes[0] ?? 'read', work: () => void attempt(signOut)},
+			]}>{T.account}</Menu>
+		</header>
+		<nav aria-label={T.main} class={menu ? 'open' : undefined}>
+			{PAGES.map((one) => <Link key={one.path} to={one.path}
+				aria-current={path === one.path || (one.path !== '/ui/' && path.startsWith(one.path)) ? 'page' : undefined}>{one.label}</Link>)}
+		</nav>
+		<main id="main" ref={main} tabIndex={-1}>{route(path)}</main>
+		<Notices />
+	</>;
+}
+
+async function begin(): Promise<void> {
+	followSystem();
+	await resume();
+	await attemptLogin();
+	const at = document.getElementById('app');
+	if (at)
+		render(<App />, at);
+}
+
+void begin();
