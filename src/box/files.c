@@ -18,6 +18,7 @@
 #include "box/pipe.h"
 #include "box/private.h"
 #include "loop/closer.h"
+#include "loop/offload.h"
 #include "os/fd.h"
 #include "types/event.h"
 
@@ -327,6 +328,13 @@ struct files_upload {
 	char *path;
 };
 
+static void files_close_run(void *arg)
+{
+	struct files_upload *upload = arg;
+
+	fd_drop(&upload->fd);
+}
+
 static void files_free_upload(struct files_upload *upload)
 {
 	closer_drop(&upload->fd);
@@ -367,6 +375,8 @@ fallible files_commit(struct files_upload *upload, int64_t deadline, struct file
 	struct err *err;
 
 	ask.base = ask.path = ask.other = ask.text = ask.bytes = STR("");
+	// execve() of a file that is open for writing is ETXTBSY: close it before it gets a name.
+	offload_run(files_close_run, upload);
 	err = box_file_worker_ask(worker, &ask);
 	if (!err)
 		err = files_await_done(&worker, deadline, upload->path, &say);

@@ -213,11 +213,15 @@ static void unlinker_run(int old, int done)
 	_exit(0);
 }
 
-// The old file has no name any more, and is freed with its last fd.
+// The old file has no name any more, and is freed with its last fd. The child must not have the new
+// file open for writing, or execve() of the new file is ETXTBSY.
 static void write_destroy(int old)
 {
-	int done[2];
+	char path[32];
+	int done[2], written = now.fd;
 
+	now.fd = openat(AT_FDCWD, path_resolve_of_fd(written, path), O_RDONLY | O_CLOEXEC);
+	close(written);
 	if (pipe2(done, O_CLOEXEC) < 0)
 		return;
 	if (fork() == 0)

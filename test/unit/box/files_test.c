@@ -2,9 +2,14 @@
 // many.
 #include "box/files.h"
 
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <sys/socket.h>
+
 #include "box/exec.h"
 #include "box/file_worker.h"
 #include "box/private.h"
+#include "loop/closer.h"
 #include "unit/box/fake_warden.h"
 
 static struct box *box;
@@ -133,6 +138,59 @@ BOX_TEST(uploads, "an upload replaces the file when it is committed")
 	CHECK(fd >= 0 && stat.size == 300000);
 	close(fd);
 	CHECK_ERR(files_open(soon(), "/proc/version", &fd, &stat), FORBIDDEN);
+}
+
+// Occupies the thread that closes: a connection whose close waits for its peer, inside of a socket,
+// where SO_LINGER cannot be reset. *out_peer: the other end.
+static void occupy_closer(int *out_peer)
+{
+	static const char bytes[65536];
+	struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+	struct linger minute = {.l_onoff = 1, .l_linger = 60};
+	socklen_t len = sizeof(at);
+	int door = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), pair[2];
+	int sock = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	CHECK(bind(door, (struct sockaddr *)&at, len) == 0 && listen(door, 1) == 0);
+	CHECK(getsockname(door, (struct sockaddr *)&at, &len) == 0);
+	CHECK(connect(sock, (struct sockaddr *)&at, len) == 0);
+	*out_peer = accept4(door, NULL, NULL, SOCK_CLOEXEC);
+	while (send(sock, bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
+		continue;
+	CHECK(setsockopt(sock, SOL_SOCKET, SO_LINGER, &minute, sizeof(minute)) == 0);
+	CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
+	CHECK(fd_send(pair[0], "x", 1, &sock, 1, 0) == 1);
+	close(sock);
+	close(door);
+	close(pair[0]);
+	closer_drop(&pair[1]);
+}
+
+BOX_TEST(runs, "an uploaded program can be executed at once, a replaced one too")
+{
+	struct files_upload *upload = NULL;
+	struct fileop_stat stat;
+	int peer = -1;
+
+	CHECK_OK(closer_open(fixture.loop));
+	occupy_closer(&peer);
+	CHECK_OK(files_begin(soon(), "run", 0, 0755, &upload));
+	CHECK(fd_write_all(files_upload_fd(upload), "#!/bin/sh\n", 10) == 0);
+	CHECK_OK(files_commit(upload, in(5000), &stat));
+	CHECK_OK(sh("./run"));
+	closer_close();
+	close(peer);
+	// A large old file is freed, and the new one synced, by a child of the file worker.
+	CHECK_OK(sh("head -c 8000000 /dev/urandom > run"));
+	for (int i = 0; i < 20; i++) {
+		CHECK_OK(files_begin(soon(), "run", 0, 0755, &upload));
+		CHECK(fd_write_all(files_upload_fd(upload), "#!/bin/sh\n", 10) == 0);
+		CHECK(ftruncate(files_upload_fd(upload), 8000000) == 0);
+		CHECK(fallocate(files_upload_fd(upload), 0, 0, 8000000) == 0);
+		CHECK_OK(files_commit(upload, in(5000), &stat));
+		CHECK_OK(sh("./run"));
+	}
+	CHECK_OK(sh("rm run"));
 }
 
 BOX_TEST(walks, "trees are listed, packed and unpacked")
