@@ -417,6 +417,11 @@ static void term_free(struct unit *unit)
 	unit_done(unit);
 }
 
+void term_ref(struct term *term)
+{
+	unit_ref(&term->unit);
+}
+
 void term_unref(struct term *term)
 {
 	unit_unref(&term->unit);

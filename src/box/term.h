@@ -26,6 +26,7 @@ fallible term_open(struct box *box, const struct term_spec *spec, struct term **
 struct term *term_find(struct box *box, struct str id); // held; NULL: none
 // EXHAUSTED too_many_terminals: term_open() would start no new one.
 fallible term_ask_room(struct box *box);
+void term_ref(struct term *term);
 void term_unref(struct term *term);
 static inline void auto_term_(struct term **term)
 {

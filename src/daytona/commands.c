@@ -22,19 +22,21 @@ struct shell_commands {
 	struct task *task;
 };
 
-struct command_table {
-	struct map *sessions; // struct shell_commands, by sandbox and session
-};
-
-static struct map *commands_of(const struct http *x)
+struct command_table *command_table_of(const struct http *x)
 {
 	struct gateway *gateway = gateway_of(x);
 
 	if (!gateway->commands) {
 		gateway->commands = mem_new_of(struct command_table);
 		gateway->commands->sessions = map_new();
+		link_init(&gateway->commands->ptys);
 	}
-	return gateway->commands->sessions;
+	return gateway->commands;
+}
+
+static struct map *commands_of(const struct http *x)
+{
+	return command_table_of(x)->sessions;
 }
 
 static void command_ref(struct command *command)

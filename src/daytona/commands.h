@@ -8,6 +8,13 @@
 #define COMMANDS_ENDED_MAX 1000 // records of a session; of more the oldest are dropped
 #define COMMAND_ID_LEN 32
 
+// What the gateway holds for this API; made at first use.
+struct command_table {
+	struct map *sessions; // commands by sandbox and session
+	struct link ptys;     // of pty.c
+};
+struct command_table *command_table_of(const struct http *x);
+
 struct command {
 	struct link link; // in its session's list, oldest first
 	int refs;

@@ -17,6 +17,10 @@ route_fn daytona_git_clone, daytona_git_status, daytona_git_history, daytona_git
 route_fn daytona_process_execute, daytona_process_code_run, daytona_process_work_dir,
 	daytona_process_home_dir;
 
+// pty.c
+route_fn daytona_pty_create, daytona_pty_create_connect, daytona_pty_connect, daytona_pty_list,
+	daytona_pty_get, daytona_pty_delete, daytona_pty_resize;
+
 // sandbox.c
 route_fn daytona_sandbox_create, daytona_sandbox_list, daytona_sandbox_list_pages,
 	daytona_sandbox_get, daytona_sandbox_toolbox_url, daytona_sandbox_delete,

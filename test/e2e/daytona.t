@@ -3,51 +3,21 @@
 a running cove."""
 import json
 import os
-import subprocess
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import cove as c  # noqa: E402
+import daytona_sdk as sdk  # noqa: E402
 
-HERE = os.path.join(c.ROOT, "test", "daytona")
-WORK = os.path.join(c.ROOT, "build", "daytona")
-VERSIONS = [word for word in sys.argv[1:] if word.isdigit()] or ("218", "200", "154")
-SCRIPTS = [word for word in sys.argv[1:] if not word.isdigit()] or ("sandbox.mjs", "files.mjs", "session.mjs", "git.mjs")
-
-
-def drive(cove, version, script):
-    env = dict(os.environ, DAYTONA_VERSION=version, DAYTONA_API_KEY=cove.key, DAYTONA_API_URL=cove.url + "/daytona")
-    label, failed, notes, count = "%s %s" % (version, script[:-4]), None, [], 0
-    run = subprocess.Popen(["node", "--no-warnings", script], cwd=WORK, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env)
-    for line in list(run.stdout) + [b"ok - \n"]:
-        line = line.decode(errors="replace").rstrip("\n")
-        if line.startswith(("ok - ", "not ok - ")):
-            if failed:
-                c.ok(False, failed, *notes)
-            failed, notes = None, []
-            if line.startswith("not ok - "):
-                failed = "%s: %s" % (label, line[9:])
-            elif line[5:]:
-                c.ok(True, "%s: %s" % (label, line[5:]))
-            count += bool(line[5:])
-        else:
-            notes.append(line.lstrip("# "))
-    c.ok(run.wait() == 0 and count > 0, "%s: ran to its end" % label, *notes[-30:])
-
-
-c.need_root()
-c.need_programs("node", "npm")
-if not c.ok(c.npm_install(HERE, WORK, "tap.mjs", *SCRIPTS, options=("--legacy-peer-deps",)), "the packages of the lock file are installed"):
-    c.done()
+sdk.install()
 cove = c.Cove()
-for script in SCRIPTS:
-    for version in VERSIONS:
-        drive(cove, version, script)
+for script in [word for word in sys.argv[1:] if not word.isdigit()] or ("sandbox.mjs", "files.mjs", "session.mjs", "git.mjs"):
+    for version in sdk.VERSIONS:
+        sdk.drive(cove, script, [version])
 
 
 def ask(method, path, body=None, key=None):
-    headers = {"Authorization": "Bearer " + (key or cove.key)}
-    return cove.request(method, "/daytona" + path, body, headers=headers, key=False)
+    return sdk.ask(cove, method, path, body, key)
 
 
 made = ask("POST", "/sandbox", {"labels": {"wire": "1"}, "autoStopInterval": 0})

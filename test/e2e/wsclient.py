@@ -74,6 +74,7 @@ class WebSocket:
             raise Refused(status, fields, self.rest[:want])
         digest = hashlib.sha1((nonce + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11").encode()).digest()
         assert fields["sec-websocket-accept"] == base64.b64encode(digest).decode()
+        self.fields = fields
 
     def frame(self, opcode, body=b"", final=True, mask=True, rsv=0):
         head = bytes([(0x80 if final else 0) | rsv << 4 | opcode])
