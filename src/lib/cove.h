@@ -190,8 +190,75 @@ COVE_API COVE_MUST enum cove_kind cove_usage(struct cove *cove, const char *by, 
 					     const char *to, cove_usage_fn *each, void *arg,
 					     struct cove_error *error);
 
+// What the host uses now; with a tenant's key, the sums of its sandboxes. Unknown counts are -1.
+struct cove_host_stats {
+	double cores_used, cores_sandboxes; // negative: unknown
+	int64_t memory_available, memory_sandboxes;
+	int64_t disk_free, disk_sandboxes, disk_templates, disk_output, disk_trash; // bytes
+	int64_t running;							    // sandboxes
+	int64_t executions_queued, executions_running;
+	int64_t requests, bytes_in, bytes_out;
+};
+COVE_API COVE_MUST enum cove_kind cove_stats(struct cove *cove, struct cove_host_stats *out,
+					     struct cove_error *error);
+
+// Points of the history of the last seven days. A nonzero return ends the listing.
+struct cove_point {
+	const char *metric, *unit;
+	int64_t time_ms; // its begin, since 1970
+	int64_t step_ms; // its length
+	double avg, max; // NaN: nothing was seen
+	double covered;	 // the part of it that was seen: 0 to 1
+};
+typedef int cove_point_fn(void *arg, const struct cove_point *point);
+struct cove_history_query {
+	const char *scope;	    // "host" (NULL), "tenant:NAME", "type:NAME", "sandbox:ID"
+	const char *const *metrics; // "cpu", "memory", "requests" …; NULL: all
+	const char *from, *to;	    // as in cove_usage(); NULL: an hour ago, now
+	const char *step;	    // "5m"; NULL: what fits
+};
+COVE_API COVE_MUST enum cove_kind cove_history(struct cove *cove,
+					       const struct cove_history_query *query,
+					       cove_point_fn *each, void *arg,
+					       struct cove_error *error);
+
+// An alert: a rule whose condition holds, or held. Texts without a value are "".
+struct cove_alert {
+	const char *id, *rule;
+	const char *severity; // "warning", "critical"
+	const char *state;    // "pending", "firing", "resolved"
+	double value, threshold;
+	const char *unit, *summary, *hint;
+	const char *sandbox;		 // that it is about
+	const char *since, *resolved_at; // "2027-01-31T08:00:00Z"
+	const char *acknowledged_by, *silenced_until, *comment;
+};
+typedef int cove_alert_fn(void *arg, const struct cove_alert *alert);
+// Those in `state`; NULL: all. A nonzero return of `each` ends the listing.
+COVE_API COVE_MUST enum cove_kind cove_alerts(struct cove *cove, const char *state,
+					      cove_alert_fn *each, void *arg,
+					      struct cove_error *error);
+COVE_API COVE_MUST enum cove_kind cove_alert_acknowledge(struct cove *cove, const char *id,
+							 struct cove_error *error);
+// Sends no notices of it for so long; 0: ends the silence. `comment` may be NULL.
+COVE_API COVE_MUST enum cove_kind cove_alert_silence(struct cove *cove, const char *id,
+						     uint64_t seconds, const char *comment,
+						     struct cove_error *error);
+// Settings of a rule; NULL: unchanged. The rules are listed by cove_items() at "/v1/alerts/rules".
+struct cove_alert_rule {
+	const double *threshold;
+	const uint64_t *for_seconds; // the condition must hold so long
+	const bool *enabled;
+};
+COVE_API COVE_MUST enum cove_kind cove_alert_rule_set(struct cove *cove, const char *name,
+						      const struct cove_alert_rule *rule,
+						      struct cove_error *error);
+// Sends a test notice to a sink of the configuration. COVE_NOT_FOUND; the failure of the delivery.
+COVE_API COVE_MUST enum cove_kind cove_alert_test(struct cove *cove, const char *sink,
+						  struct cove_error *error);
+
 // A budget of a tenant, a label ("NAME=VALUE") or an agent session: one of the three, and one
-// limit.
+// limit. Listed by cove_items() at "/v1/budgets", with what is used.
 struct cove_budget_spec {
 	const char *tenant, *label, *agent_session;
 	bool daily; // else for each month
@@ -727,6 +794,10 @@ COVE_API COVE_MUST enum cove_kind cove_terminal_read(struct cove_terminal *termi
 COVE_API bool cove_terminal_ended(const struct cove_terminal *terminal, int *out_exit_code);
 COVE_API COVE_MUST enum cove_kind cove_terminal_reattach(struct cove_terminal *terminal,
 							 struct cove_error *error);
+// What a terminal has shown so far, as a recording, asciicast v2.
+COVE_API COVE_MUST enum cove_kind cove_terminal_cast(struct cove_box *box, const char *id,
+						     struct cove_file **out,
+						     struct cove_error *error);
 COVE_API int cove_terminal_fd(const struct cove_terminal *terminal); // as cove_process_fd()
 COVE_API void cove_terminal_close(struct cove_terminal *terminal);   // the program runs on
 
@@ -868,6 +939,14 @@ COVE_API COVE_MUST enum cove_kind cove_execution_retry(struct cove_execution *ex
 COVE_API COVE_MUST enum cove_kind cove_execution_replay(struct cove_execution *execution,
 							struct cove_execution **out,
 							struct cove_error *error);
+// Limits that past executions of its profile suggest, as JSON; freed by the caller.
+COVE_API COVE_MUST enum cove_kind cove_execution_suggestion(struct cove_execution *execution,
+							    char **out_json,
+							    struct cove_error *error);
+// Its output as a recording, asciicast v2; of a terminal: cove_terminal_cast().
+COVE_API COVE_MUST enum cove_kind cove_execution_cast(struct cove_execution *execution,
+						      struct cove_file **out,
+						      struct cove_error *error);
 // The differences of their outcomes, as JSON; freed by the caller.
 COVE_API COVE_MUST enum cove_kind cove_execution_diff(struct cove_execution *execution,
 						      const char *with, char **out_json,

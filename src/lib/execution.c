@@ -505,6 +505,21 @@ enum cove_kind cove_execution_replay(struct cove_execution *execution, struct co
 	return private_call(execution->cove, lib_execution_again(execution, "replay", out), error);
 }
 
+enum cove_kind cove_execution_suggestion(struct cove_execution *execution, char **out_json,
+					 struct cove_error *error)
+{
+	auto_free char *path = mem_fmt("%s/suggestion", execution->base);
+
+	return cove_ask(execution->cove, "GET", path, NULL, 0, out_json, NULL, error);
+}
+
+enum cove_kind cove_execution_cast(struct cove_execution *execution, struct cove_file **out,
+				   struct cove_error *error)
+{
+	return file_begin(execution->cove, "GET", mem_fmt("%s/cast", execution->base), NULL, 0, out,
+			  error);
+}
+
 enum cove_kind cove_execution_diff(struct cove_execution *execution, const char *with,
 				   char **out_json, struct cove_error *error)
 {

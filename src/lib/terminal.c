@@ -11,6 +11,7 @@
 #include "codec/text.h"
 #include "lib/box.h"
 #include "lib/fields.h"
+#include "lib/file.h"
 #include "lib/http_call.h"
 
 struct cove_terminal {
@@ -325,6 +326,18 @@ bool cove_terminal_ended(const struct cove_terminal *terminal, int *out_exit_cod
 	if (terminal->ended && out_exit_code)
 		*out_exit_code = terminal->exit_code;
 	return terminal->ended;
+}
+
+enum cove_kind cove_terminal_cast(struct cove_box *box, const char *id, struct cove_file **out,
+				  struct cove_error *error)
+{
+	auto_free char *base = lib_box_path(box, "/api/terminals/");
+	auto_buf path = BUF_INIT(1 << 16);
+
+	buf_text(&path, base);
+	text_percent(&path, str_of(id));
+	buf_text(&path, "/cast");
+	return file_begin(box->cove, "GET", buf_take(&path), NULL, 0, out, error);
 }
 
 int cove_terminal_fd(const struct cove_terminal *terminal)

@@ -1,5 +1,7 @@
-// Stats of a sandbox, usage of a period page by page, budgets.
+// Stats of a sandbox and of the host, history, usage of a period page by page, budgets.
 // Unknown counts of the API are null, here -1.
+#include <math.h>
+
 #include "base/mem.h"
 #include "codec/text.h"
 #include "lib/box.h"
@@ -45,6 +47,80 @@ enum cove_kind cove_box_stats(struct cove_box *box, struct cove_stats *out,
 	return private_call(box->cove, usage_read_stats(box, out), error);
 }
 
+static fallible usage_read_host(struct cove *cove, struct cove_host_stats *out)
+{
+	const struct json *cpu, *memory, *disk, *executions, *network;
+	auto_json stats = NULL;
+
+	TRY(http_call_json(cove, "GET", "/v1/stats", NULL, &stats));
+	cpu = json_get(stats, "cpu");
+	memory = json_get(stats, "memory");
+	disk = json_get(stats, "disk");
+	executions = json_get(stats, "executions");
+	network = json_get(stats, "network");
+	*out = (struct cove_host_stats){
+		.cores_used = usage_real(cpu, "used"),
+		.cores_sandboxes = usage_real(cpu, "sandboxes"),
+		.memory_available = fields_number(memory, "availableBytes", -1),
+		.memory_sandboxes = fields_number(memory, "sandboxesBytes", -1),
+		.disk_free = fields_number(disk, "freeBytes", -1),
+		.disk_sandboxes = fields_number(disk, "sandboxesBytes", -1),
+		.disk_templates = fields_number(disk, "templatesBytes", -1),
+		.disk_output = fields_number(disk, "tapesBytes", -1),
+		.disk_trash = fields_number(disk, "trashBytes", -1),
+		.running = fields_number(json_get(stats, "sandboxes"), "running", -1),
+		.executions_queued = fields_number(executions, "queued", -1),
+		.executions_running = fields_number(executions, "running", -1),
+		.requests = fields_number(network, "requests", -1),
+		.bytes_in = fields_number(network, "bytesIn", -1),
+		.bytes_out = fields_number(network, "bytesOut", -1),
+	};
+	return OK;
+}
+
+enum cove_kind cove_stats(struct cove *cove, struct cove_host_stats *out, struct cove_error *error)
+{
+	return private_call(cove, usage_read_host(cove, out), error);
+}
+
+// Element `at` of the array `key`; NaN: null.
+static double usage_point(const struct json *series, const char *key, size_t at)
+{
+	double value = NAN;
+
+	err_free(json_double(json_at(json_get(series, key), at), key, -1e300, 1e300, &value));
+	return value;
+}
+
+static fallible usage_each_point(const struct json *answer, cove_point_fn *each, void *arg)
+{
+	const struct json *all = json_get(answer, "series");
+	int64_t from_ms = 0, step_ms = fields_number(answer, "stepMs", 0);
+
+	if (!text_read_time(str_of(fields_text(answer, "from")), &from_ms))
+		return err_new(BAD_PEER, "bad_reply", "the history has no begin");
+	for (size_t i = 0; all && i < json_count(all); i++) {
+		const struct json *series = json_at(all, i);
+		const struct json *avg = json_get(series, "avg");
+
+		for (size_t at = 0; avg && at < json_count(avg); at++) {
+			struct cove_point point = {
+				.metric = fields_text(series, "metric"),
+				.unit = fields_text(series, "unit"),
+				.time_ms = from_ms + (int64_t)at * step_ms,
+				.step_ms = step_ms,
+				.avg = usage_point(series, "avg", at),
+				.max = usage_point(series, "max", at),
+				.covered = usage_point(series, "covered", at),
+			};
+
+			if (each(arg, &point))
+				return err_new(CANCELLED, "cancelled", "the listing was ended");
+		}
+	}
+	return OK;
+}
+
 static fallible usage_each(const struct json *page, cove_usage_fn *each, void *arg)
 {
 	const struct json *items = json_get(page, "items");
@@ -74,6 +150,29 @@ static void usage_put_word(struct buf *path, const char *key, const char *word)
 		return;
 	buf_fmt(path, "&%s=", key);
 	text_percent(path, str_of(word));
+}
+
+static fallible usage_read_history(struct cove *cove, const struct cove_history_query *query,
+				   cove_point_fn *each, void *arg)
+{
+	auto_buf path = BUF_INIT(USAGE_PATH_MAX);
+	auto_json answer = NULL;
+
+	buf_text(&path, "/v1/metrics/history?scope=");
+	text_percent(&path, str_of(query->scope ? query->scope : "host"));
+	for (size_t i = 0; query->metrics && query->metrics[i]; i++)
+		usage_put_word(&path, "metric", query->metrics[i]);
+	usage_put_word(&path, "from", query->from);
+	usage_put_word(&path, "to", query->to);
+	usage_put_word(&path, "step", query->step);
+	TRY(http_call_json(cove, "GET", path.at, NULL, &answer));
+	return usage_each_point(answer, each, arg);
+}
+
+enum cove_kind cove_history(struct cove *cove, const struct cove_history_query *query,
+			    cove_point_fn *each, void *arg, struct cove_error *error)
+{
+	return private_call(cove, usage_read_history(cove, query, each, arg), error);
 }
 
 static fallible usage_list(struct cove *cove, const char *by, const char *from, const char *to,

@@ -112,6 +112,10 @@ def stories(cove, env, home):
                 c.ok(line.startswith("ok"), line.split(" - ", 1)[1] + how, got.stdout, got.stderr)
         c.ok(got.returncode == 0, "the stories end well" + how, got.stdout[-2000:], got.stderr[-2000:],
              open(os.path.join(home, "log")).read() if words else "")
+    scaled = c.Cove("--dev", "--time-scale=30", data=os.path.join(home, "scaled"))
+    got = run([*VALGRIND, "--log-file=" + os.path.join(home, "log"), out], env=dict(env, COVE_DATA=scaled.data, COVE_SCALED="1"))
+    c.ok(got.returncode == 0, "alerts and history of a host", got.stdout[-2000:], got.stderr[-2000:], open(os.path.join(home, "log")).read())
+    c.same(scaled.close(), 0, "whose daemon ends in peace")
     flaky = Flaky(cove.port, bytes_max=150000)
     got = run([out], env=dict(env, COVE_URL=flaky.url, COVE_TOKEN=cove.key, COVE_FLAKY="1", COVE_STORY="streamed"))
     c.ok(got.returncode == 0 and flaky.cuts > 5, "streams that are cut at random are whole all the same (%d cuts)" %

@@ -52,23 +52,26 @@ static void end(void)
 			return false;                                                              \
 		}                                                                                  \
 	} while (0)
-static bool is_wanted(const char *name)
+static bool is_wanted(const char *name, bool scaled)
 {
 	const char *only = getenv("COVE_STORY");
 
-	return !only || strcmp(only, name) == 0;
+	return scaled == (getenv("COVE_SCALED") != NULL) && (!only || strcmp(only, name) == 0);
 }
 
 // A story in a box of its own. COVE_STORY names the only one that is wanted.
-#define STORY(fn, sentence)                                                                        \
+#define STORY_OF(fn, sentence, scaled)                                                             \
 	static bool tell_##fn(void);                                                               \
 	TEST(fn, sentence)                                                                         \
 	{                                                                                          \
-		bool good = !is_wanted(#fn) || (begin() && tell_##fn());                           \
+		bool good = !is_wanted(#fn, scaled) || (begin() && tell_##fn());                   \
 		end();                                                                             \
 		CHECK(good);                                                                       \
 	}                                                                                          \
 	static bool tell_##fn(void)
+#define STORY(fn, sentence) STORY_OF(fn, sentence, false)
+// One that waits for timers: for a cove that scales them (COVE_SCALED).
+#define SCALED_STORY(fn, sentence) STORY_OF(fn, sentence, true)
 
 STORY(by_name, "a sandbox is got or created by name, found, listed and deleted")
 {
@@ -172,6 +175,75 @@ STORY(usage, "a sandbox has stats and usage, and a budget is set and removed")
 	budget.tenant = "both";
 	SAY(cove_budget_set(cove, "reds", &budget, &error) == COVE_INVALID);
 	return cove_budget_remove(cove, "reds", &error) == COVE_NOT_FOUND;
+}
+
+static int count_points(void *arg, const struct cove_point *point)
+{
+	int *seen = arg;
+
+	if (strcmp(point->metric, "sandboxes") != 0 || !(point->covered > 0))
+		return 0;
+	*seen += point->step_ms > 0 && point->time_ms > 0 && point->max >= point->avg;
+	return 0;
+}
+
+SCALED_STORY(host, "the host has stats and a history")
+{
+	static const char *const metrics[] = {"sandboxes", NULL};
+	struct cove_history_query query = {.metrics = metrics};
+	struct cove_host_stats stats;
+	int seen = 0;
+
+	SAY(fine(cove_stats(cove, &stats, &error)));
+	SAY(stats.running == 1 && stats.memory_available > 0 && stats.disk_free > 0);
+	for (int i = 0; i < 600 && !seen; i++) { // a point is of ten seconds
+		SAY(fine(cove_history(cove, &query, count_points, &seen, &error)));
+		usleep(seen ? 0 : 100000);
+	}
+	SAY(seen);
+	query.scope = "moon";
+	return cove_history(cove, &query, count_points, &seen, &error) == COVE_INVALID;
+}
+
+static int look_for_alert(void *arg, const struct cove_alert *alert)
+{
+	struct cove_alert *want = arg;
+
+	if (strcmp(alert->id, want->id) != 0)
+		return 0;
+	want->value = alert->value;
+	want->silenced_until = *alert->silenced_until ? "later" : "";
+	want->acknowledged_by = *alert->acknowledged_by ? "somebody" : "";
+	return strcmp(alert->severity, "warning") == 0;
+}
+
+SCALED_STORY(alerts, "an alert fires, is acknowledged, silenced and resolved")
+{
+	struct cove_alert many = {.id = "sandboxes_many"};
+	struct cove_alert_rule rule = {.threshold = &(double){0}, .for_seconds = &(uint64_t){0}};
+	enum cove_kind kind = COVE_OK;
+
+	SAY(fine(cove_alert_rule_set(cove, many.id, &rule, &error)));
+	for (int i = 0; i < 600 && kind == COVE_OK; i++) { // evaluated every 15 s
+		kind = cove_alerts(cove, "firing", look_for_alert, &many, &error);
+		usleep(kind ? 0 : 100000);
+	}
+	SAY(kind == COVE_CANCELLED && many.value >= 1);
+	SAY(fine(cove_alert_acknowledge(cove, many.id, &error)));
+	SAY(fine(cove_alert_silence(cove, many.id, 3600, "known", &error)));
+	SAY(cove_alerts(cove, NULL, look_for_alert, &many, &error) == COVE_CANCELLED);
+	SAY(*many.silenced_until && *many.acknowledged_by);
+	SAY(fine(cove_alert_silence(cove, many.id, 0, NULL, &error)));
+	SAY(cove_alerts(cove, NULL, look_for_alert, &many, &error) == COVE_CANCELLED);
+	SAY(!*many.silenced_until);
+	rule = (struct cove_alert_rule){.enabled = &(bool){false}};
+	SAY(fine(cove_alert_rule_set(cove, many.id, &rule, &error)));
+	rule.enabled = &(bool){true};
+	rule.threshold = &(double){50};
+	SAY(fine(cove_alert_rule_set(cove, many.id, &rule, &error)));
+	SAY(cove_alert_rule_set(cove, "no_such", &rule, &error) == COVE_NOT_FOUND);
+	SAY(cove_alert_acknowledge(cove, "no_such", &error) == COVE_NOT_FOUND);
+	return cove_alert_test(cove, "no_such", &error) == COVE_NOT_FOUND;
 }
 
 STORY(statuses, "statuses and endings are told as they are")
@@ -442,6 +514,7 @@ STORY(terminal, "a terminal has a size, outlives its connection, and ends with a
 	const char *const argv[] = {"bash", "--norc", NULL};
 	struct cove_terminal_options options = {.argv = argv, .cols = 91, .rows = 17};
 	struct cove_terminal *terminal = NULL;
+	struct cove_file *cast = NULL;
 	char room[256];
 	size_t len = 1;
 	int code = 0;
@@ -454,6 +527,10 @@ STORY(terminal, "a terminal has a size, outlives its connection, and ends with a
 	SAY(see(terminal, "17 91")); // shown again
 	SAY(fine(cove_terminal_write(terminal, "stty size; echo x$x\r", 20, &error)));
 	SAY(see(terminal, "x4"));
+	SAY(fine(cove_terminal_cast(box, cove_terminal_id(terminal), &cast, &error)));
+	SAY(fine(cove_file_read(cast, room, sizeof(room), &len, &error)));
+	SAY(len > 2 && !memcmp(room, "{\"", 2));
+	cove_file_free(cast);
 	SAY(fine(cove_terminal_write(terminal, "exit 7\r", 7, &error)));
 	while (len > 0)
 		SAY(fine(cove_terminal_read(terminal, room, sizeof(room), 5000, &len, &error)));
@@ -633,6 +710,14 @@ STORY(execution,
 	SAY(error.kind == COVE_GONE);
 	cove_events_close(events);
 
+	SAY(fine(cove_execution_cast(execution, &artifact, &error)));
+	SAY(fine(cove_file_read(artifact, room, sizeof(room), &len, &error)));
+	SAY(len > 2 && !memcmp(room, "{\"", 2));
+	cove_file_free(artifact);
+	artifact = NULL;
+	SAY(fine(cove_execution_suggestion(execution, &diff, &error)) && *diff == '{');
+	cove_free(diff);
+	diff = NULL;
 	SAY(fine(cove_execution_replay(execution, &again, &error)));
 	SAY(fine(cove_execution_wait(again, "done", -1, &info, &error)) && info.exit_code == 3);
 	SAY(fine(cove_execution_diff(execution, cove_execution_id(again), &diff, &error)) &&
