@@ -677,7 +677,7 @@ static void actor_become_ready(struct execution *execution)
 // Capacity and parts of cove that are not ready: no failure of the attempt.
 static bool actor_is_no_room(const struct err *err)
 {
-	static const char *const early[] = {"no_warden", "starting", "box_starting",
+	static const char *const early[] = {"no_warden", "starting", "box_starting", "not_adopted",
 					    "capacity_unknown"};
 
 	if (err_kind(err) == ERR_EXHAUSTED || !strcmp(err_reason(err), "host_disk"))
@@ -921,12 +921,26 @@ static void actor_adopt_stop(struct execution *execution)
 	       sizeof(execution->stopped.attempt));
 }
 
+// Finds the command of a sandbox that is there. While it is unknown, nothing is begun or ended: the
+// command may run, and a second one must not.
+static bool actor_find_command(struct execution *execution)
+{
+	auto_err err = OK;
+
+	if (execution->lease.state != LEASE_READY && execution->lease.state != LEASE_ACTIVE)
+		return true;
+	err = sandbox_find_proc(execution, &execution->proc);
+	if (err)
+		log_event(LOG_INFO, "execution.not_adopted", "execution", execution->id, "trail",
+			  err_trail(err), NULL);
+	return !err;
+}
+
 static void actor_adopt_command(struct execution *execution)
 {
 	if (execution->lease.state != LEASE_ACTIVE || !execution->has_command)
-		return;
-	execution->proc = sandbox_find_proc(execution);
-	if (!execution->proc) // committed, and not begun
+		actor_drop_proc(execution); // a client's own
+	else if (!execution->proc)	    // committed, and not begun
 		actor_start_command(execution);
 }
 
@@ -945,7 +959,8 @@ static bool actor_adopt(struct execution *execution)
 		return true;
 	}
 	seen = sandbox_observe(execution, why);
-	if (seen == LEASE_SEES_FAILED) {
+	if (seen == LEASE_SEES_FAILED ||
+	    (seen == LEASE_SEES_MATCH && !actor_find_command(execution))) {
 		err_free(task_sleep_until(loop_now(actor_loop(execution)) + AGAIN_MS));
 		return true;
 	}
@@ -959,7 +974,6 @@ static bool actor_adopt(struct execution *execution)
 		execution->attempt_stored = true;
 		actor_launch(execution); // again from its first step
 	} else if (execution->intent) {
-		execution->proc = sandbox_find_proc(execution);
 		actor_finish(execution, actor_end(execution->intent, execution->intent_reason));
 	} else if (seen != LEASE_SEES_MATCH) {
 		actor_finish(execution, actor_end(OUTCOME_INFRA, "sandbox_lost"));

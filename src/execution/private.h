@@ -249,7 +249,9 @@ fallible sandbox_launch(struct execution *execution);		      // the steps of a s
 fallible sandbox_begin(struct execution *execution);		      // its command
 enum lease_seen sandbox_observe(struct execution *execution, char why[LEASE_ERROR_MAX]);
 fallible sandbox_remove(struct execution *execution);
-struct proc *sandbox_find_proc(const struct execution *execution);
+// Its command; *out NULL: none has begun. An error says nothing about it: the sandbox may not be
+// adopted yet.
+fallible sandbox_find_proc(const struct execution *execution, struct proc **out);
 void sandbox_measure(struct execution *execution);
 bool sandbox_is_full(const struct execution *execution);
 bool sandbox_was_refused(const struct execution *execution);

@@ -457,20 +457,15 @@ static void sandbox_hide(const struct execution *execution, const struct box_ref
 		results_hide(execution->all->options.results, &attempt, ref->entry->record.network);
 }
 
-struct proc *sandbox_find_proc(const struct execution *execution)
+fallible sandbox_find_proc(const struct execution *execution, struct proc **out)
 {
 	struct who who = sandbox_who(execution);
-	struct entry *entry = sandbox_entry(execution);
 	auto_box_ref ref = {0};
-	auto_err err = OK;
 
-	if (!entry || !entry->box)
-		return NULL;
-	err = box_ref_look(sandbox_manager(execution), &who, sandbox_id(execution), &ref);
-	if (err)
-		return NULL;
+	TRY(box_ref_look(sandbox_manager(execution), &who, sandbox_id(execution), &ref));
 	sandbox_hide(execution, &ref);
-	return procs_find(ref.box, STR(EXECUTION_PROC));
+	*out = procs_find(ref.box, STR(EXECUTION_PROC));
+	return OK;
 }
 
 static fallible sandbox_start(struct execution *execution, const struct job *request)
