@@ -16,82 +16,17 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import chromium  # noqa: E402
 import cove as c  # noqa: E402
 import wsclient  # noqa: E402
+from dashboard_tab import Ui, sign_in  # noqa: E402
 
 c.need_root()
 c.need_programs("chromium")
 
 EVIL = ['<img src=x onerror=alert(1)>', '"><script>alert(1)</script>', "javascript:alert(1)", "{{7*7}}", "\u202egnp.exe", "&lt;b&gt;", "'-alert(1)-'"]
-WATCH = """window.__faults = [];
-document.addEventListener('securitypolicyviolation', (e) => __faults.push('csp ' + e.violatedDirective + ' ' + e.blockedURI + ' ' + e.sourceFile + ':' + e.lineNumber));
-addEventListener('error', (e) => __faults.push('error ' + e.message));
-addEventListener('unhandledrejection', (e) => __faults.push('rejected ' + e.reason));
-window.alert = (text) => __faults.push('alert ' + text);"""
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; base-uri 'none'; "
                                "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
     "X-Frame-Options": "DENY", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin"}
-
-
-class Ui:
-    """One tab, with what it asked for and what it complained of."""
-
-    def __init__(self, browser, cove, width=1440, height=900, theme="light"):
-        self.cove, self.browser, self.faults, self.asked = cove, browser, [], []
-        self.page = browser.page()
-        self.page.call("Network.enable")
-        self.page.call("Runtime.enable")
-        self.page.call("Page.addScriptToEvaluateOnNewDocument", source=WATCH)
-        self.page.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 700)
-        self.page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
-
-    def go(self, path):
-        self.collect()
-        self.page.go(self.cove.url + path)
-
-    def collect(self):
-        try:
-            self.faults += self.page.eval("window.__faults ? __faults.splice(0) : []") or []
-        except RuntimeError:
-            pass
-        for event in self.browser.events:
-            url = event.get("params", {}).get("request", {}).get("url") or event.get("params", {}).get("url", "")
-            if event["method"] in ("Network.requestWillBeSent", "Network.webSocketCreated") and not url.startswith(("data:", "about:")):
-                self.asked.append(url)
-        self.browser.events.clear()
-
-    def until(self, text, seconds=30):
-        return self.page.until(text, seconds)
-
-    def eval(self, text):
-        return self.page.eval(text)
-
-    def heading(self, text):
-        return self.until("(document.querySelector('h1')||{}).textContent == %s" % json.dumps(text))
-
-    def click(self, selector, text=None):
-        """Clicks what is seen: by CSS, and by its text or accessible name."""
-        found = "[...document.querySelectorAll(%s)].find((e) => %s)" % (
-            json.dumps(selector), "true" if text is None else "(e.getAttribute('aria-label') || e.textContent.trim()) == %s" % json.dumps(text))
-        if not self.until("!!" + found):
-            raise RuntimeError("there is no %s %r: %s" % (selector, text, self.eval("document.body.innerText")[:500]))
-        self.eval("%s.click()" % found)
-
-    def fill(self, label, value):
-        found = "[...document.querySelectorAll('label')].find((e) => e.textContent == %s).control" % json.dumps(label)
-        self.eval("(() => { const e = %s; e.focus(); e.value = %s; e.dispatchEvent(new Event('input', {bubbles: true})); })()" % (found, json.dumps(value)))
-
-    def key(self, key, code=None, text=None):
-        for kind in ("keyDown", "keyUp"):
-            self.page.call("Input.dispatchKeyEvent", type=kind, key=key, code=code or key, **({"text": text} if text and kind == "keyDown" else {}))
-
-    def type(self, text):
-        self.page.call("Input.insertText", text=text)
-
-    def close(self):
-        self.collect()
-        self.page.close()
-        return self.faults, self.asked
 
 
 def files(cove):
@@ -193,10 +128,6 @@ def links(cove, cli):
         c.same(cove.request("GET", "/v1/sandboxes", headers={"Sec-Fetch-Site": site}).status, 403, "W-12 a %s fetch is refused" % site)
     c.same(cove.request("GET", "/v1/sandboxes", headers={"Sec-Fetch-Site": "same-origin"}).status, 200, "W-12 one of its own pages is not")
     c.same(cove.request("GET", "/ui/", key=False, headers={"Service-Worker": "script"}).status, 403, "W-12 there is no service worker")
-
-
-def sign_in(ui, cli, *options):
-    ui.go("/ui/login#code=" + json.loads(cli("dashboard", "--json", *options).text)["url"].split("#code=")[1])
 
 
 def login(browser, cove, cli):

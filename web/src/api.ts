@@ -94,7 +94,7 @@ export async function resume(): Promise<void> {
 	await new Promise((go) => setTimeout(go, 120));
 }
 
-async function failure(reply: Response): Promise<Failure> {
+export async function failure(reply: Response): Promise<Failure> {
 	const requestId = reply.headers.get('X-Request-Id') ?? '';
 	try {
 		const body = await reply.json() as {message?: string; reason?: string; hint?: string};

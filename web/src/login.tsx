@@ -3,7 +3,7 @@
 import {useEffect, useState} from 'preact/hooks';
 import {Failure, currentSession, exchange, signIn} from './api';
 import {T} from './text';
-import {Fault, Field} from './ui';
+import {Fault, Field, Icon} from './ui';
 
 let waiting = ''; // a code that would replace the session of this tab
 let failed: Failure | null = null;
@@ -63,8 +63,9 @@ export function Login({signedIn}: {signedIn: boolean}) {
 		setKey('');
 		setBusy(false);
 	};
+	const brand = <p class="brand"><Icon path="M12 3c5 2 8 6 8 10a8 8 0 01-16 0c0-4 3-8 8-10zM8 14a4 4 0 008 0" /><span>{T.product}</span></p>;
 	if (waiting && signedIn)
-		return <main class="login">
+		return <main class="login">{brand}<div class="panel">
 			<h1>{T.signIn}</h1>
 			<p>{T.replaceSession}</p>
 			<p class="row">
@@ -81,14 +82,14 @@ export function Login({signedIn}: {signedIn: boolean}) {
 					});
 				}}>{T.replace}</button>
 			</p>
-		</main>;
-	return <main class="login">
+		</div></main>;
+	return <main class="login">{brand}<div class="panel">
 		<h1>{T.signIn}</h1>
 		{fault && <Fault of={fault} />}
 		<form onSubmit={enter}>
 			<Field label={T.apiKey} type="password" required value={key} onInput={(event) => setKey(event.currentTarget.value)} />
 			<button type="submit" class="primary" disabled={busy}>{T.signIn}</button>
 		</form>
-		<p class="dim">{T.signInHint}</p>
-	</main>;
+		<p class="dim small">{T.signInHint}</p>
+	</div></main>;
 }

@@ -5,20 +5,14 @@ import {attemptLogin, Login} from './login';
 import {currentLink, currentSession, may, resume, signOut, watchLink, watchSession} from './api';
 import {Executions, Execution} from './executions';
 import {Overview} from './overview';
+import {PAGES} from './pages';
+import {Palette, Shortcuts, useKeys} from './palette';
 import {followSystem, setTheme, theme} from './preferences';
 import type {Theme} from './preferences';
 import {Sandbox} from './sandbox';
 import {Sandboxes} from './sandboxes';
 import {T} from './text';
-import {attempt, go, Link, Menu, Notices} from './ui';
-
-const PAGES = [
-	{path: '/ui/', label: T.overview},
-	{path: '/ui/sandboxes', label: T.sandboxes},
-	{path: '/ui/executions', label: T.executions},
-	{path: '/ui/settings', label: T.settings},
-] as const;
-
+import {attempt, go, Icon, Link, Menu, Notices} from './ui';
 
 function Settings() {
 	const [wanted, setWanted] = useState<Theme>(theme());
@@ -76,13 +70,19 @@ function Connection() {
 
 function App() {
 	const [session, setSession] = useState(currentSession());
-	const [path, setPath] = useState(location.pathname);
+	const [where, setWhere] = useState(location.pathname + location.search);
 	const [menu, setMenu] = useState(false);
+	const [dialog, setDialog] = useState<'palette' | 'help' | null>(null);
+	const path = where.split('?')[0] ?? '/ui/';
+	useKeys((what) => {
+		if (currentSession())
+			setDialog(what);
+	});
 	const main = useRef<HTMLElement>(null);
 	useEffect(() => watchSession(() => setSession(currentSession())), []);
 	useEffect(() => {
 		const moved = () => {
-			setPath(location.pathname);
+			setWhere(location.pathname + location.search);
 			setMenu(false);
 		};
 		addEventListener('popstate', moved);
@@ -105,19 +105,23 @@ function App() {
 		<a class="skip" href="#main">{T.skip}</a>
 		<header>
 			<button type="button" class="phone" aria-expanded={menu} onClick={() => setMenu(!menu)}>{T.menu}</button>
-			<span class="brand">{T.product}</span>
+			<Link to="/ui/" class="brand"><Icon path="M12 3c5 2 8 6 8 10a8 8 0 01-16 0c0-4 3-8 8-10zM8 14a4 4 0 008 0" /><span>{T.product}</span></Link>
 			<Connection />
+			<button type="button" class="finder" aria-label={T.search} aria-keyshortcuts="Control+K" onClick={() => setDialog('palette')}>
+				<Icon path="M11 4a7 7 0 100 14 7 7 0 000-14zM16 16l4 4" /><span>{T.search}</span><kbd>Ctrl K</kbd></button>
 			<Menu label={T.account} items={[
 				{label: T.settings, scope: 'read', work: () => go('/ui/settings')},
 				{label: T.signOut, scope: may('read') ? 'read' : session.who.scopes[0] ?? 'read', work: () => void attempt(signOut)},
 			]}>{T.account}</Menu>
 		</header>
 		<nav aria-label={T.main} class={menu ? 'open' : undefined}>
-			{PAGES.map((one) => <Link key={one.path} to={one.path}
-				aria-current={path === one.path || (one.path !== '/ui/' && path.startsWith(one.path)) ? 'page' : undefined}>{one.label}</Link>)}
+			{PAGES.filter((one) => one.may()).map((one) => <Link key={one.path} to={one.path} {...(one.apart ? {class: 'apart'} : {})}
+				aria-current={path === one.path || (one.path !== '/ui/' && path.startsWith(one.path)) ? 'page' : undefined}><Icon path={one.icon} />{one.label}</Link>)}
 		</nav>
 		<main id="main" ref={main} tabIndex={-1}>{route(path)}</main>
 		<Notices />
+		{dialog === 'palette' && <Palette close={() => setDialog(null)} />}
+		{dialog === 'help' && <Shortcuts close={() => setDialog(null)} />}
 	</>;
 }
 

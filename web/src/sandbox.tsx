@@ -1,76 +1,133 @@
-// One sandbox: its facts and charts, its terminal, processes and events.
+// One sandbox: its charts and facts, and a tab for each thing that can be done in it.
+import type {ComponentChildren} from 'preact';
 import {useEffect, useRef, useState} from 'preact/hooks';
-import {Failure, call, may} from './api';
-import {bytes, cores, count, labelText, shown} from './format';
+import {Failure, bytesOf, call, may} from './api';
+import {Code} from './box_code';
+import {Files} from './box_files';
+import {Network, Ports} from './box_network';
+import {BoxSettings, Limits} from './box_settings';
+import {cliOf, createLike, curlOf} from './copy';
+import {bytes, cores, count, labelText, plainLog, shown} from './format';
 import {nameOf, step, stepsOf} from './sandboxes';
 import {T} from './text';
-import type {Box, Happenings, Process, Stats} from './types';
-import {Ago, Chart, DeleteDialog, Do, Empty, Fault, Link, Loading, Str, go, keepPoint, usePoll} from './ui';
+import type {Box, Happening, Process, Stats} from './types';
+import {Ago, Chart, DeleteDialog, Do, Empty, Fault, FormDialog, Grid, Link, Listed, Loading, Menu, State, Str, attempt, copyText, go, keepPoint, usePoll, useTail} from './ui';
 import type {Point} from './ui';
 
-const TABS: [string, string][] = [['overview', T.overview], ['terminal', T.terminal], ['processes', T.processes], ['events', T.events]];
+const TABS: [string, string][] = [['overview', T.overview], ['terminal', T.terminal], ['processes', T.processes], ['files', T.files], ['network', T.network],
+	['ports', T.ports], ['code', T.code], ['events', T.events], ['settings', T.settings]];
 
 interface Seen {
 	box: Box;
 	stats: Stats | null;
 }
 
-function Facts({seen, points}: {seen: Seen; points: {cpu: Point[]; memory: Point[]}}) {
+type Series = Record<'cpu' | 'memory' | 'disk' | 'in' | 'out', Point[]>;
+
+const rate = (value: number | null): string => (value === null ? '–' : `${bytes(value)}/s`);
+
+function Facts({seen, points}: {seen: Seen; points: Series}) {
 	const {box, stats} = seen;
+	const events = usePoll(async () => (await call<{items: Process[]} & {processes: Process[]}>('GET', `/v1/sandboxes/${box.id}/api/process/list`)).processes,
+		['running', 'frozen'].includes(box.state) && may('use') ? 5000 : 3600000, 'last' + box.id + box.state);
 	return <>
 		<div class="charts">
 			<Chart label={T.cpu} points={points.cpu} limit={stats?.cpu.limitCores ?? null} text={cores} />
 			<Chart label={T.memory} points={points.memory} limit={stats?.memory.limitBytes ?? null} text={bytes} />
+			<Chart label={T.network} points={points.in} limit={null} text={rate} more={{label: T.sent, points: points.out}} />
+			<Chart label={T.disk} points={points.disk} limit={stats?.disk.limitBytes ?? null} text={bytes} />
 		</div>
-		<h2>{T.facts}</h2>
-		<dl class="facts">
-			<dt>{T.id}</dt><dd><code class="long"><Str of={box.id} /></code></dd>
-			{box.tenant && <><dt>{T.tenant}</dt><dd><Str of={box.tenant} /></dd></>}
-			<dt>{T.template}</dt><dd><Str of={box.template} /></dd>
-			<dt>{T.labels}</dt><dd><Str of={labelText(box.labels) || '–'} max={400} /></dd>
-			<dt>{T.created}</dt><dd><Ago of={box.createdAt} /></dd>
-			{box.reason && <><dt>{T.reason}</dt><dd><Str of={box.reason} max={400} /></dd></>}
-			<dt>{T.processes}</dt><dd>{count(stats?.pids.count)}</dd>
-			<dt>{T.disk}</dt><dd>{bytes(stats?.disk.bytes)}</dd>
-			<dt>{T.network}</dt><dd>↓ {bytes(stats?.network.bytesIn)} ↑ {bytes(stats?.network.bytesOut)}</dd>
-		</dl>
+		<div class="columns">
+			<div class="panel"><h2>{T.facts}</h2><dl class="facts">
+				<dt>{T.id}</dt><dd><code class="long"><Str of={box.id} /></code></dd>
+				{box.tenant && <><dt>{T.tenant}</dt><dd><Str of={box.tenant} /></dd></>}
+				<dt>{box.image ? T.image : T.template}</dt><dd><Str of={box.image ?? box.template} /></dd>
+				<dt>{T.labels}</dt><dd><Str of={labelText(box.labels) || '–'} max={400} /></dd>
+				<dt>{T.user}</dt><dd><Str of={box.user} /> <span class="dim"><Str of={box.workdir} /></span></dd>
+				<dt>{T.created}</dt><dd><Ago of={box.createdAt} /></dd>
+				<dt>{T.idle}</dt><dd>{box.keepAlive || !box.sleepAfter ? T.neverSleeps : T.idleLadder(box.sleepAfter)}</dd>
+				{box.endsAt && <><dt>{T.ends}</dt><dd>{new Date(box.endsAt).toLocaleString('en-GB')}</dd></>}
+				{box.reason && <><dt>{T.reason}</dt><dd><Str of={box.reason} max={400} /></dd></>}
+				<dt>{T.processes}</dt><dd>{count(stats?.pids.count)}{stats?.pids.limit ? <span class="dim"> / {count(stats.pids.limit)}</span> : null}</dd>
+				<dt>{T.network}</dt><dd>↓ {bytes(stats?.network.bytesIn)} ↑ {bytes(stats?.network.bytesOut)}
+					{stats?.network.denied ? <> · <Link to={`/ui/sandboxes/${box.id}/network`}>{count(stats.network.denied)} {T.denied.toLowerCase()}</Link></> : null}</dd>
+			</dl></div>
+			<div class="panel"><h2>{T.limits}</h2><Limits box={box} /></div>
+		</div>
+		{events.value && events.value.length > 0 && <div class="panel"><h2>{T.lastCommands}</h2><ul class="plain">{[...events.value].reverse().slice(0, 5).map((one) =>
+			<li key={one.id}><code class="long"><Str of={one.command} max={120} /></code><State of={one.status} /></li>)}</ul></div>}
 	</>;
 }
 
-function Processes({id}: {id: string}) {
-	const {value, fault, again} = usePoll(() => call<{processes: Process[]}>('GET', `/v1/sandboxes/${id}/api/process/list`), 2000, 'ps' + id);
+function Output({id, process}: {id: string; process: string}) {
+	const {value, fault, again} = usePoll(() => bytesOf(`/v1/sandboxes/${id}/api/process/${process}/tape`), 1500, process);
 	if (!value)
 		return fault ? <Fault of={fault} again={again} /> : <Loading />;
-	if (!value.processes.length)
-		return <Empty what={T.noProcesses} command="cove exec -d NAME -- COMMAND" />;
-	return <table role="grid" aria-label={T.processes} class="cards">
-		<thead><tr><th scope="col">{T.pid}</th><th scope="col">{T.name}</th><th scope="col">{T.status}</th><th scope="col">{T.age}</th></tr></thead>
-		<tbody>{value.processes.map((one) => <tr key={one.id}>
-			<td data-label={T.pid} class="number">{one.pid || '–'}</td>
-			<td><code><Str of={one.command} max={160} /></code></td>
-			<td data-label={T.status}><Str of={one.status} />{one.exitCode !== undefined && ` (${one.exitCode})`}</td>
-			<td data-label={T.age}><Ago of={one.startTime} /></td>
-		</tr>)}</tbody>
-	</table>;
+	const text = plainLog(new TextDecoder().decode(value.slice(-200000)));
+	return <pre class="log" role="log" tabIndex={0} aria-label={T.output}>{text ? <bdi>{text}</bdi> : T.outputEmpty}</pre>;
+}
+
+interface Shown {
+	id: string;
+	command: string;
+	status: string;
+	pid: number;
+	attached: number;
+	outputBytes: number;
+	startedAt: string;
+}
+
+function Processes({box}: {box: Box}) {
+	const base = `/v1/sandboxes/${box.id}/api`;
+	const list = usePoll(async () => (await call<{processes: Process[]}>('GET', `${base}/process/list`)).processes, 2000, 'ps' + box.id);
+	const terminals = usePoll(async () => (await call<{terminals: Shown[]}>('GET', `${base}/terminals`)).terminals, 3000, 'tty' + box.id);
+	const [open, setOpen] = useState<string | null>(null);
+	const [starting, setStarting] = useState(false);
+	const start = <Do label={T.startProcess} scope="use" primary work={async () => setStarting(true)} />;
+	return <>
+		{list.value && list.value.length > 0 && <div class="head"><span class="grow" />{start}</div>}
+		<Listed of={list} empty={T.noProcesses} command="cove exec -d NAME -- COMMAND" add={start}>{(rows) => <Grid label={T.processes} rows={rows} id={(one) => one.id} columns={[
+			{label: T.command_, cell: (one) => <code><Str of={one.command} max={160} /></code>},
+			{label: T.pid, number: true, minor: true, cell: (one) => one.pid || '–'},
+			{label: T.status, cell: (one) => <><State of={one.status} />{one.exitCode !== undefined && <span class="dim"> {one.exitCode}</span>}</>},
+			{label: T.age, number: true, cell: (one) => <Ago of={one.startTime} />},
+		]} acts={(one) => <>
+			<button type="button" class="quiet" aria-expanded={open === one.id} onClick={() => setOpen(open === one.id ? null : one.id)}>{open === one.id ? T.hideOutput : T.showOutput}</button>
+			{['running', 'starting'].includes(one.status) && <Do quiet label={T.endProcess} name={T.endNamed(shown(one.command, 40))} scope="use" work={async () => {
+				await call('DELETE', `${base}/process/${one.id}`);
+				list.again();
+			}} />}
+		</>} />}</Listed>
+		{open && <Output id={box.id} process={open} />}
+		{terminals.value && terminals.value.length > 0 && <><h2>{T.terminals}</h2>
+			<Grid label={T.terminals} rows={terminals.value} id={(one) => one.id} columns={[
+				{label: T.command_, cell: (one) => <code><Str of={one.command} max={160} /></code>},
+				{label: T.pid, number: true, minor: true, cell: (one) => one.pid || '–'},
+				{label: T.status, cell: (one) => <State of={one.status} />},
+				{label: T.output, number: true, cell: (one) => bytes(one.outputBytes)},
+				{label: T.age, number: true, cell: (one) => <Ago of={one.startedAt} />},
+			]} acts={(one) => <Do quiet label={T.endProcess} name={T.endNamed(shown(one.id, 40))} scope="use" work={async () => {
+				await call('DELETE', `${base}/terminals/${encodeURIComponent(one.id)}`);
+				terminals.again();
+			}} />} /></>}
+		{starting && <FormDialog title={T.startProcess} verb={T.start} close={() => setStarting(false)} done={list.again}
+			inputs={[{name: 'command', label: T.command_, required: true, wide: true, placeholder: 'python3 -m http.server 8000'}]}
+			act={({command}) => ({method: 'POST', path: `${base}/process/start`, body: {command}, cli: ['exec', '-d', nameOf(box), '--', 'bash', '-c', command ?? '']})} />}
+	</>;
+}
+
+// The fields of an event as words.
+export function fieldText(fields: Record<string, unknown>): string {
+	return Object.entries(fields).map(([key, value]) => `${key}=${typeof value === 'string' ? value : JSON.stringify(value)}`).join('  ');
 }
 
 function Events({id}: {id: string}) {
-	const {value, fault, again} = usePoll(async () => {
-		const page = await call<Happenings>('GET', `/v1/events?sandbox=${id}&limit=200`);
-		return page.items.reverse();
-	}, 3000, 'events' + id);
-	if (!value)
-		return fault ? <Fault of={fault} again={again} /> : <Loading />;
-	if (!value.length)
-		return <p class="empty">{T.noEvents}</p>;
-	return <table role="grid" aria-label={T.events} class="cards">
-		<thead><tr><th scope="col">{T.age}</th><th scope="col">{T.kind}</th><th scope="col">{T.details}</th></tr></thead>
-		<tbody>{value.map((one) => <tr key={one.id}>
-			<td data-label={T.age}><Ago of={one.time} /></td>
-			<td><Str of={one.kind} /></td>
-			<td><code><Str of={JSON.stringify(one.fields)} max={240} /></code></td>
-		</tr>)}</tbody>
-	</table>;
+	const list = useTail<Happening>(`/v1/events?sandbox=${id}&`, 2000, 'events' + id);
+	return <Listed of={list} empty={T.noEvents}>{(rows) => <Grid label={T.events} rows={rows} id={(one) => String(one.id)} columns={[
+		{label: T.kind, cell: (one) => <Str of={one.kind} />},
+		{label: T.details, cell: (one) => <code class="dim"><Str of={fieldText(one.fields)} max={240} /></code>},
+		{label: T.age, number: true, cell: (one) => <Ago of={one.time} />},
+	]} />}</Listed>;
 }
 
 type Status = 'connecting' | 'connected' | 'reconnecting' | 'ended';
@@ -109,18 +166,30 @@ export function Sandbox({id, tab}: {id: string; tab: string}) {
 		});
 		return {box, stats};
 	}, 1500, id);
-	const [points, setPoints] = useState<{cpu: Point[]; memory: Point[]}>({cpu: [], memory: []});
+	const [points, setPoints] = useState<Series>({cpu: [], memory: [], disk: [], in: [], out: []});
+	const counted = useRef<{time: number; in: number; out: number} | null>(null);
 	const [deleting, setDeleting] = useState(false);
 	useEffect(() => {
 		const stats = value?.stats;
 		if (!stats)
 			return;
-		const time = Date.parse(stats.time);
-		setPoints((old) => ({
-			cpu: keepPoint(old.cpu, {time, value: stats.cpu.cores}),
-			memory: keepPoint(old.memory, {time, value: stats.memory.workingSetBytes}),
+		const time = Date.parse(stats.time), {bytesIn, bytesOut} = stats.network;
+		const old = counted.current;
+		const each = (now: number | null, before: number | undefined) =>
+			(now === null || before === undefined || !old || time <= old.time || now < before ? null : (now - before) / ((time - old.time) / 1000));
+		const flow = {in: each(bytesIn, old?.in), out: each(bytesOut, old?.out)};
+		if (bytesIn !== null && bytesOut !== null && (!old || time > old.time))
+			counted.current = {time, in: bytesIn, out: bytesOut};
+		setPoints((was) => ({
+			cpu: keepPoint(was.cpu, {time, value: stats.cpu.cores}),
+			memory: keepPoint(was.memory, {time, value: stats.memory.workingSetBytes}),
+			disk: keepPoint(was.disk, {time, value: stats.disk.bytes}),
+			in: old ? keepPoint(was.in, {time, value: flow.in}) : was.in,
+			out: old ? keepPoint(was.out, {time, value: flow.out}) : was.out,
 		}));
 	}, [value]);
+	const tabs = useRef<HTMLDivElement>(null);
+	useEffect(() => tabs.current?.querySelector('[aria-selected=true]')?.scrollIntoView({block: 'nearest', inline: 'center'}), [tab, value === null]);
 	if (!value && fault?.status === 404)
 		return <><h1>{T.sandbox}</h1><p class="empty">{T.gone}</p><Link to="/ui/sandboxes">{T.backToSandboxes}</Link></>;
 	if (!value)
@@ -137,24 +206,46 @@ export function Sandbox({id, tab}: {id: string; tab: string}) {
 		const list = event.currentTarget as HTMLElement;
 		requestAnimationFrame(() => list.querySelector<HTMLElement>('[aria-selected=true]')?.focus());
 	};
+	const asleep = !['running', 'frozen'].includes(box.state);
+	const panel = (): ComponentChildren => {
+		if (tab === 'events')
+			return <Events id={box.id} />;
+		if (tab === 'settings')
+			return <BoxSettings key={box.id} box={box} again={again} />;
+		if (tab === 'network')
+			return <Network box={box} again={again} />;
+		if (tab === 'overview' || !TABS.some(([key]) => key === tab))
+			return <Facts seen={value} points={points} />;
+		if (tab === 'ports')
+			return <Ports box={box} />;
+		if (!may('use'))
+			return <Empty what={T.noScope('use')} />;
+		if (asleep)
+			return <Empty what={box.state === 'paused' ? T.boxPaused : box.state === 'stopped' ? T.boxStopped : T.notRunning}>
+				<p>{stepsOf(box.state).slice(0, 1).map(([verb, label]) => <Do key={verb} label={verb === 'resume' ? T.resumeSandbox : T.startSandbox} primary scope="make" work={() => step(box, verb, label, again)} />)}</p>
+			</Empty>;
+		return tab === 'terminal' ? <Terminal id={box.id} /> : tab === 'processes' ? <Processes box={box} /> : tab === 'files' ? <Files box={box} /> : <Code box={box} />;
+	};
+	const copy = (text: string | null) => void attempt(() => copyText(text ?? ''));
 	return <>
 		<div class="head">
 			<h1><Str of={nameOf(box)} max={63} /></h1>
-			<span data-testid="state" class={`state ${/^[a-z]+$/.test(box.state) ? box.state : ''}`}><Str of={box.state} /></span>
+			<State of={box.state} tid="state" />
+			<span class="push" />
 			{stepsOf(box.state).map(([verb, label]) => <Do key={verb} label={label} scope="make" work={() => step(box, verb, label, again)} />)}
+			<Menu label={T.copyAs} items={[
+				{label: T.copyCli, scope: 'read', work: () => copy(cliOf(createLike(box)))},
+				{label: T.copyCurl, scope: 'read', work: () => copy(curlOf(createLike(box)))},
+			]}>{T.copyAs}</Menu>
 			<Do label={T.del} scope="make" work={async () => setDeleting(true)} />
 		</div>
 		{fault && <Fault of={fault} again={again} />}
-		<div role="tablist" aria-label={T.sandbox} onKeyDown={move}>
+		{box.waiting && <p class="fault"><Str of={box.waiting.reason} max={300} />{box.waiting.position !== undefined && ` (${box.waiting.position})`}</p>}
+		<div role="tablist" ref={tabs} aria-label={T.sandbox} onKeyDown={move}>
 			{TABS.map(([key, label]) => <Link key={key} role="tab" to={`/ui/sandboxes/${box.id}/${key}`} aria-selected={tab === key}
 				tabIndex={tab === key ? 0 : -1}>{label}</Link>)}
 		</div>
-		<div role="tabpanel" aria-label={TABS.find(([key]) => key === tab)?.[1] ?? T.overview}>
-			{tab === 'terminal' ? (!may('use') ? <p class="empty">{T.noScope('use')}</p>
-				: ['running', 'frozen', 'paused'].includes(box.state) ? <Terminal id={box.id} /> : <p class="empty">{T.notRunning}</p>)
-				: tab === 'processes' ? (['running', 'frozen'].includes(box.state) ? <Processes id={box.id} /> : <p class="empty">{T.notRunning}</p>)
-					: tab === 'events' ? <Events id={box.id} /> : <Facts seen={value} points={points} />}
-		</div>
+		<div role="tabpanel" aria-label={TABS.find(([key]) => key === tab)?.[1] ?? T.overview}>{panel()}</div>
 		{deleting && <DeleteDialog path={`/v1/sandboxes/${box.id}`} name={shown(nameOf(box)) === nameOf(box) ? nameOf(box) : box.shortId}
 			close={() => setDeleting(false)} done={() => go('/ui/sandboxes')} />}
 	</>;

@@ -1,11 +1,12 @@
 // The list of sandboxes: live rows, a filter in the address, and what can be done with one.
 import {useMemo, useState} from 'preact/hooks';
 import {call, may} from './api';
+import {Create} from './create';
 import {matches, readFilter} from './filter';
-import {bytes, cores, labelText, readLabels, shown} from './format';
+import {bytes, cores, labelText, shown} from './format';
 import {T} from './text';
 import type {Page, Row} from './types';
-import {Ago, DeleteDialog, Dialog, Do, Empty, Fault, Field, Link, Loading, Menu, Str, attempt, notify, usePoll} from './ui';
+import {Ago, DeleteDialog, Do, Empty, Fault, Link, Loading, Menu, Str, attempt, notify, usePoll} from './ui';
 import type {Item} from './ui';
 
 type Column = 'name' | 'state' | 'cpu' | 'memory' | 'age';
@@ -53,52 +54,13 @@ export function stepsOf(state: string): [string, string][] {
 	return state === 'stopped' || state === 'failed' ? [['start', T.start]] : [];
 }
 
-function Create({close, again}: {close: () => void; again: () => void}) {
-	const [name, setName] = useState('');
-	const [template, setTemplate] = useState('');
-	const [memory, setMemory] = useState('');
-	const [cpus, setCpus] = useState('');
-	const [labels, setLabels] = useState('');
-	const make = async () => {
-		const read = readLabels(labels);
-		if (!read) {
-			notify(T.badLabels, undefined, true);
-			return;
-		}
-		const limits = {...(memory ? {memoryMB: Number(memory)} : {}), ...(cpus ? {cpus: Number(cpus)} : {})};
-		const made = await call<Row>('POST', '/v1/sandboxes', {
-			...(name ? {name} : {}), ...(template ? {template} : {}), ...(Object.keys(limits).length ? {limits} : {}),
-			...(Object.keys(read).length ? {labels: read} : {}),
-		});
-		close();
-		again();
-		notify(T.done(T.createSandbox, shown(nameOf(made))));
-	};
-	return <Dialog title={T.createSandbox} close={close}>
-		<form onSubmit={(event) => {
-			event.preventDefault();
-			void attempt(make);
-		}}>
-			<Field label={T.name} value={name} onInput={(event) => setName(event.currentTarget.value)} />
-			<Field label={T.template} value={template} onInput={(event) => setTemplate(event.currentTarget.value)} />
-			<Field label={T.memoryMiB} inputMode="numeric" value={memory} onInput={(event) => setMemory(event.currentTarget.value)} />
-			<Field label={T.cpus} inputMode="decimal" value={cpus} onInput={(event) => setCpus(event.currentTarget.value)} />
-			<Field label={T.labels} value={labels} placeholder="team=a, tier=b" onInput={(event) => setLabels(event.currentTarget.value)} />
-			<p class="row">
-				<button type="button" onClick={close}>{T.cancel}</button>
-				<button type="submit" class="primary">{T.create}</button>
-			</p>
-		</form>
-	</Dialog>;
-}
-
 const SHOWN = 500; // rows in the page at a time
 
 export function Sandboxes() {
 	const {value, fault, again} = usePoll(readAll, 2000, 'sandboxes');
 	const [query, setQuery] = useState(new URLSearchParams(location.search).get('q') ?? '');
 	const [sort, setSort] = useState<{by: Column; down: boolean}>({by: 'age', down: false});
-	const [creating, setCreating] = useState(false);
+	const [creating, setCreating] = useState(new URLSearchParams(location.search).has('create'));
 	const [deleting, setDeleting] = useState<Row | null>(null);
 	const rows = useMemo(() => {
 		const terms = readFilter(query);

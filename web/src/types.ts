@@ -19,16 +19,37 @@ export interface Page<Item> {
 	cursor: string | null;
 }
 
+export interface Policy {
+	mode: string;
+	allow?: string[];
+	inspect?: string[];
+	budgets?: Record<string, number>;
+	secrets?: (string | {name: string; hosts: string[]})[];
+	rules?: {name: string; methods?: string[]; paths?: string[]}[];
+}
+
 export interface Box {
 	id: string;
 	shortId: string;
 	name: string | null;
 	state: string;
-	tenant: string | null;
-	reason?: string | null;
+	tenant?: string;
+	reason?: string;
+	waiting?: {reason: string; position?: number};
 	template: string;
+	image?: string;
+	user: string;
+	workdir: string;
+	volumes?: {id: string; name: string; path: string; readOnly: boolean}[];
+	limits: Record<string, number | null>;
 	labels: Record<string, string>;
+	network: Policy;
+	sleepAfter: string | null;
+	keepAlive: boolean;
+	ephemeral?: boolean;
 	createdAt: string;
+	startedAt: string | null;
+	endsAt: string | null;
 }
 
 export interface Stats {
@@ -38,7 +59,7 @@ export interface Stats {
 	memory: {workingSetBytes: number | null; limitBytes: number | null};
 	pids: {count: number | null; limit: number | null};
 	disk: {bytes: number | null; limitBytes: number | null};
-	network: {bytesIn: number | null; bytesOut: number | null; denied: number | null};
+	network: {connections: number | null; requests: number | null; bytesIn: number | null; bytesOut: number | null; denied: number | null};
 }
 
 export interface HostStats {
@@ -93,4 +114,58 @@ export interface Work {
 	createdAt: string;
 	startedAt: string | null;
 	endedAt: string | null;
+}
+
+export interface Entry {
+	name: string;
+	absolutePath: string;
+	type: string;
+	size: number;
+	modifiedAt: string;
+	mode: string;
+	target?: string;
+	pathBase64?: string;
+}
+
+export interface Flow {
+	id: number;
+	time: string;
+	name: string | null;
+	address: string | null;
+	port: number;
+	verdict: string;
+	rule: string | null;
+	reason: string | null;
+	requests: number;
+	bytesOut: number;
+	bytesIn: number;
+	durationMs: number;
+	secrets?: string[];
+	hint?: string;
+}
+
+export interface Port {
+	port: number;
+	exposed: boolean;
+	listening: boolean;
+	address: string | null;
+	name?: string | null;
+	url?: string | null;
+	pathUrl?: string | null;
+	expiresAt?: string | null;
+}
+
+export interface CellEvent {
+	type: string;
+	text?: string;
+	html?: string;
+	markdown?: string;
+	svg?: string;
+	png?: string;
+	jpeg?: string;
+	json?: unknown;
+	data?: unknown;
+	ename?: string;
+	evalue?: string;
+	traceback?: string[];
 }

@@ -2,6 +2,8 @@
 import type {ComponentChildren, InputHTMLAttributes} from 'preact';
 import {useEffect, useId, useLayoutEffect, useRef, useState} from 'preact/hooks';
 import {Failure, call, currentSession, may, now} from './api';
+import {cliOf, curlOf} from './copy';
+import type {Act} from './copy';
 import {absolute, shown, span} from './format';
 import {T} from './text';
 
@@ -16,6 +18,17 @@ export function Ago({of}: {of: string | null | undefined}) {
 		return <span>–</span>;
 	return <time dateTime={of} title={absolute(of)}>{span(now() - Date.parse(of))}</time>;
 }
+
+// A state, as a word and by colour.
+export function State({of, tid}: {of: string; tid?: string}) {
+	return <span data-testid={tid} class={`state ${/^[a-z_]+$/.test(of) ? of : ''}`}><Str of={of} /></span>;
+}
+
+export function Icon({path}: {path: string}) {
+	return <svg class="icon" viewBox="0 0 24 24" aria-hidden="true"><path d={path} /></svg>;
+}
+
+export const perform = <Answer,>(act: Act): Promise<Answer> => call<Answer>(act.method, act.path, act.body);
 
 export function go(path: string): void {
 	history.pushState(null, '', path);
@@ -102,6 +115,34 @@ export function usePoll<Answer>(ask: () => Promise<Answer>, ms: number, key: str
 	return {value: current.value, fault: current.fault, again: () => again.current()};
 }
 
+interface Numbered {
+	items: {id: number}[];
+	last: number;
+}
+
+const TAIL = 500;
+
+// The newest rows of a log whose rows are numbered, newest first: the last ones at the beginning, then
+// what came after. `path` ends where "after=" goes.
+export function useTail<Row extends {id: number}>(path: string, ms: number, key: string): Polled<Row[]> {
+	const seen = useRef<{key: string; last: number; rows: Row[]}>({key: '', last: -1, rows: []});
+	return usePoll(async () => {
+		if (seen.current.key !== key) {
+			const begin = await call<Numbered>('GET', `${path}after=0&limit=1`);
+			seen.current = {key, last: Math.max(0, begin.last - TAIL), rows: []};
+		}
+		let page: Numbered;
+		do {
+			page = await call<Numbered>('GET', `${path}after=${seen.current.last}&limit=500`);
+			const items = page.items as Row[];
+			const last = items[items.length - 1];
+			if (last)
+				seen.current = {key, last: last.id, rows: [...items.reverse(), ...seen.current.rows].slice(0, TAIL)};
+		} while (page.items.length === 500);
+		return seen.current.rows;
+	}, ms, key);
+}
+
 export function Fault({of, again}: {of: Failure; again?: () => void}) {
 	return <div role="alert" class="fault">
 		<Str of={of.message} max={400} />
@@ -121,12 +162,60 @@ export function Loading() {
 	return late ? <p class="dim" role="status">{T.loading}</p> : null;
 }
 
-export function Empty({what, command, children}: {what: string; command: string; children?: ComponentChildren}) {
+export function Empty({what, command, children}: {what: string; command?: string; children?: ComponentChildren}) {
 	return <div class="empty">
 		<p>{what}</p>
 		{children}
-		<p class="dim">{T.command} <code>{command}</code></p>
+		{command && <p class="dim">{T.command} <code>{command}</code></p>}
 	</div>;
+}
+
+// What stands for a list that is not there yet, or is empty.
+export function Listed<Item>({of, empty, command, add, children}: {
+	of: Polled<Item[]>; empty: string; command?: string; add?: ComponentChildren; children: (items: Item[]) => ComponentChildren;
+}) {
+	return <>
+		{of.fault && <Fault of={of.fault} again={of.again} />}
+		{!of.value ? !of.fault && <Loading /> : of.value.length ? children(of.value)
+			: <Empty what={empty} {...(command ? {command} : {})}>{add && <p>{add}</p>}</Empty>}
+	</>;
+}
+
+// -------------------------------------------------------------------------------------- tables
+
+export interface Column<Row> {
+	label: string;
+	cell: (row: Row) => ComponentChildren;
+	number?: boolean; // aligned at the end
+	minor?: boolean; // not shown where there is little room
+	hide?: boolean;
+}
+
+// A table of rows; on a phone each row is a card. `acts` is what can be done with one.
+export function Grid<Row>({label, rows, id, columns, acts, state}: {
+	label: string; rows: Row[]; id: (row: Row) => string; columns: Column<Row>[]; acts?: (row: Row) => ComponentChildren; state?: (row: Row) => string;
+}) {
+	const all = columns.filter((one) => !one.hide);
+	const classOf = (one: Column<Row>) => [one.number ? 'number' : '', one.minor ? 'wide-only' : ''].join(' ').trim() || undefined;
+	return <table role="grid" aria-label={label} aria-rowcount={rows.length + 1} class="cards">
+		<thead><tr>
+			{all.map((one) => <th scope="col" key={one.label} class={classOf(one)}>{one.label}</th>)}
+			{acts && <th scope="col"><span class="hidden">{T.actions}</span></th>}
+		</tr></thead>
+		<tbody>{rows.map((row) => <tr key={id(row)} data-id={id(row)} data-state={state?.(row)}>
+			{all.map((one, i) => <td key={one.label} class={classOf(one)} data-label={i ? one.label : undefined}>{one.cell(row)}</td>)}
+			{acts && <td class="acts">{acts(row)}</td>}
+		</tr>)}</tbody>
+	</table>;
+}
+
+export function Meter({label, part}: {label: string; part: number | null}) {
+	const at = useRef<HTMLElement>(null);
+	useLayoutEffect(() => {
+		at.current?.style.setProperty('inline-size', `${Math.min(100, Math.max(0, (part ?? 0) * 100))}%`);
+	}, [part]);
+	return <span role="meter" aria-label={label} aria-valuemin={0} aria-valuemax={100} aria-valuenow={Math.round((part ?? 0) * 100)}
+		class={`meter ${(part ?? 0) >= 1 ? 'over' : (part ?? 0) >= 0.8 ? 'high' : ''}`}><i ref={at} /></span>;
 }
 
 // ------------------------------------------------------------------------------------- notices
@@ -183,30 +272,128 @@ export function Notices() {
 
 // --------------------------------------------------------------------------- dialogs and buttons
 
-export function Dialog({title, close, children}: {title: string; close: () => void; children: ComponentChildren}) {
+export function Dialog({title, close, children, look}: {title: string; close: () => void; children: ComponentChildren; look?: string}) {
 	const at = useRef<HTMLDialogElement>(null);
 	const id = useId();
 	useLayoutEffect(() => {
 		const back = document.activeElement;
 		at.current?.showModal();
 		return () => {
-			if (back instanceof HTMLElement)
+			if (back instanceof HTMLElement && back.isConnected)
 				back.focus();
+			else
+				document.getElementById('main')?.focus();
 		};
 	}, []);
-	return <dialog ref={at} aria-labelledby={id} onClose={close}>
+	return <dialog ref={at} aria-labelledby={id} onClose={close} class={look}>
 		<h2 id={id}>{title}</h2>
 		{children}
 	</dialog>;
 }
 
-export function Field({label, ...more}: {label: string} & InputHTMLAttributes<HTMLInputElement>) {
+export function Field({label, hint, ...more}: {label: string; hint?: string} & InputHTMLAttributes<HTMLInputElement>) {
 	const id = useId();
-	return <p class="field"><label for={id}>{label}</label><input id={id} autocomplete="off" spellcheck={false} {...more} /></p>;
+	return <div class="field"><label for={id}>{label}</label>
+		<input id={id} autocomplete="off" spellcheck={false} aria-describedby={hint ? id + 'h' : undefined} {...more} />
+		{hint && <span class="hint" id={id + 'h'}>{hint}</span>}
+	</div>;
+}
+
+export function Select({label, options, value, pick}: {label: string; options: readonly (readonly [string, string])[]; value: string; pick: (value: string) => void}) {
+	const id = useId();
+	return <div class="field"><label for={id}>{label}</label><select id={id} value={value} onChange={(event) => pick(event.currentTarget.value)}>
+		{options.map(([key, text]) => <option key={key} value={key}>{text}</option>)}
+	</select></div>;
+}
+
+export type Values = Record<string, string>;
+
+export interface Input {
+	name: string;
+	label: string;
+	hint?: string;
+	placeholder?: string;
+	value?: string;
+	required?: boolean;
+	wide?: boolean;
+	kind?: 'text' | 'number' | 'password' | 'area' | 'check';
+	options?: readonly (readonly [string, string])[];
+}
+
+function OneInput({of}: {of: Input}) {
+	const id = useId();
+	const common = {id, name: of.name, required: of.required ?? false, placeholder: of.placeholder, 'aria-describedby': of.hint ? id + 'h' : undefined};
+	const hint = of.hint && <span class="hint" id={id + 'h'}>{of.hint}</span>;
+	if (of.kind === 'check')
+		return <div class="field check wide"><input {...common} type="checkbox" value="1" defaultChecked={of.value === '1'} /><label for={id}>{of.label}</label>{hint}</div>;
+	return <div class={of.wide || of.kind === 'area' ? 'field wide' : 'field'}><label for={id}>{of.label}</label>
+		{of.options ? <select {...common} defaultValue={of.value ?? ''}>{of.options.map(([key, text]) => <option key={key} value={key} selected={key === (of.value ?? '')}>{text}</option>)}</select>
+			: of.kind === 'area' ? <textarea {...common} rows={4} spellcheck={false} defaultValue={of.value ?? ''} />
+				: of.kind === 'password' ? <input {...common} type="password" autocomplete="off" />
+					: <input {...common} inputMode={of.kind === 'number' ? 'decimal' : undefined} autocomplete="off" spellcheck={false} defaultValue={of.value ?? ''} />}
+		{hint}</div>;
+}
+
+export async function copyText(text: string): Promise<void> {
+	await navigator.clipboard.writeText(text);
+	notify(T.copied);
+}
+
+export function CopyButtons({act}: {act: () => Act | string}) {
+	const copy = (text: (act: Act) => string | null) => void attempt(async () => {
+		const made = act();
+		if (typeof made === 'string')
+			throw new Failure(0, '', made, '', '');
+		await copyText(text(made) ?? curlOf(made));
+	});
+	return <>
+		<button type="button" class="quiet" onClick={() => copy(cliOf)}>{T.copyCli}</button>
+		<button type="button" class="quiet" onClick={() => copy(curlOf)}>{T.copyCurl}</button>
+	</>;
+}
+
+// A form in a dialog: its inputs are described once, `act` says what they ask for, or what is wrong.
+export function FormDialog<Answer>({title, inputs, verb, act, close, done, lead}: {
+	title: string; inputs: Input[]; verb: string; act: (values: Values) => Act | string; close: () => void; done: (answer: Answer, values: Values) => void; lead?: string;
+}) {
+	const form = useRef<HTMLFormElement>(null);
+	const [busy, setBusy] = useState(false);
+	const [fault, setFault] = useState<Failure | null>(null);
+	const read = (): Values => Object.fromEntries(inputs.map((one) => [one.name, form.current ? String(new FormData(form.current).get(one.name) ?? '') : '']));
+	const submit = async (event: Event) => {
+		event.preventDefault();
+		if (busy)
+			return;
+		const values = read();
+		setBusy(true);
+		try {
+			const made = act(values);
+			if (typeof made === 'string')
+				throw new Failure(0, '', made, '', '');
+			const answer = await perform<Answer>(made);
+			close();
+			done(answer, values);
+		} catch (problem) {
+			setFault(asFailure(problem));
+			setBusy(false);
+		}
+	};
+	return <Dialog title={title} close={close}>
+		{lead && <p class="dim">{lead}</p>}
+		<form ref={form} onSubmit={submit}>
+			{fault && <Fault of={fault} />}
+			<div class="fields">{inputs.map((one) => <OneInput key={one.name} of={one} />)}</div>
+			<div class="foot">
+				<CopyButtons act={() => act(read())} />
+				<button type="button" class="push" onClick={close}>{T.cancel}</button>
+				<button type="submit" class="primary" aria-disabled={busy}>{verb}</button>
+			</div>
+		</form>
+	</Dialog>;
 }
 
 // A button that waits for its work, and says which scope it lacks.
-export function Do({label, work, scope, primary, name}: {label: string; work: () => Promise<void>; scope: string; primary?: boolean; name?: string}) {
+export function Do({label, work, scope, primary, name, quiet}: {label: string; work: () => Promise<void>; scope: string; primary?: boolean; name?: string; quiet?: boolean}) {
 	const [busy, setBusy] = useState(false);
 	const allowed = may(scope);
 	const press = async () => {
@@ -216,7 +403,7 @@ export function Do({label, work, scope, primary, name}: {label: string; work: ()
 		await attempt(work);
 		setBusy(false);
 	};
-	return <button type="button" class={primary ? 'primary' : undefined} aria-disabled={!allowed || busy} aria-label={name} aria-busy={busy}
+	return <button type="button" class={primary ? 'primary' : quiet ? 'quiet' : undefined} aria-disabled={!allowed || busy} aria-label={name} aria-busy={busy}
 		title={allowed ? undefined : T.noScope(scope)} onClick={press}>{label}</button>;
 }
 
@@ -273,26 +460,34 @@ export function Menu({label, children, items}: {label: string; children: Compone
 }
 
 // Typing the name is the confirmation; Enter alone deletes nothing.
-export function DeleteDialog({path, name, close, done}: {path: string; name: string; close: () => void; done: () => void}) {
+export function ConfirmDialog({title, what, name, verb, act, close, done}: {
+	title: string; what: string; name: string; verb: string; act: Act; close: () => void; done: () => void;
+}) {
 	const [typed, setTyped] = useState('');
 	const cancel = useRef<HTMLButtonElement>(null);
 	useEffect(() => cancel.current?.focus(), []);
-	const ready = typed === name;
-	return <Dialog title={T.deleteSandbox} close={close}>
-		<p><Str of={name} />: {T.deleteWarning}</p>
+	const ready = typed === shown(name);
+	return <Dialog title={title} close={close}>
+		<p><b><Str of={name} /></b>: {what}</p>
 		<Field label={T.confirm(shown(name))} value={typed} onInput={(event) => setTyped(event.currentTarget.value)} />
-		<p class="row">
-			<button type="button" ref={cancel} onClick={close}>{T.cancel}</button>
+		<div class="foot">
+			<CopyButtons act={() => act} />
+			<button type="button" class="push" ref={cancel} onClick={close}>{T.cancel}</button>
 			<button type="button" class="danger" disabled={!ready} onClick={() => {
 				close();
 				void attempt(async () => {
-					await call('DELETE', path);
-					notify(T.done(T.del, shown(name)));
+					await perform(act);
+					notify(T.done(verb, shown(name)));
 					done();
 				});
-			}}>{T.del}</button>
-		</p>
+			}}>{verb}</button>
+		</div>
 	</Dialog>;
+}
+
+export function DeleteDialog({path, name, close, done}: {path: string; name: string; close: () => void; done: () => void}) {
+	return <ConfirmDialog title={T.deleteSandbox} what={T.deleteWarning} name={name} verb={T.del} close={close} done={done}
+		act={{method: 'DELETE', path, cli: ['rm', '--force', decodeURIComponent(path.split('/').pop() ?? '')]}} />;
 }
 
 // -------------------------------------------------------------------------------------- charts
@@ -331,25 +526,46 @@ function pieces(points: Point[], from: number, to: number, top: number): {lines:
 	return {lines, gaps};
 }
 
-export function Chart({label, points, limit, text}: {label: string; points: Point[]; limit: number | null; text: (value: number | null) => string}) {
+const clock = (ms: number) => new Date(ms).toLocaleTimeString('en-GB');
+
+export function Chart({label, points, limit, text, more}: {
+	label: string; points: Point[]; limit: number | null; text: (value: number | null) => string; more?: {label: string; points: Point[]};
+}) {
 	const [table, setTable] = useState(false);
+	const [at, setAt] = useState<number | null>(null);
 	const id = useId();
-	const known = points.map((one) => one.value ?? 0);
-	const peak = Math.max(...known, 0);
+	const peak = Math.max(...points.map((one) => one.value ?? 0), ...(more?.points ?? []).map((one) => one.value ?? 0), 0);
 	const top = (limit !== null && peak > limit / 4 ? Math.max(limit, peak) : peak * 1.25) || 1;
 	const to = points[points.length - 1]?.time ?? 0;
 	const from = Math.min(points[0]?.time ?? 0, to - 60000);
 	const {lines, gaps} = pieces(points, from, to, top);
+	const second = more ? pieces(more.points, from, to, top).lines : [];
 	const last = points[points.length - 1]?.value ?? null;
+	const under = at === null ? null : points.reduce<Point | null>((best, one) => (!best || Math.abs(one.time - at) < Math.abs(best.time - at) ? one : best), null);
 	const line = limit !== null && limit <= top ? 80 - (limit / top) * 76 : null;
+	const x = under ? ((under.time - from) / (to - from || 1)) * 300 : null;
 	return <figure aria-labelledby={id} data-last={last ?? ''} data-points={points.length} data-gaps={gaps}>
-		<figcaption><span id={id}>{label}</span><b>{text(last)}</b>{limit !== null && <span class="dim">{T.limit} {text(limit)}</span>}</figcaption>
-		{table ? <div class="scroll"><table><thead><tr><th scope="col">{T.time}</th><th scope="col">{T.value}</th></tr></thead>
-			<tbody>{[...points].reverse().map((one) => <tr key={one.time}><td>{new Date(one.time).toLocaleTimeString('en-GB')}</td><td>{text(one.value)}</td></tr>)}</tbody></table></div>
-			: <svg viewBox="0 0 300 84" preserveAspectRatio="none" role="img" aria-label={`${label}: ${text(last)}`}>
+		<figcaption><span id={id}>{label}</span><b>{text(under ? under.value : last)}</b>
+			{more ? <span class="dim">{more.label} {text(more.points[more.points.length - 1]?.value ?? null)}</span>
+				: limit !== null && <span class="dim">{T.limit} {text(limit)}</span>}</figcaption>
+		{table ? <div class="scroll" tabIndex={0} role="group" aria-label={label}><table><thead><tr><th scope="col">{T.time}</th><th scope="col">{T.value}</th></tr></thead>
+			<tbody>{[...points].reverse().map((one) => <tr key={one.time}><td>{clock(one.time)}</td><td class="number">{text(one.value)}</td></tr>)}</tbody></table></div>
+			: <svg class="plot" viewBox="0 0 300 84" preserveAspectRatio="none" role="img" aria-label={`${label}: ${text(last)}`}
+				onPointerMove={(event) => {
+					const box = event.currentTarget.getBoundingClientRect();
+					setAt(from + ((event.clientX - box.left) / (box.width || 1)) * (to - from));
+				}} onPointerLeave={() => setAt(null)}>
+				<line x1="0" x2="300" y1="80" y2="80" class="rule" />
+				<line x1="0" x2="300" y1="42" y2="42" class="rule" />
+				<line x1="0" x2="300" y1="4" y2="4" class="rule" />
 				{line !== null && <line x1="0" x2="300" y1={line} y2={line} class="limit" />}
+				{lines.map((one, i) => <polygon key={`a${i}`} points={`${one.split(',')[0] ?? 0},80 ${one} ${one.slice(one.lastIndexOf(' ') + 1).split(',')[0] ?? 0},80`} class="area" />)}
 				{lines.map((one, i) => <polyline key={i} points={one} class="series" />)}
+				{second.map((one, i) => <polyline key={`b${i}`} points={one} class="series other" />)}
+				{x !== null && <line x1={x} x2={x} y1="0" y2="84" class="cross" />}
 			</svg>}
-		<button type="button" class="quiet" aria-pressed={table} onClick={() => setTable(!table)}>{T.showTable}</button>
+		<div class="foot"><span>{under ? clock(under.time) : to ? clock(from) : ''}</span>
+			<button type="button" class="quiet" aria-pressed={table} onClick={() => setTable(!table)}>{T.showTable}</button>
+			<span>{to ? clock(to) : ''}</span></div>
 	</figure>;
 }

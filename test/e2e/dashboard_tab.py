@@ -1,0 +1,143 @@
+"""A tab of the dashboard: what a user does in it, what it asks for, and what it complains of."""
+import json
+import time
+
+WATCH = """window.__faults = [];
+document.addEventListener('securitypolicyviolation', (e) => __faults.push('csp ' + e.violatedDirective + ' ' + e.blockedURI + ' ' + e.sourceFile + ':' + e.lineNumber));
+addEventListener('error', (e) => __faults.push('error ' + e.message));
+addEventListener('unhandledrejection', (e) => __faults.push('rejected ' + e.reason));
+window.alert = (text) => __faults.push('alert ' + text);"""
+
+
+class Ui:
+    """One tab, with what it asked for and what it complained of."""
+
+    def __init__(self, browser, cove, width=1440, height=900, theme="light"):
+        self.cove, self.browser, self.faults, self.asked = cove, browser, [], []
+        self.page = browser.page()
+        self.page.call("Network.enable")
+        self.page.call("Runtime.enable")
+        self.page.call("Page.addScriptToEvaluateOnNewDocument", source=WATCH)
+        self.page.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 700)
+        self.page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
+
+    def go(self, path):
+        self.collect()
+        self.page.go(self.cove.url + path)
+
+    def collect(self):
+        try:
+            self.faults += self.page.eval("window.__faults ? __faults.splice(0) : []") or []
+        except RuntimeError:
+            pass
+        for event in self.browser.events:
+            url = event.get("params", {}).get("request", {}).get("url") or event.get("params", {}).get("url", "")
+            if event["method"] in ("Network.requestWillBeSent", "Network.webSocketCreated") and not url.startswith(("data:", "about:")):
+                self.asked.append(url)
+        self.browser.events.clear()
+
+    def until(self, text, seconds=30):
+        return self.page.until(text, seconds)
+
+    def eval(self, text):
+        return self.page.eval(text)
+
+    def heading(self, text):
+        return self.until("(document.querySelector('h1')||{}).textContent == %s" % json.dumps(text))
+
+    def click(self, selector, text=None):
+        """Clicks what is seen: by CSS, and by its text or accessible name."""
+        found = "[...document.querySelectorAll(%s)].find((e) => %s)" % (
+            json.dumps(selector), "true" if text is None else "(e.getAttribute('aria-label') || e.textContent.trim()) == %s" % json.dumps(text))
+        if not self.until("!!" + found):
+            raise RuntimeError("there is no %s %r: %s" % (selector, text, self.eval("document.body.innerText")[:500]))
+        self.eval("%s.click()" % found)
+
+    def fill(self, label, value):
+        found = "[...document.querySelectorAll('label')].find((e) => e.textContent == %s).control" % json.dumps(label)
+        self.eval("(() => { const e = %s; e.focus(); e.value = %s; e.dispatchEvent(new Event('input', {bubbles: true})); })()" % (found, json.dumps(value)))
+
+    def key(self, key, code=None, text=None):
+        for kind in ("keyDown", "keyUp"):
+            self.page.call("Input.dispatchKeyEvent", type=kind, key=key, code=code or key, **({"text": text} if text and kind == "keyDown" else {}))
+
+    def type(self, text):
+        self.page.call("Input.insertText", text=text)
+
+    # By role and accessible name, as the browser's own tree of accessibility has them.
+
+    def find(self, role, name, seconds=30, last=False):
+        """The id of the first such element, or of the last, or None."""
+        end = time.monotonic() + seconds
+        while True:
+            try:
+                root = self.page.call("Runtime.evaluate", expression="document")["result"]["objectId"]
+                nodes = self.page.call("Accessibility.queryAXTree", objectId=root, role=role, accessibleName=name)["nodes"]
+                for node in reversed(nodes) if last else nodes:
+                    if not node.get("ignored") and "backendDOMNodeId" in node:
+                        return self.page.call("DOM.resolveNode", backendNodeId=node["backendDOMNodeId"])["object"]["objectId"]
+            except RuntimeError:  # the page has just changed
+                pass
+            if time.monotonic() > end:
+                return None
+            time.sleep(0.05)
+
+    def on(self, role, name, function, *values, seconds=30, last=False):
+        """Calls a function of JavaScript with that element as `this`; its value."""
+        end = time.monotonic() + seconds
+        while True:
+            found = self.find(role, name, max(0, end - time.monotonic()), last)
+            if not found:
+                raise RuntimeError("there is no %s %r: %s" % (role, name, self.eval("document.body.innerText")[:1500]))
+            try:
+                done = self.page.call("Runtime.callFunctionOn", objectId=found, functionDeclaration=function, awaitPromise=True, returnByValue=True,
+                                      arguments=[{"value": value} for value in values])
+                return done["result"].get("value")
+            except RuntimeError:
+                if time.monotonic() > end:
+                    raise
+
+    def press(self, role, name, last=False):
+        self.on(role, name, "function() { this.scrollIntoView({block: 'center'}); this.click(); }", last=last)
+
+    def undo(self):
+        """The newest of what can be undone."""
+        self.press("button", "Undo", last=True)
+
+    def write(self, role, name, text):
+        self.on(role, name, "function(text) { this.focus(); this.value = text; this.dispatchEvent(new Event('input', {bubbles: true})); }", text)
+
+    def pick(self, name, value):
+        self.on("combobox", name, "function(value) { this.value = value; this.dispatchEvent(new Event('change', {bubbles: true})); }", value)
+
+    def has(self, role, name, seconds=30):
+        return self.find(role, name, seconds) is not None
+
+    def lacks(self, role, name, seconds=30):
+        end = time.monotonic() + seconds
+        while self.find(role, name, 0) is not None:
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.05)
+        return True
+
+    def text(self, role, name):
+        return self.on(role, name, "function() { return this.innerText; }")
+
+    def says(self, role, name, text, seconds=30):
+        """True once the element has that text."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if text in (self.text(role, name) or ""):
+                return True
+            time.sleep(0.05)
+        return False
+
+    def close(self):
+        self.collect()
+        self.page.close()
+        return self.faults, self.asked
+
+
+def sign_in(ui, cli, *options):
+    ui.go("/ui/login#code=" + json.loads(cli("dashboard", "--json", *options).text)["url"].split("#code=")[1])
