@@ -28,8 +28,10 @@ static void plan_apply(const struct build_plan *plan)
 			MUST(step->count || step->kind == BUILD_CMD ||
 			     step->kind == BUILD_ENTRYPOINT);
 			MUST(!step->count || (step->words && !step->words[step->count]));
-			MUST(step->kind != BUILD_COPY || step->count >= 2);
-			if (step->kind != BUILD_RUN && step->kind != BUILD_COPY)
+			bool copies = step->kind == BUILD_COPY || step->kind == BUILD_ADD;
+
+			MUST(!copies || step->count + step->file_count >= 2);
+			if (step->kind != BUILD_RUN && !copies)
 				err_free(build_state_apply(&state, plan, step));
 		}
 }

@@ -9,6 +9,7 @@
 #include "gateway/gateway.h"
 #include "loop/closer.h"
 #include "manager/build_files.h"
+#include "manager/build_mounts.h"
 #include "types/dockerfile.h"
 
 #define REPLY_MAX (1 << 20)
@@ -82,12 +83,38 @@ static fallible build_read_plan(const struct json *json, struct build_ask *out)
 	return target.len ? build_plan_choose(&out->plan, target) : OK;
 }
 
+// {id: value}: files of RUN --mount=type=secret.
+static fallible build_read_secrets(const struct json *object, struct env_map *out)
+{
+	struct json *value;
+	struct str id;
+
+	if (!object)
+		return OK;
+	TRY(json_want(object, "secrets", JSON_OBJECT));
+	if (json_count(object) > BUILD_SECRETS_MAX)
+		return err_new(INVALID, "bad_field", "'secrets' has more than %d names",
+			       BUILD_SECRETS_MAX);
+	for (size_t at = 0; json_next(object, &at, &id, &value);) {
+		struct str text = {0};
+
+		TRY(json_str(value, "secrets", &text));
+		if (!id.len || memchr(id.at, '/', id.len) || !text.at ||
+		    text.len > BUILD_SECRET_BYTES || memchr(text.at, 0, text.len))
+			return err_new(INVALID, "bad_field",
+				       "'secrets' are names with up to %d bytes of text each",
+				       BUILD_SECRET_BYTES);
+		env_map_set(out, id, text);
+	}
+	return OK;
+}
+
 static fallible build_read(const struct json *json, struct build_ask *out)
 {
-	static const char *const known[] = {"name",    "dockerfile", "context",	   "args",
-					    "target",  "from",	     "steps",	   "stages",
-					    "expand",  "line",	     "globals",	   "limits",
-					    "network", "pull",	     "keepFailed", NULL};
+	static const char *const known[] = {
+		"name",	   "dockerfile", "context",    "args",	  "target",  "from",
+		"steps",   "stages",	 "expand",     "line",	  "globals", "limits",
+		"network", "pull",	 "keepFailed", "secrets", NULL};
 
 	TRY(json_want(json, "body", JSON_OBJECT));
 	TRY(json_only(json, known));
@@ -97,6 +124,7 @@ static fallible build_read(const struct json *json, struct build_ask *out)
 	TRY(json_bool(json_get(json, "keepFailed"), "keepFailed", &out->keep_failed));
 	if (!out->name.len)
 		return err_new(INVALID, "bad_field", "'name' is missing");
+	TRY(build_read_secrets(json_get(json, "secrets"), &out->secrets));
 	TRY(build_dup(json_get(json, "limits"), &out->limits));
 	TRY(build_dup(json_get(json, "network"), &out->network));
 	return build_read_plan(json, out);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/secret.h"
 #include "cli/interrupt.h"
 #include "cli/print.h"
 #include "cli/remote.h"
@@ -22,6 +23,7 @@
 #define IGNORE_MAX (1 << 20)
 #define BUILD_PIECE (256 * 1024)
 #define PLAN_MAX (8 << 20)
+#define SECRET_MAX (64 * 1024)
 
 // A text file; an absent one is empty if it may be.
 static fallible text_read(const char *path, size_t max, bool may_lack, struct buf *out)
@@ -140,6 +142,79 @@ static void args_drop(char ***args)
 	mem_free_list(*args);
 }
 
+static void pairs_wipe(char ***pairs)
+{
+	for (char **at = *pairs; at && *at; at++)
+		secret_wipe(*at, strlen(*at));
+	mem_free_list(*pairs);
+}
+
+struct secret_option {
+	struct str id, src, env;
+};
+
+// id=ID[,src=FILE|,env=NAME]
+static fallible secret_read_option(struct str text, struct secret_option *out)
+{
+	struct str part;
+
+	while (str_cut(&text, ',', &part)) {
+		if (str_starts(part, "id="))
+			out->id = str_skip(part, strlen("id="));
+		else if (str_starts(part, "src="))
+			out->src = str_skip(part, strlen("src="));
+		else if (str_starts(part, "env="))
+			out->env = str_skip(part, strlen("env="));
+		else if (!str_is(part, "type=file"))
+			return err_hint(err_new(INVALID, "bad_argument",
+						"'" STR_FMT "' is no part of a secret",
+						STR_ARG(part)),
+					"--secret id=ID,src=FILE or ,env=NAME");
+	}
+	return out->id.len ? OK
+			   : err_hint(err_new(INVALID, "bad_argument", "a secret has no id"),
+				      "--secret id=ID,src=FILE");
+}
+
+static fallible secret_value(const struct secret_option *secret, struct buf *out)
+{
+	struct str variable = secret->env.len ? secret->env : secret->id;
+	auto_free char *name = mem_dup(variable.at, variable.len);
+	const char *value = getenv(name);
+
+	if (secret->src.len) {
+		auto_free char *path = mem_dup(secret->src.at, secret->src.len);
+
+		return text_read(path, SECRET_MAX, false, out);
+	}
+	if (!value)
+		return err_hint(err_new(INVALID, "no_secret", "there is no variable %s", name),
+				"--secret id=ID,src=FILE or ,env=NAME");
+	buf_text(out, value);
+	return buf_ok(out) ? OK : err_new(TOO_LARGE, "body_too_large", "a secret is too large");
+}
+
+// --secret as "ID=VALUE", NULL-ended.
+static fallible build_secrets(const struct call *call, char ***out)
+{
+	const char *value = NULL;
+	size_t count = 0;
+
+	for (size_t at = 0; call_next(call, OPT_SECRET, &at, &value);) {
+		auto_secret_buf text = BUF_SECRET(SECRET_MAX);
+		struct secret_option secret = {0};
+
+		TRY(secret_read_option(str_of(value), &secret));
+		buf_str(&text, secret.id);
+		buf_char(&text, '=');
+		TRY(secret_value(&secret, &text));
+		*out = mem_grow(*out, count + 2, sizeof(char *));
+		(*out)[count++] = mem_dup(text.at, text.len);
+		(*out)[count] = NULL;
+	}
+	return OK;
+}
+
 static fallible plan_print(struct str text, char *const *args, const char *target)
 {
 	auto_build_plan plan = {0};
@@ -210,6 +285,7 @@ static fallible build_remote(struct call *call, struct str dockerfile, struct st
 		.pull = call_has(call, OPT_PULL),
 		.keep_failed = call_has(call, OPT_KEEP_FAILED),
 	};
+	on_exit_call(pairs_wipe) char **secrets = NULL;
 	auto_free char *digest = NULL, *text = NULL;
 	auto_remote remote = {0};
 	auto_json template = NULL;
@@ -218,6 +294,8 @@ static fallible build_remote(struct call *call, struct str dockerfile, struct st
 	if (!options.name)
 		return err_hint(err_new(INVALID, "no_name", "the template has no name"),
 				"cove template build -t NAME %s", call->words[0]);
+	TRY(build_secrets(call, &secrets));
+	options.secrets = (const char *const *)secrets;
 	TRY(remote_open(&remote, call));
 	interrupt_arm(remote.cove);
 	TRY(cli_context_send(call, &remote, call->words[0], rules, &digest));

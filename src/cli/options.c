@@ -184,6 +184,7 @@ const struct option cli_options[] = {
 	{OPT_SANDBOX,	  0,   "sandbox",  "BOX",	 "only events of this sandbox", ON(EVENTS)},
 	{OPT_SCOPE,	  0,   "scope",	   "SCOPE",	 "a permission of the key; may be repeated", ON(KEY_CREATE)},
 	{OPT_SECRET,	  0,   "secret",   "SECRET",	 "a secret of the tenant ('cove secret set'): a placeholder in the variable of that name; may be repeated", MAKES | ON(SESSION_CREATE) | ON(SUBMIT)},
+	{OPT_SECRET,	  0,   "secret",   "id=ID[,src=FILE|,env=NAME]", "a file of RUN --mount=type=secret,id=ID (default: our variable ID); may be repeated", ON(TEMPLATE_BUILD)},
 	{OPT_SECRET,	  0,   "secret",   "NAME[@HOST]",	 "a secret of the tenant; with hosts (and commas) one of this sandbox, its value from our variable NAME; NAME=-@HOST from standard input, NAME=VALUE@HOST from here, NAME@ removes the secret", ON(POLICY)},
 	{OPT_SESSION,	  0,   "agent-session", "SESSION", "the sandbox of this agent session, which it has alone", ON(BUDGET_SET)},
 	{OPT_SESSION,	  0,   "session",  "ID",	 "session of the agent to continue: the word {session} of its arguments, and COVE_AGENT_SESSION", ON(AGENT_RUN)},

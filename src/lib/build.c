@@ -14,17 +14,18 @@
 #define BUILD_BODY_MAX (1 << 20)
 #define BUILD_PIECE (256 * 1024)
 
-static fallible build_put_args(struct json_out *out, const char *const *args)
+static fallible build_put_pairs(struct json_out *out, const char *name, const char *const *args)
 {
-	json_put_begin(out, "args", '{');
+	json_put_begin(out, name, '{');
 	for (; args && *args; args++) {
-		struct str rest = str_of(*args), name;
+		struct str rest = str_of(*args), word;
 		auto_free char *key = NULL;
 
 		if (!strchr(*args, '=') || **args == '=')
-			return err_new(INVALID, "bad_argument", "'%.80s' is not NAME=VALUE", *args);
-		str_cut(&rest, '=', &name);
-		key = mem_dup(name.at, name.len);
+			return err_new(INVALID, "bad_argument",
+				       "an entry of '%s' is not NAME=VALUE", name);
+		str_cut(&rest, '=', &word);
+		key = mem_dup(word.at, word.len);
 		json_put_str(out, key, rest);
 	}
 	json_end(out, '}');
@@ -41,7 +42,9 @@ static fallible build_put(struct json_out *out, const struct cove_build_options 
 	if (options->target)
 		json_put_text(out, "target", options->target);
 	if (options->args)
-		TRY(build_put_args(out, options->args));
+		TRY(build_put_pairs(out, "args", options->args));
+	if (options->secrets)
+		TRY(build_put_pairs(out, "secrets", options->secrets));
 	if (options->network) {
 		json_put_begin(out, "network", '{');
 		json_put_text(out, "mode", options->network);

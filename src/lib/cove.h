@@ -422,6 +422,8 @@ struct cove_build_options {
 	const char *network;	 // of its commands: "off", "allow" or "all"; NULL: the default
 	bool pull;		 // ask the registry for images that are there
 	bool keep_failed;	 // leave the sandbox of a step that failed
+	// Of RUN --mount=type=secret: "ID=VALUE", NULL-ended; in no layer and no log. NULL: none
+	const char *const *secrets;
 };
 
 // A part of the log: UTF-8, not terminated. Nonzero cancels the build: COVE_CANCELLED.

@@ -24,6 +24,7 @@
 #define SOURCES_MAX 1000
 #define DEPTH_MAX 256
 #define PASSWD_MAX (512 * 1024)
+#define TAR_MAGIC_AT 257
 
 struct copying {
 	const struct files *files;
@@ -37,11 +38,11 @@ struct copying {
 	uint64_t count;
 	uint32_t uid, gid, mode;
 	bool has_mode;
-	bool into_dir; // names go beneath the destination
-	char *base;    // directory in the sandbox in which the worker unpacks
-	char *prefix;  // of new names, "" or "name/"
-	char *name;    // of a single file; NULL: its own
-	// the archive
+	bool into_dir;			     // names go beneath the destination
+	char *base;			     // directory in the sandbox in which the worker unpacks
+	char *prefix;			     // of new names, "" or "name/"
+	char *name;			     // of a single file; NULL: its own
+	const struct build_archive *archive; // that is being read
 	char *room;
 	uint64_t room_at;
 	size_t room_len;
@@ -79,7 +80,7 @@ static void archive_read_run(void *arg)
 // At least one byte of the archive from `at` on; *out_len is how many.
 static fallible archive_at(struct copying *copying, uint64_t at, const char **out, size_t *out_len)
 {
-	struct archive_read job = {.fd = copying->copy->archive, .room = copying->room, .at = at};
+	struct archive_read job = {.fd = copying->archive->fd, .room = copying->room, .at = at};
 
 	if (at < copying->room_at || at >= copying->room_at + copying->room_len) {
 		offload_run(archive_read_run, &job);
@@ -102,6 +103,8 @@ static fallible archive_block(struct copying *copying, uint64_t at, char block[T
 		size_t len = 0;
 
 		TRY(archive_at(copying, at + done, &bytes, &len));
+		if (!bytes)
+			return bad_archive("it ends too early");
 		if (len > TAR_BLOCK - done)
 			len = TAR_BLOCK - done;
 		memcpy(block + done, bytes, len);
@@ -112,14 +115,50 @@ static fallible archive_block(struct copying *copying, uint64_t at, char block[T
 
 typedef fallible entry_fn(struct copying *copying, const struct tar_head *head, uint64_t content);
 
-// Calls `each` with every entry. Its head is valid during the call.
-static fallible archive_walk(struct copying *copying, entry_fn *each)
+// The entry's whole name.
+static fallible entry_name(const struct copying *copying, struct str name, struct buf *out)
 {
-	uint64_t at = 0, entries = 0;
+	const struct build_archive *archive = copying->archive;
+
+	buf_clear(out);
+	if (archive->root)
+		buf_text(out, archive->root);
+	if (!archive->is_file) {
+		buf_char(out, '/');
+		buf_str(out, name);
+	}
+	buf_text(out, "");
+	return buf_ok(out) ? OK : bad_archive("a path is too long");
+}
+
+static fallible entry_visit(struct copying *copying, entry_fn *each, const struct tar_head *head,
+			    uint64_t content)
+{
+	auto_buf path = BUF_INIT(TAR_NAME_MAX), target = BUF_INIT(TAR_NAME_MAX);
+	struct tar_head whole = *head;
+
+	TRY(entry_name(copying, head->path, &path));
+	whole.path = buf_view(&path);
+	if (head->type == TAR_HARDLINK) {
+		TRY(entry_name(copying, head->target, &target));
+		whole.target = buf_view(&target);
+	}
+	return each(copying, &whole, content);
+}
+
+static fallible archive_walk_one(struct copying *copying, entry_fn *each, uint64_t *entries)
+{
+	uint64_t at = 0, bytes = copying->archive->bytes;
 
 	copying->room_len = 0;
 	tar_begin(copying->tar);
-	while (at < copying->copy->bytes) {
+	if (copying->archive->is_directory) {
+		struct tar_head root = {
+			.type = TAR_DIRECTORY, .path = STR(""), .target = STR(""), .mode = 0755};
+
+		TRY(entry_visit(copying, each, &root, 0));
+	}
+	while (at < bytes) {
 		struct tar_head head;
 		char block[TAR_BLOCK];
 		enum tar_step step;
@@ -133,13 +172,25 @@ static fallible archive_walk(struct copying *copying, entry_fn *each)
 			return OK;
 		if (step == TAR_MORE)
 			continue;
-		if (++entries > ENTRIES_MAX)
+		if (++*entries > ENTRIES_MAX)
 			return bad_archive("it has too many entries");
-		if (head.size > copying->copy->bytes)
+		if (head.size > bytes)
 			return bad_archive("an entry is larger than all of it");
-		TRY(each(copying, &head, at));
+		TRY(entry_visit(copying, each, &head, at));
 		if (head.type == TAR_FILE || head.type == TAR_OTHER)
 			at += head.size + tar_padding(head.size);
+	}
+	return OK;
+}
+
+// Calls `each` with every entry of every archive. Its head is valid during the call.
+static fallible archive_walk(struct copying *copying, entry_fn *each)
+{
+	uint64_t entries = 0;
+
+	for (size_t i = 0; i < copying->copy->archive_count; i++) {
+		copying->archive = &copying->copy->archives[i];
+		TRY(archive_walk_one(copying, each, &entries));
 	}
 	return OK;
 }
@@ -209,6 +260,8 @@ static fallible entry_see(struct copying *copying, const struct tar_head *head, 
 
 	(void)content;
 	TRY(path_clean(head->path, "an entry", &path));
+	if (!path)
+		return bad_archive("an entry has no name");
 	for (size_t i = 0; i < copying->copy->count; i++) {
 		struct str item;
 
@@ -239,7 +292,8 @@ static fallible sources_find(struct copying *copying)
 	for (size_t i = 0; i < copy->count; i++)
 		if (!copying->seen[i].found && copying->sources[i][0])
 			return err_hint(err_new(INVALID, "no_source",
-						"'%.200s' is not in the context", copy->sources[i]),
+						"'%.200s' is not in what is copied from",
+						copy->sources[i]),
 					"paths begin at the context's directory; .dockerignore may "
 					"leave it out");
 	return OK;
@@ -437,9 +491,50 @@ static fallible link_target(const struct copying *copying, size_t source, struct
 	return OK;
 }
 
+// Whether the file is an archive, by its first bytes.
+static fallible content_is_archive(struct copying *copying, const struct tar_head *head,
+				   uint64_t content, bool *out)
+{
+	static const struct str marks[] = {
+		{"\x1f\x8b", 2}, {"BZh", 3}, {"\xfd\x37zXZ", 6}, {"\x28\xb5\x2f\xfd", 4}};
+	char block[TAR_BLOCK];
+
+	*out = false;
+	if (head->type != TAR_FILE || head->size < sizeof(block) / 8)
+		return OK;
+	TRY(archive_block(copying, content, block));
+	for (size_t i = 0; i < sizeof(marks) / sizeof(*marks); i++)
+		*out |= !memcmp(block, marks[i].at, marks[i].len);
+	*out |= head->size >= TAR_BLOCK && !memcmp(block + TAR_MAGIC_AT, "ustar", 5);
+	return OK;
+}
+
+// Notes a source that is an archive itself, which is unpacked instead of copied.
+static fallible entry_note(struct copying *copying, const struct tar_head *head, uint64_t content,
+			   bool *out)
+{
+	const struct build_copy *copy = copying->copy;
+
+	*out = false;
+	if (!copy->found)
+		return OK;
+	TRY(content_is_archive(copying, head, content, out));
+	if (!*out)
+		return OK;
+	if (*copy->found_count == BUILD_FOUND_MAX)
+		return bad_archive("there are too many archives in it");
+	copy->found[(*copy->found_count)++] = (struct build_found){
+		.archive = (size_t)(copying->archive - copy->archives),
+		.at = content,
+		.bytes = head->size,
+	};
+	return OK;
+}
+
 static fallible entry_put(struct copying *copying, const struct tar_head *head, uint64_t content)
 {
 	auto_free char *path = NULL;
+	bool noted = false;
 
 	if (copying->closed || head->type == TAR_OTHER)
 		return OK;
@@ -453,14 +548,20 @@ static fallible entry_put(struct copying *copying, const struct tar_head *head, 
 			continue;
 		if (item.len == strlen(path) && head->type == TAR_DIRECTORY)
 			continue; // what is in it is copied, not the directory
+		if (item.len == strlen(path))
+			TRY(entry_note(copying, head, content, &noted));
+		if (noted)
+			return OK;
 		name = new_name(copying, i, str_of(path), item);
 		if (head->type == TAR_HARDLINK)
 			TRY(link_target(copying, i, head->target, &target));
 		if (target)
 			own.target = str_of(target);
 		own.path = str_of(name);
-		own.uid = copying->uid;
-		own.gid = copying->gid;
+		if (!copying->copy->keep_owners) {
+			own.uid = copying->uid;
+			own.gid = copying->gid;
+		}
 		if (copying->has_mode && head->type != TAR_SYMLINK)
 			own.mode = copying->mode;
 		copying->count++;

@@ -5,14 +5,32 @@
 
 #include "box/files.h"
 
-struct build_copy {
-	int archive; // a tar, read with pread()
+// A tar, read with pread().
+struct build_archive {
+	int fd;
 	uint64_t bytes;
-	char *const *sources; // patterns, beneath the archive's root
+	char *root; // what comes before its names; NULL: nothing. Of a file: its only name
+	bool is_file, is_directory; // what the root is, where there is one
+};
+
+// An archive within an archive.
+struct build_found {
+	size_t archive; // its index
+	uint64_t at, bytes;
+};
+#define BUILD_FOUND_MAX 64
+
+struct build_copy {
+	const struct build_archive *archives;
+	size_t archive_count;
+	char *const *sources; // patterns, beneath the roots of the archives
 	size_t count;
 	const char *to;	   // absolute; with a slash at its end: a directory
 	const char *chown; // NULL: 0:0
 	const char *chmod; // NULL: as they are
+	bool keep_owners;
+	struct build_found *found; // room for BUILD_FOUND_MAX: sources that are archives are not
+	size_t *found_count;	   // copied but noted here; NULL: they are copied
 };
 
 // INVALID bad_plan: a source that is not there or leads out, a destination that cannot be; INVALID

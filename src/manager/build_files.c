@@ -1,5 +1,5 @@
-// Contexts and logs of builds on disk: c-TENANT-SHA256, l-OPERATION, and new-TENANT-N while a
-// context is being written. All calls of the disk run on worker threads.
+// Contexts, caches and logs of builds on disk: c-TENANT-SHA256, k-TENANT-SHA256, l-OPERATION, and
+// new-TENANT-N while one is being written. All calls of the disk run on worker threads.
 //
 // syscalls: openat fstat unlinkat renameat2 fsync utimensat pread64
 // syscalls: pwrite64 getdents64 close lseek newfstatat
@@ -29,6 +29,7 @@
 #define NAME_ROOM 160
 #define HASH_ROOM (256 * 1024)
 #define CONTEXT "c-"
+#define CACHE "k-"
 #define LOG "l-"
 #define NEW "new-"
 #define NEW_HEX 24
@@ -80,7 +81,7 @@ static void upload_open(void *arg)
 // Contexts of a tenant, and those that it sends now.
 struct summing {
 	int dir;
-	const char *kept, *sent; // prefixes of names
+	const char *kept, *caches, *sent; // prefixes of names
 	uint64_t bytes;
 	uint32_t uploads;
 };
@@ -111,7 +112,8 @@ static void contexts_sum(void *arg)
 	while (list && (entry = readdir(list))) {
 		bool is_sent = is_named(entry->d_name, summing->sent, NEW_HEX);
 
-		if ((is_sent || is_named(entry->d_name, summing->kept, SHA256_HEX)) &&
+		if ((is_sent || is_named(entry->d_name, summing->kept, SHA256_HEX) ||
+		     is_named(entry->d_name, summing->caches, SHA256_HEX)) &&
 		    !fstatat(summing->dir, entry->d_name, &st, AT_SYMLINK_NOFOLLOW)) {
 			summing->bytes += (uint64_t)st.st_size;
 			summing->uploads += is_sent;
@@ -126,8 +128,8 @@ fallible build_context_begin(struct manager *manager, const struct who *who, str
 {
 	struct account *account;
 	struct build_upload *upload;
-	char kept[WHO_TENANT_MAX + 8], sent[WHO_TENANT_MAX + 8];
-	struct summing summing = {.kept = kept, .sent = sent};
+	char kept[WHO_TENANT_MAX + 8], caches[WHO_TENANT_MAX + 8], sent[WHO_TENANT_MAX + 8];
+	struct summing summing = {.kept = kept, .caches = caches, .sent = sent};
 	uint64_t left;
 
 	TRY(access_ask(who, ACCESS_TEMPLATES));
@@ -136,6 +138,7 @@ fallible build_context_begin(struct manager *manager, const struct who *who, str
 		return err_hint(err_new(INVALID, "bad_digest", "this is not a digest"),
 				"sha256: and 64 hex digits, in lower case");
 	snprintf(kept, sizeof(kept), CONTEXT "%s-", who->tenant);
+	snprintf(caches, sizeof(caches), CACHE "%s-", who->tenant);
 	snprintf(sent, sizeof(sent), NEW "%s-", who->tenant);
 	offload_run(contexts_sum, &summing);
 	if (summing.uploads >= UPLOADS_MAX || summing.bytes >= BUILD_CONTEXTS_MAX)
@@ -280,6 +283,112 @@ fallible build_context_open(struct manager *manager, const char *tenant, struct 
 	*out_fd = open.fd;
 	*out_bytes = (uint64_t)open.st.st_size;
 	return OK;
+}
+
+// ------------------------------------------------------------------------------------------ caches
+
+struct build_cache {
+	struct manager *manager;
+	int dir, errnum;
+	char name[NAME_ROOM], temp[NAME_ROOM];
+	bool has_temp;
+};
+
+fallible build_cache_take(struct manager *manager, const char *tenant, struct str id,
+			  int64_t deadline, struct build_cache **out)
+{
+	struct build_cache *cache;
+	char hex[SHA256_HEX + 1];
+	struct sha256 hash;
+	int dir = -1;
+
+	TRY(files_dir(manager, &dir));
+	sha256_begin(&hash);
+	sha256_add(&hash, id.at, id.len);
+	sha256_end(&hash, hex);
+	cache = mem_new_of(struct build_cache);
+	*cache = (struct build_cache){.manager = manager, .dir = dir};
+	snprintf(cache->name, sizeof(cache->name), CACHE "%s-%s", tenant, hex);
+	snprintf(cache->temp, sizeof(cache->temp), NEW "%s-", tenant);
+	secret_hex(cache->temp + strlen(cache->temp), NEW_HEX / 2);
+	while (!map_put(manager->build_caches, str_of(cache->name), cache)) {
+		struct err *err = condition_wait(&manager->build_cache_freed, deadline);
+
+		if (err) {
+			free(cache);
+			return err_while(err, "wait for a cache that another build uses");
+		}
+	}
+	*out = cache;
+	return OK;
+}
+
+fallible build_cache_open(struct build_cache *cache, int *out_fd, uint64_t *out_bytes)
+{
+	struct context_open open = {.dir = cache->dir, .fd = -1};
+
+	memcpy(open.name, cache->name, sizeof(open.name));
+	offload_run(context_open_run, &open);
+	if (open.fd < 0 && open.errnum != ENOENT)
+		return files_explain(open.errnum, "open a cache");
+	*out_fd = open.fd;
+	*out_bytes = open.fd < 0 ? 0 : (uint64_t)open.st.st_size;
+	return OK;
+}
+
+static void cache_create_run(void *arg)
+{
+	struct context_open *open = arg;
+
+	open->fd = openat(open->dir, open->name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+			  0600);
+	open->errnum = errno;
+}
+
+fallible build_cache_create(struct build_cache *cache, int *out_fd)
+{
+	struct context_open open = {.dir = cache->dir, .fd = -1};
+
+	memcpy(open.name, cache->temp, sizeof(open.name));
+	offload_run(cache_create_run, &open);
+	if (open.fd < 0)
+		return files_explain(open.errnum, "make a cache");
+	cache->has_temp = true;
+	*out_fd = open.fd;
+	return OK;
+}
+
+static void cache_rename_run(void *arg)
+{
+	struct build_cache *cache = arg;
+
+	cache->errnum = renameat2(cache->dir, cache->temp, cache->dir, cache->name, 0) ? errno : 0;
+}
+
+fallible build_cache_commit(struct build_cache *cache)
+{
+	kill_point("daemon.build", "cache");
+	offload_run(cache_rename_run, cache);
+	cache->has_temp = cache->errnum != 0;
+	return cache->errnum ? files_explain(cache->errnum, "keep a cache") : OK;
+}
+
+static void cache_unlink_run(void *arg)
+{
+	struct build_cache *cache = arg;
+
+	unlinkat(cache->dir, cache->temp, 0);
+}
+
+void build_cache_free(struct build_cache *cache)
+{
+	struct manager *manager = cache->manager;
+
+	if (cache->has_temp)
+		offload_run(cache_unlink_run, cache);
+	map_take(manager->build_caches, str_of(cache->name));
+	condition_signal(&manager->build_cache_freed);
+	free(cache);
 }
 
 // -------------------------------------------------------------------------------------------- logs

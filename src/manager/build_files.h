@@ -22,6 +22,18 @@ void build_context_abort(struct build_upload *upload); // takes NULL
 fallible build_context_open(struct manager *manager, const char *tenant, struct str digest,
 			    int *out_fd, uint64_t *out_bytes);
 
+// The tar of a cache mount of the tenant: for one user at a time, kept for a day after its last
+// use. Take waits for the user before; TIMEOUT.
+struct build_cache;
+fallible build_cache_take(struct manager *manager, const char *tenant, struct str id,
+			  int64_t deadline, struct build_cache **out);
+fallible build_cache_open(struct build_cache *cache, int *out_fd,
+			  uint64_t *out_bytes); // fd -1: none
+// A new one, which the caller writes (the fd is the caller's); commit replaces the old one by it.
+fallible build_cache_create(struct build_cache *cache, int *out_fd);
+fallible build_cache_commit(struct build_cache *cache);
+void build_cache_free(struct build_cache *cache); // the next user may have it
+
 // A log is written by the operation's task alone.
 fallible build_log_create(struct manager *manager, const struct operation *operation, int *out_fd);
 void build_log_write(int fd, struct operation *operation, struct str text);

@@ -4,6 +4,8 @@
 // failure, and by the next daemon if this one is killed.
 #include "manager/builds.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,10 +14,13 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/secret.h"
 #include "loop/closer.h"
 #include "manager/account.h"
 #include "manager/build_copy.h"
 #include "manager/build_files.h"
+#include "manager/build_mounts.h"
+#include "manager/build_source.h"
 #include "manager/manager.h"
 #include "manager/pull.h"
 #include "manager/snapshots.h"
@@ -27,7 +32,10 @@
 #define FILES_MS (10 * 60 * 1000)
 #define FILES_QUICK_MS 30000
 #define LOG_PIECE (16 * 1024)
-#define TAIL_MAX 400 // bytes of a failed command's output in the error
+#define BUILD_BASES_MAX 16 // images that steps copy from
+#define TEMPLATE_MARK "cove://"
+#define ARCHIVE_TEMPLATE "add-" // of an archive while it is unpacked; then the operation's id
+#define TAIL_MAX 400		// bytes of a failed command's output in the error
 
 struct build_box {
 	char id[ID_BOX_LEN + 1]; // "": none
@@ -47,7 +55,9 @@ struct build {
 	int log;
 	char tail[TAIL_MAX + 1];
 	size_t tail_len;
-	struct build_box boxes[BUILD_STAGES_MAX];
+	struct env_map secrets;
+	struct build_box boxes[BUILD_STAGES_MAX + BUILD_BASES_MAX]; // after those of the stages:
+	char *bases[BUILD_BASES_MAX];				    // of these
 	struct timer expiry;
 };
 
@@ -122,25 +132,23 @@ static fallible spec_of(struct build *build, struct spec *out)
 	return OK;
 }
 
-// The sandbox of the stage's base. Its record has the base's environment, user and directory.
-static fallible box_make(struct build *build, size_t at)
+// The sandbox of an image or template. Its record has the base's environment, user and directory.
+static fallible box_make(struct build *build, size_t at, enum build_base base, const char *from)
 {
-	const struct build_stage *stage = &build->plan.stages[at];
 	struct create_grant grant = {.who = &build->who};
 	const struct record *record = NULL;
 	auto_spec spec = {0};
 	bool made;
 
 	TRY(spec_of(build, &spec));
-	if (stage->base == BUILD_FROM_IMAGE) {
-		spec.image = mem_str(stage->from);
+	if (base == BUILD_FROM_IMAGE) {
+		spec.image = mem_str(from);
 		spec.pull = build->pull ? SPEC_PULL_ALWAYS : SPEC_PULL_MISSING;
 	} else {
-		if (!id_is_template(str_of(stage->from)) ||
-		    strlen(stage->from) >= sizeof(spec.template))
+		if (!id_is_template(str_of(from)) || strlen(from) >= sizeof(spec.template))
 			return err_new(INVALID, "bad_template", "'%.80s' is not a template's name",
-				       stage->from);
-		snprintf(spec.template, sizeof(spec.template), "%s", stage->from);
+				       from);
+		snprintf(spec.template, sizeof(spec.template), "%s", from);
 	}
 	ask_name_box(build->manager->ask, spec.id);
 	memcpy(build->boxes[at].id, spec.id, sizeof(spec.id));
@@ -201,7 +209,7 @@ static fallible stage_begin(struct build *build, size_t at)
 	kill_point("daemon.build", "sandbox");
 	if (stage->base == BUILD_FROM_STAGE)
 		return box_fork(build, at);
-	TRY(box_make(build, at));
+	TRY(box_make(build, at, stage->base, stage->from));
 	return base_config(build, at);
 }
 
@@ -278,7 +286,216 @@ static fallible run_failed(struct build *build, const struct exec_result *result
 	return build->tail_len ? err_hint(err, "its last output: %s", build->tail) : err;
 }
 
-static fallible step_run(struct build *build, size_t at, const struct build_step *step)
+// The sandbox that `from` means: a stage before this one, or of an image or template, made now.
+static fallible build_find_box(struct build *build, size_t stage, const char *from, size_t *out)
+{
+	int64_t found = build_plan_find_stage(&build->plan, stage, str_of(from));
+	bool is_template = str_starts(str_of(from), TEMPLATE_MARK);
+	size_t at = 0;
+
+	if (found >= 0) {
+		*out = (size_t)found;
+		return OK;
+	}
+	while (at < BUILD_BASES_MAX && build->bases[at] && strcmp(build->bases[at], from) != 0)
+		at++;
+	if (at == BUILD_BASES_MAX)
+		return err_new(INVALID, "bad_plan", "the plan copies from more than %d images",
+			       BUILD_BASES_MAX);
+	*out = BUILD_STAGES_MAX + at;
+	if (build->bases[at])
+		return OK;
+	build->bases[at] = mem_str(from);
+	return box_make(build, *out, is_template ? BUILD_FROM_TEMPLATE : BUILD_FROM_IMAGE,
+			from + (is_template ? strlen(TEMPLATE_MARK) : 0));
+}
+
+// ------------------------------------------------------------------------------------------- copy
+
+// What a copy reads: the context, or a tar for each source of another sandbox; and its own files.
+struct build_sources {
+	struct build_archive *at;
+	size_t count;
+	char **words; // NULL-ended: sources
+	size_t word_count;
+};
+
+static void build_sources_done(struct build_sources *sources)
+{
+	for (size_t i = 0; i < sources->count; i++)
+		build_archive_done(&sources->at[i]);
+	free(sources->at);
+	mem_free_list(sources->words);
+}
+
+static void sources_add_word(struct build_sources *sources, char *word)
+{
+	sources->words = mem_grow(sources->words, sources->word_count + 2, sizeof(char *));
+	sources->words[sources->word_count++] = word;
+	sources->words[sources->word_count] = NULL;
+}
+
+static struct build_archive *sources_add(struct build_sources *sources)
+{
+	sources->at = mem_grow(sources->at, sources->count + 1, sizeof(*sources->at));
+	sources->at[sources->count] = (struct build_archive){.fd = -1};
+	return &sources->at[sources->count++];
+}
+
+static fallible sources_add_context(struct build *build, struct build_sources *sources)
+{
+	struct build_archive *archive;
+
+	if (build->context < 0)
+		return err_hint(err_new(INVALID, "no_context", "there is no context to copy from"),
+				"send one by PUT /v1/blobs/DIGEST, and name it by 'context'");
+	archive = sources_add(sources);
+	archive->fd = fcntl(build->context, F_DUPFD_CLOEXEC, 3);
+	if (archive->fd < 0)
+		return err_sys(errno, "copy the fd of a context");
+	archive->bytes = build->context_bytes;
+	return OK;
+}
+
+// Packs each source, a word of `sources`, from the other sandbox.
+static fallible sources_add_box(struct build *build, size_t stage, const char *from,
+				struct build_sources *sources)
+{
+	auto_box_ref ref = {0};
+	struct files files;
+	size_t at = 0;
+
+	TRY(build_find_box(build, stage, from, &at));
+	TRY(build_ref(build, at, &ref));
+	files = build_files_of(build, &ref, FILES_MS);
+	for (size_t i = 0; i < sources->word_count; i++)
+		TRY(build_source_pack(build->manager, &build->who, &files, sources->words[i],
+				      sources_add(sources)));
+	return OK;
+}
+
+static fallible sources_add_files(struct build *build, size_t at, const struct build_step *step,
+				  struct build_sources *sources)
+{
+	for (size_t i = 0; i < step->file_count; i++) {
+		auto_free char *content = NULL;
+		char *path = mem_fmt(BUILD_OWN_FILES "%s", step->files[i].name);
+
+		sources_add_word(sources, path);
+		TRY(build_state_expand_file(&build->boxes[at].state, &build->plan, &step->files[i],
+					    &content));
+		TRY(build_source_file(build->manager, path, str_of(content), sources_add(sources)));
+	}
+	return OK;
+}
+
+// Archives among the sources of ADD: their files go beneath the destination.
+static fallible copy_unpack_found(struct build *build, const struct files *files,
+				  const struct build_copy *copy, size_t found_count,
+				  uint64_t *out_count)
+{
+	auto_free char *name = mem_fmt(ARCHIVE_TEMPLATE "%s", build->operation->id);
+	auto_free char *to = mem_fmt("%s/", copy->to);
+
+	for (size_t i = 0; i < found_count; i++) {
+		const struct build_found *found = &copy->found[i];
+		auto_build_archive archive = {.fd = -1};
+		struct build_copy inner = {.archives = &archive,
+					   .archive_count = 1,
+					   .count = 1,
+					   .to = to,
+					   .chown = copy->chown,
+					   .keep_owners = !copy->chown};
+		char *words[2] = {NULL, NULL};
+		uint64_t count = 0;
+
+		TRY(build_source_unpack(build->manager, &build->who, name, found,
+					copy->archives[found->archive].fd, &archive));
+		words[0] = archive.root;
+		inner.sources = words;
+		TRY(build_copy(files, &inner, &count));
+		*out_count += count;
+	}
+	return OK;
+}
+
+static fallible step_copy(struct build *build, size_t at, const struct build_step *step)
+{
+	const struct build_state *state = &build->boxes[at].state;
+	on_exit_call(build_sources_done) struct build_sources sources = {0};
+	auto_free struct build_found *found = mem_new(BUILD_FOUND_MAX * sizeof(*found));
+	auto_free char *chown = NULL, *chmod = NULL, *last = NULL, *to = NULL;
+	struct build_copy copy = {0};
+	auto_box_ref ref = {0};
+	struct files files;
+	size_t found_count = 0;
+	uint64_t count = 0;
+
+	for (size_t i = 0; i + 1 < step->count; i++) {
+		char *word = NULL;
+
+		TRY(build_state_expand(state, &build->plan, step->words[i], &word));
+		sources_add_word(&sources, word);
+	}
+	TRY(build_state_expand(state, &build->plan, step->words[step->count - 1], &last));
+	if (step->chown)
+		TRY(build_state_expand(state, &build->plan, step->chown, &chown));
+	if (step->chmod)
+		TRY(build_state_expand(state, &build->plan, step->chmod, &chmod));
+	TRY(build_state_path(state, last, &to));
+	if (step->from)
+		TRY(sources_add_box(build, at, step->from, &sources));
+	else if (step->count > 1)
+		TRY(sources_add_context(build, &sources));
+	TRY(sources_add_files(build, at, step, &sources));
+	copy = (struct build_copy){
+		.archives = sources.at,
+		.archive_count = sources.count,
+		.sources = sources.words,
+		.count = sources.word_count,
+		.to = to,
+		.chown = chown,
+		.chmod = chmod,
+		.found = step->kind == BUILD_ADD ? found : NULL,
+		.found_count = &found_count,
+	};
+	TRY(build_ref(build, at, &ref));
+	files = build_files_of(build, &ref, FILES_MS);
+	TRY(build_copy(&files, &copy, &count));
+	TRY(copy_unpack_found(build, &files, &copy, found_count, &count));
+	build_say(build, "%llu entries\n", (unsigned long long)count);
+	return OK;
+}
+
+// -------------------------------------------------------------------------------------------- run
+
+struct build_bind {
+	struct build *build;
+	size_t stage;
+	const struct files *files;
+};
+
+static fallible bind_copy(void *arg, const struct build_mount *mount, const char *target)
+{
+	struct build_bind *bind = arg;
+	on_exit_call(build_sources_done) struct build_sources sources = {0};
+	struct build_copy copy = {.to = target};
+	uint64_t count;
+
+	sources_add_word(&sources, mem_str(mount->source ? mount->source : "."));
+	if (mount->from)
+		TRY(sources_add_box(bind->build, bind->stage, mount->from, &sources));
+	else
+		TRY(sources_add_context(bind->build, &sources));
+	copy.archives = sources.at;
+	copy.archive_count = sources.count;
+	copy.sources = sources.words;
+	copy.count = sources.word_count;
+	return build_copy(bind->files, &copy, &count);
+}
+
+static fallible run_command(struct build *build, size_t at, const struct build_step *step,
+			    const struct env_map *secrets)
 {
 	const struct build_state *state = &build->boxes[at].state;
 	auto_manager_exec exec = NULL;
@@ -295,6 +512,7 @@ static fallible step_run(struct build *build, size_t at, const struct build_step
 	TRY(run_argv(state, step, arena, &spec.argv));
 	env_map_add(&env, &state->args);
 	env_map_add(&env, &state->env);
+	env_map_add(&env, secrets);
 	build->tail_len = 0;
 	TRY(manager_exec_start(build->manager, &build->who, str_of(build->boxes[at].id), &spec,
 			       &exec));
@@ -305,44 +523,65 @@ static fallible step_run(struct build *build, size_t at, const struct build_step
 	return run_failed(build, &result);
 }
 
-static fallible step_copy(struct build *build, size_t at, const struct build_step *step)
+static void secrets_done(struct env_map *secrets)
+{
+	for (size_t i = 0; i < secrets->count; i++)
+		secret_wipe(secrets->at[i].value, strlen(secrets->at[i].value));
+	env_map_done(secrets);
+}
+
+static fallible run_mounted(struct build *build, size_t at, const struct build_step *step,
+			    char *const *texts)
 {
 	const struct build_state *state = &build->boxes[at].state;
-	struct build_copy copy = {.archive = build->context, .bytes = build->context_bytes};
-	auto_free char **words = mem_new((step->count + 1) * sizeof(char *));
-	auto_free char *chown = NULL, *chmod = NULL, *to = NULL;
-	auto_arena arena = arena_new();
+	on_exit_call(secrets_done) struct env_map secrets = {0};
+	struct build_mounts *mounts = NULL;
 	auto_box_ref ref = {0};
 	struct files files;
-	uint64_t count = 0;
+	struct build_bind bind = {build, at, &files};
+	struct build_mounts_ask ask = {
+		.manager = build->manager,
+		.who = &build->who,
+		.files = &files,
+		.workdir = state->workdir ? state->workdir : "/",
+		.secrets = &build->secrets,
+		.bind = bind_copy,
+		.arg = &bind,
+		.env = &secrets,
+	};
+	struct err *err, *end;
 
-	if (step->from)
-		return err_new(NOT_OFFERED, "not_offered",
-			       "a copy of another stage is not offered");
-	if (build->context < 0)
-		return err_hint(err_new(INVALID, "no_context", "there is no context to copy from"),
-				"send one by PUT /v1/blobs/DIGEST, and name it by 'context'");
-	for (size_t i = 0; i < step->count; i++) {
-		auto_free char *word = NULL;
-
-		TRY(build_state_expand(state, &build->plan, step->words[i], &word));
-		words[i] = arena_dup(arena, word, strlen(word));
-	}
-	if (step->chown)
-		TRY(build_state_expand(state, &build->plan, step->chown, &chown));
-	if (step->chmod)
-		TRY(build_state_expand(state, &build->plan, step->chmod, &chmod));
-	TRY(build_state_path(state, words[step->count - 1], &to));
-	copy.sources = words;
-	copy.count = step->count - 1;
-	copy.to = to;
-	copy.chown = chown;
-	copy.chmod = chmod;
 	TRY(build_ref(build, at, &ref));
-	files = build_files_of(build, &ref, FILES_MS);
-	TRY(build_copy(&files, &copy, &count));
-	build_say(build, "%llu entries\n", (unsigned long long)count);
-	return OK;
+	files = build_files_of(build, &ref, RUN_MS + 2 * FILES_MS);
+	TRY(build_mounts_begin(&ask, texts, &mounts));
+	err = run_command(build, at, step, &secrets);
+	files.deadline = loop_now(build->manager->loop) + FILES_MS;
+	task_shield(true);
+	end = build_mounts_end(mounts);
+	task_shield(false);
+	if (!err)
+		return end;
+	err_free(end);
+	return err;
+}
+
+static void texts_done(char ***texts)
+{
+	mem_free_list(*texts);
+}
+
+static fallible step_run(struct build *build, size_t at, const struct build_step *step)
+{
+	on_exit_call(texts_done) char **texts = NULL;
+
+	for (size_t i = 0; step->mounts && step->mounts[i]; i++) {
+		texts = mem_grow(texts, i + 2, sizeof(char *));
+		texts[i] = texts[i + 1] = NULL;
+		TRY(build_state_expand(&build->boxes[at].state, &build->plan, step->mounts[i],
+				       &texts[i]));
+	}
+	return texts ? run_mounted(build, at, step, texts)
+		     : run_command(build, at, step, &(struct env_map){0});
 }
 
 static fallible step_workdir(struct build *build, size_t at)
@@ -359,7 +598,7 @@ static fallible step_do(struct build *build, size_t at, const struct build_step 
 {
 	if (step->kind == BUILD_RUN)
 		return step_run(build, at, step);
-	if (step->kind == BUILD_COPY)
+	if (step->kind == BUILD_COPY || step->kind == BUILD_ADD)
 		return step_copy(build, at, step);
 	TRY(build_state_apply(&build->boxes[at].state, &build->plan, step));
 	return step->kind == BUILD_WORKDIR ? step_workdir(build, at) : OK;
@@ -501,6 +740,9 @@ static void build_free(struct build *build)
 	build_plan_done(&build->plan);
 	json_free(build->limits);
 	json_free(build->network);
+	secrets_done(&build->secrets);
+	for (size_t i = 0; i < BUILD_BASES_MAX; i++)
+		free(build->bases[i]);
 	free(build);
 }
 
@@ -532,7 +774,7 @@ static void build_run(void *arg)
 	    loop_now(manager->loop) >= ends)
 		err = err_recast(err, ERR_TIMEOUT, "build_timeout",
 				 "the build took longer than two hours");
-	for (size_t i = 0; i < build->plan.count; i++)
+	for (size_t i = 0; i < sizeof(build->boxes) / sizeof(*build->boxes); i++)
 		box_drop(build, i);
 	if (err)
 		build_say(build, "failed: %s\n", err_message(err));
@@ -578,6 +820,7 @@ static fallible build_check(struct build *build, const struct build_ask *ask)
 void build_ask_done(struct build_ask *ask)
 {
 	build_plan_done(&ask->plan);
+	secrets_done(&ask->secrets);
 	json_free(ask->limits);
 	json_free(ask->network);
 	*ask = (struct build_ask){0};
@@ -598,10 +841,12 @@ static struct build *build_new(struct manager *manager, const struct who *who,
 		.who = *who,
 		.pull = ask->pull,
 		.keep_failed = ask->keep_failed,
+		.secrets = ask->secrets,
 		.context = -1,
 		.log = -1,
 	};
 	ask->plan = (struct build_plan){0};
+	ask->secrets = (struct env_map){0};
 	operation->manager = manager;
 	operation->kind = OPERATION_BUILD;
 	operation->reference = mem_str("");
@@ -671,6 +916,20 @@ static struct entry *leftover_box(const struct manager *manager, const struct op
 	return NULL;
 }
 
+// The template of an archive that was being unpacked.
+static void archive_drop(struct manager *manager, const struct operation *operation)
+{
+	auto_free char *name = mem_fmt(ARCHIVE_TEMPLATE "%s", operation->id);
+	struct who owner = WHO_COVE;
+	auto_err err = OK;
+
+	snprintf(owner.tenant, sizeof(owner.tenant), "%s", operation->tenant);
+	err = templates_forget(manager, &owner, str_of(name));
+	if (err && err_kind(err) != ERR_NOT_FOUND)
+		log_event(LOG_WARN, "build.template_left", "template", name, "trail",
+			  err_trail(err), NULL);
+}
+
 static void build_interrupted(void *arg)
 {
 	struct leftover *left = arg;
@@ -690,6 +949,7 @@ static void build_interrupted(void *arg)
 			break;
 		}
 	}
+	archive_drop(left->manager, left->operation);
 	operations_end(
 		left->manager, left->operation,
 		err_hint(err_new(UNAVAILABLE, "interrupted", "cove was restarted during the build"),

@@ -13,6 +13,7 @@ struct build_ask {
 	struct str name;	// of the template; one that was built before is replaced
 	struct build_plan plan; // taken over
 	struct str context;	// its digest; at NULL: none
+	struct env_map secrets; // of RUN --mount=type=secret: taken over, and wiped
 	struct json *limits,
 		*network; // of its sandboxes, as for a create: taken over; NULL: default
 	bool pull;	  // ask the registry for images that are there

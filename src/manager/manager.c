@@ -42,6 +42,8 @@ struct manager *manager_new(const struct manager_options *options)
 	manager->secret_uses = map_new();
 	manager->registry_logins = map_new();
 	manager->volumes = map_new();
+	manager->build_caches = map_new();
+	condition_init(&manager->build_cache_freed);
 	manager->queue_wait_ms = options->queue_wait_ms ? options->queue_wait_ms
 							: MANAGER_QUEUE_WAIT_MS;
 	manager->loops_max = options->loops_max ? options->loops_max : MANAGER_LOOPS_MAX;
@@ -63,6 +65,7 @@ void manager_free(struct manager *manager)
 	map_free(manager->by_id);
 	map_free(manager->by_short);
 	map_free(manager->by_name);
+	map_free(manager->build_caches);
 	queue_free(manager->queue);
 	accounts_done(&manager->accounts);
 	images_done(manager);

@@ -18,6 +18,7 @@ struct egress;
 struct pulled;
 struct operations;
 struct pull_settings;
+struct pools;
 struct budgets;
 struct host_load;
 struct adopting;
@@ -92,6 +93,9 @@ struct manager {
 	bool logins_unknown;		   // they could not be read
 	struct map *volumes;		   // of manager/volumes, by TENANT/NAME
 	bool volumes_unknown;		   // they could not be read
+	struct map *build_caches;	   // of manager/build_files: those in use
+	struct condition build_cache_freed;
+	struct pools *pools; // of manager/pools; NULL: not loaded
 	struct queue *queue;
 	int64_t queue_wait_ms;
 	uint32_t loops_max;		   // loop devices that boxes may use

@@ -7,10 +7,13 @@
 #include <strings.h>
 
 #include "base/mem.h"
+#include "types/reference.h"
 
 #define DEPTH_MAX 8   // of words within substitutions
 #define FROM_MAX 1024 // bytes of a reference or name
 #define ARGS_MAX 256
+#define FILES_MAX 64 // of a step
+#define TEMPLATE_MARK "cove://"
 #define EXPANDED_MAX (1u << 20) // steps of an expansion: nested words are read again
 
 static const char *const words_of_kinds[] = {
@@ -26,6 +29,12 @@ const char *build_kind_word(enum build_kind kind)
 
 static void step_done(struct build_step *step)
 {
+	for (size_t i = 0; i < step->file_count; i++) {
+		free(step->files[i].name);
+		free(step->files[i].content);
+	}
+	free(step->files);
+	mem_free_list(step->mounts);
 	mem_free_list(step->words);
 	free(step->from);
 	free(step->chown);
@@ -93,6 +102,42 @@ fallible build_step_add_word(struct build_step *step, struct str word)
 	return OK;
 }
 
+fallible build_step_add_file(struct build_step *step, struct str name, struct str content,
+			     bool literal)
+{
+	if (step->file_count == FILES_MAX)
+		return too_long("files in a step", FILES_MAX);
+	if (!name.len || name.len > FROM_MAX || memchr(name.at, '/', name.len) ||
+	    memchr(name.at, 0, name.len) || name.at[0] == '.')
+		return err_new(INVALID, "bad_plan", "a file of a step has no proper name");
+	if (content.len > BUILD_WORD_MAX || (content.len && memchr(content.at, 0, content.len)))
+		return err_new(INVALID, "bad_plan", "a file has a NUL, or more than %d bytes",
+			       BUILD_WORD_MAX);
+	step->files = mem_grow(step->files, step->file_count + 1, sizeof(*step->files));
+	step->files[step->file_count++] = (struct build_file){
+		.name = mem_dup(name.at, name.len),
+		.content = mem_dup(content.len ? content.at : "", content.len),
+		.literal = literal,
+	};
+	return OK;
+}
+
+fallible build_step_add_mount(struct build_step *step, struct str text)
+{
+	auto_build_mount mount = {0};
+	size_t count = 0;
+
+	TRY(build_mount_read(text, &mount));
+	while (step->mounts && step->mounts[count])
+		count++;
+	if (count == BUILD_MOUNTS_MAX)
+		return too_long("mounts in a step", BUILD_MOUNTS_MAX);
+	step->mounts = mem_grow(step->mounts, count + 2, sizeof(*step->mounts));
+	step->mounts[count] = mem_dup(text.at, text.len);
+	step->mounts[count + 1] = NULL;
+	return OK;
+}
+
 int64_t build_plan_find_stage(const struct build_plan *plan, size_t before, struct str name)
 {
 	uint64_t number;
@@ -118,6 +163,27 @@ fallible build_plan_choose(struct build_plan *plan, struct str target)
 	return OK;
 }
 
+// Marks the stage of that name, if it is one.
+static void plan_mark(const struct build_plan *plan, size_t before, const char *from, bool *needed)
+{
+	int64_t at = from ? build_plan_find_stage(plan, before, str_of(from)) : -1;
+
+	if (at >= 0)
+		needed[at] = true;
+}
+
+static void plan_mark_mounts(const struct build_plan *plan, size_t before, char *const *mounts,
+			     bool *needed)
+{
+	for (; mounts && *mounts; mounts++) {
+		auto_build_mount mount = {0};
+		auto_err bad = build_mount_read(str_of(*mounts), &mount);
+
+		if (!bad)
+			plan_mark(plan, before, mount.from, needed);
+	}
+}
+
 bool build_plan_needs(const struct build_plan *plan, size_t stage)
 {
 	bool needed[BUILD_STAGES_MAX] = {0};
@@ -131,13 +197,8 @@ bool build_plan_needs(const struct build_plan *plan, size_t stage)
 		if (at->base == BUILD_FROM_STAGE)
 			needed[at->from_at] = true;
 		for (size_t k = 0; k < at->count; k++) {
-			int64_t from = at->steps[k].from
-					       ? build_plan_find_stage(plan, i,
-								       str_of(at->steps[k].from))
-					       : -1;
-
-			if (from >= 0)
-				needed[from] = true;
+			plan_mark(plan, i, at->steps[k].from, needed);
+			plan_mark_mounts(plan, i, at->steps[k].mounts, needed);
 		}
 	}
 	return needed[stage];
@@ -187,21 +248,72 @@ static fallible plan_read_pairs(const struct json *object, const char *key, stru
 	return OK;
 }
 
+static fallible plan_read_file(const struct json *object, struct build_step *step)
+{
+	static const char *const known[] = {"name", "content", "literal", NULL};
+	struct str name = {0}, content = {0};
+	bool literal = false;
+
+	TRY(json_want(object, "files", JSON_OBJECT));
+	TRY(json_only(object, known));
+	TRY(json_str(json_get(object, "name"), "name", &name));
+	TRY(json_str(json_get(object, "content"), "content", &content));
+	TRY(json_bool(json_get(object, "literal"), "literal", &literal));
+	return build_step_add_file(step, name, content, literal);
+}
+
 static fallible plan_read_copy(const struct json *object, struct build_step *step)
 {
-	static const char *const known[] = {"sources", "to", "from", "chown", "chmod", NULL};
+	static const char *const known[] = {"sources", "to",	"from", "chown",
+					    "chmod",   "files", NULL};
+	const struct json *files = json_get(object, "files");
 	struct str to = {0};
 
-	TRY(json_want(object, "copy", JSON_OBJECT));
+	TRY(json_want(object, build_kind_word(step->kind), JSON_OBJECT));
 	TRY(json_only(object, known));
 	TRY(plan_read_words(json_get(object, "sources"), "sources", step));
 	TRY(json_str(json_get(object, "to"), "to", &to));
-	if (!to.len || !step->count)
+	if (files)
+		TRY(json_want(files, "files", JSON_ARRAY));
+	for (size_t i = 0; files && i < json_count(files); i++)
+		TRY(plan_read_file(json_at(files, i), step));
+	if (!to.len || !(step->count + step->file_count))
 		return err_new(INVALID, "bad_plan", "'copy' has sources and to");
 	TRY(build_step_add_word(step, to));
 	TRY(plan_read_text(object, "from", FROM_MAX, &step->from));
 	TRY(plan_read_text(object, "chown", FROM_MAX, &step->chown));
 	return plan_read_text(object, "chmod", FROM_MAX, &step->chmod);
+}
+
+static fallible plan_read_mounts(const struct json *array, struct build_step *step)
+{
+	if (!array)
+		return OK;
+	if (step->kind != BUILD_RUN)
+		return err_new(INVALID, "bad_plan", "'mounts' are for 'run'");
+	TRY(json_want(array, "mounts", JSON_ARRAY));
+	for (size_t i = 0; i < json_count(array); i++) {
+		struct str text = {0};
+
+		TRY(json_str(json_at(array, i), "mounts", &text));
+		TRY(build_step_add_mount(step, text));
+	}
+	return OK;
+}
+
+static fallible plan_read_healthcheck(const struct json *object, struct build_step *step)
+{
+	static const char *const known[] = {"Test",	     "Interval", "Timeout", "StartPeriod",
+					    "StartInterval", "Retries",	 NULL};
+	auto_buf text = BUF_INIT(BUILD_WORD_MAX);
+	struct json_out json = json_to(&text);
+
+	TRY(json_want(object, "healthcheck", JSON_OBJECT));
+	TRY(json_only(object, known));
+	TRY(json_want(json_get(object, "Test"), "Test", JSON_ARRAY));
+	json_add_value(&json, object);
+	return buf_ok(&text) ? build_step_add_word(step, buf_view(&text))
+			     : err_new(INVALID, "bad_plan", "'healthcheck' is too long");
 }
 
 static fallible plan_read_arg(const struct json *object, struct build_step *step)
@@ -224,7 +336,10 @@ static fallible plan_read_value(const struct json *value, struct build_step *ste
 
 	switch (step->kind) {
 	case BUILD_COPY:
+	case BUILD_ADD:
 		return plan_read_copy(value, step);
+	case BUILD_HEALTHCHECK:
+		return plan_read_healthcheck(value, step);
 	case BUILD_ENV:
 	case BUILD_LABEL:
 		return plan_read_pairs(value, key, step);
@@ -260,7 +375,7 @@ static fallible plan_read_step(const struct json *object, struct build_plan *pla
 		BUILD_KINDS(X)
 #undef X
 			"noCache",
-		"line", NULL};
+		"line", "mounts", NULL};
 	struct build_step *step = NULL;
 	uint64_t line = 0;
 
@@ -281,6 +396,7 @@ static fallible plan_read_step(const struct json *object, struct build_plan *pla
 	if (!step)
 		return err_hint(err_new(INVALID, "bad_plan", "a step has nothing to do"),
 				"a step is one of run, copy, env, workdir, user …");
+	TRY(plan_read_mounts(json_get(object, "mounts"), step));
 	TRY(json_u64(json_get(object, "line"), "line", 0, UINT32_MAX, &line));
 	step->line = (uint32_t)line;
 	return json_bool(json_get(object, "noCache"), "noCache", &step->no_cache);
@@ -334,16 +450,39 @@ static fallible plan_read_stage(const struct json *object, struct build_plan *pl
 	return OK;
 }
 
+// A stage, an image or a template.
+static fallible check_source(const struct build_plan *plan, size_t stage, const char *from)
+{
+	struct reference reference;
+
+	if (!from || build_plan_find_stage(plan, stage, str_of(from)) >= 0 ||
+	    str_starts(str_of(from), TEMPLATE_MARK))
+		return OK;
+	if (build_plan_find_stage(plan, plan->count, str_of(from)) >= 0)
+		return err_hint(
+			err_new(INVALID, "no_stage", "there is no earlier stage '%.80s'", from),
+			"a stage is copied from by those after it");
+	return reference_read(str_of(from), &reference);
+}
+
+fallible build_plan_check_step(const struct build_plan *plan, size_t stage,
+			       const struct build_step *step)
+{
+	TRY(check_source(plan, stage, step->from));
+	for (char **text = step->mounts; text && *text; text++) {
+		auto_build_mount mount = {0};
+
+		TRY(build_mount_read(str_of(*text), &mount));
+		TRY(check_source(plan, stage, mount.from));
+	}
+	return OK;
+}
+
 static fallible check_sources(const struct build_plan *plan)
 {
 	for (size_t i = 0; i < plan->count; i++)
-		for (size_t k = 0; k < plan->stages[i].count; k++) {
-			const char *from = plan->stages[i].steps[k].from;
-
-			if (from && build_plan_find_stage(plan, i, str_of(from)) < 0)
-				return err_new(INVALID, "no_stage",
-					       "there is no earlier stage '%.80s'", from);
-		}
+		for (size_t k = 0; k < plan->stages[i].count; k++)
+			TRY(build_plan_check_step(plan, i, &plan->stages[i].steps[k]));
 	return OK;
 }
 
@@ -408,6 +547,18 @@ static void write_copy(struct json_out *out, const struct build_step *step)
 	json_begin(out, '{');
 	write_words(out, "sources", step, step->count - 1);
 	json_put_text(out, "to", step->words[step->count - 1]);
+	if (step->file_count)
+		json_put_begin(out, "files", '[');
+	for (size_t i = 0; i < step->file_count; i++) {
+		json_begin(out, '{');
+		json_put_text(out, "name", step->files[i].name);
+		json_put_text(out, "content", step->files[i].content);
+		if (step->files[i].literal)
+			json_put_bool(out, "literal", true);
+		json_end(out, '}');
+	}
+	if (step->file_count)
+		json_end(out, ']');
 	if (step->from)
 		json_put_text(out, "from", step->from);
 	if (step->chown)
@@ -435,12 +586,15 @@ static void write_pairs(struct json_out *out, const struct build_step *step)
 static void write_step(struct json_out *out, const struct build_step *step)
 {
 	const char *key = build_kind_word(step->kind);
+	bool copies = step->kind == BUILD_COPY || step->kind == BUILD_ADD;
 
 	json_begin(out, '{');
-	if (step->kind == BUILD_COPY || step->kind == BUILD_ENV || step->kind == BUILD_LABEL ||
-	    step->kind == BUILD_ARG)
+	if (copies || step->kind == BUILD_ENV || step->kind == BUILD_LABEL ||
+	    step->kind == BUILD_ARG || step->kind == BUILD_HEALTHCHECK)
 		json_key(out, key);
-	if (step->kind == BUILD_COPY) {
+	if (step->kind == BUILD_HEALTHCHECK) {
+		json_add_raw(out, str_of(step->words[0]));
+	} else if (copies) {
 		write_copy(out, step);
 	} else if (step->kind == BUILD_ENV || step->kind == BUILD_LABEL) {
 		write_pairs(out, step);
@@ -456,6 +610,12 @@ static void write_step(struct json_out *out, const struct build_step *step)
 	} else {
 		json_put_text(out, key, step->words[0]);
 	}
+	if (step->mounts)
+		json_put_begin(out, "mounts", '[');
+	for (char **text = step->mounts; text && *text; text++)
+		json_add_text(out, *text);
+	if (step->mounts)
+		json_end(out, ']');
 	if (step->no_cache)
 		json_put_bool(out, "noCache", true);
 	if (step->line)
@@ -509,6 +669,7 @@ struct expansion {
 	build_lookup_fn *lookup;
 	void *arg;
 	struct buf *out;
+	bool keeps_quotes; // they are text
 	size_t work;
 };
 
@@ -622,11 +783,12 @@ static fallible expand_text(struct expansion *expansion, struct str text, int de
 		if (++expansion->work > EXPANDED_MAX)
 			return bad_substitution(text);
 		rest = str_skip(rest, 1);
-		if ((c == '\'' || c == '"') && (!quote || quote == c)) {
+		if ((c == '\'' || c == '"') && !expansion->keeps_quotes && (!quote || quote == c)) {
 			quote = quote ? 0 : c;
 		} else if (!is_plain && c == expansion->escape && rest.len) {
 			// Within double quotes it is one before a quote, a dollar or itself alone.
-			if (quote && rest.at[0] != '"' && rest.at[0] != '$' && rest.at[0] != c)
+			if ((quote && rest.at[0] != '"' && rest.at[0] != '$' && rest.at[0] != c) ||
+			    (expansion->keeps_quotes && rest.at[0] != '$' && rest.at[0] != c))
 				buf_char(expansion->out, c);
 			buf_char(expansion->out, rest.at[0]);
 			rest = str_skip(rest, 1);
@@ -650,4 +812,18 @@ fallible build_expand(struct str word, char escape, build_lookup_fn *lookup, voi
 	}
 	buf_text(out, "");
 	return expand_text(&expansion, word, 0);
+}
+
+fallible build_expand_text(struct str text, char escape, build_lookup_fn *lookup, void *arg,
+			   struct buf *out)
+{
+	struct expansion expansion = {
+		.escape = escape, .lookup = lookup, .arg = arg, .out = out, .keeps_quotes = true};
+
+	if (!escape) {
+		buf_str(out, text);
+		return OK;
+	}
+	buf_text(out, "");
+	return expand_text(&expansion, text, 0);
 }

@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 #include "codec/json.h"
+#include "types/build_mount.h"
 #include "types/env_map.h"
 
 #define BUILD_STAGES_MAX 64
@@ -19,6 +20,7 @@
 #define BUILD_KINDS(X) \
 	X(RUN,        "run")         /* arguments, or one line for the shell */ \
 	X(COPY,       "copy")        /* sources, then the destination */ \
+	X(ADD,        "add")         /* as of copy; archives are unpacked */ \
 	X(ENV,        "env")         /* name, value, name, value, … */ \
 	X(ARG,        "arg")         /* a name, and its default if it has one */ \
 	X(WORKDIR,    "workdir")     /* a path */ \
@@ -29,7 +31,8 @@
 	X(STOPSIGNAL, "stopsignal")  /* a signal */ \
 	X(ENTRYPOINT, "entrypoint")  /* as of run */ \
 	X(CMD,        "cmd")         /* as of run */ \
-	X(SHELL,      "shell")       /* arguments */
+	X(SHELL,      "shell")       /* arguments */ \
+	X(HEALTHCHECK, "healthcheck") /* OCI's Healthcheck, as JSON */
 // clang-format on
 enum build_kind {
 #define X(name, word) BUILD_##name,
@@ -39,13 +42,22 @@ enum build_kind {
 };
 const char *build_kind_word(enum build_kind kind);
 
+// A file of a step itself: a here-document of COPY.
+struct build_file {
+	char *name, *content;
+	bool literal; // no variables are replaced
+};
+
 struct build_step {
 	enum build_kind kind;
 	uint32_t line; // of the Dockerfile; 0: none
 	char **words;  // NULL-ended
 	size_t count;
-	bool is_list;	     // of run, entrypoint, cmd: arguments; else one line for the shell
-	char *from;	     // of copy: a stage; NULL: the context
+	bool is_list; // of run, entrypoint, cmd: arguments; else one line for the shell
+	char *from;   // of copy: a stage, an image, or cove://TEMPLATE; NULL: the context
+	struct build_file *files; // of copy; sources before those of `words`
+	size_t file_count;
+	char **mounts;	     // of run: options of types/build_mount, NULL-ended; NULL: none
 	char *chown, *chmod; // of copy; NULL: 0:0, as it is
 	char *text;	     // of the Dockerfile, for progress; NULL: none
 	bool no_cache;
@@ -88,8 +100,16 @@ fallible build_plan_add_stage(struct build_plan *plan, struct build_stage **out)
 fallible build_plan_add_step(struct build_plan *plan, enum build_kind kind,
 			     struct build_step **out);
 fallible build_step_add_word(struct build_step *step, struct str word);
+fallible build_step_add_file(struct build_step *step, struct str name, struct str content,
+			     bool literal);
+// INVALID bad_mount, bad_plan.
+fallible build_step_add_mount(struct build_step *step, struct str text);
 // An earlier stage by its name, in any case, or by its number; -1: there is none.
 int64_t build_plan_find_stage(const struct build_plan *plan, size_t before, struct str name);
+// What a step copies or mounts from: a stage before its own, an image, or cove://TEMPLATE. INVALID
+// no_stage, bad_mount, bad_reference.
+fallible build_plan_check_step(const struct build_plan *plan, size_t stage,
+			       const struct build_step *step);
 // Drops stages after `target`. INVALID no_stage.
 fallible build_plan_choose(struct build_plan *plan, struct str target);
 // Whether the last stage needs the stage of that index.
@@ -101,3 +121,6 @@ typedef const char *build_lookup_fn(void *arg, struct str name);
 // ${NAME+word} and ${NAME:?word}. INVALID bad_substitution.
 fallible build_expand(struct str word, char escape, build_lookup_fn *lookup, void *arg,
 		      struct buf *out);
+// The same for a here-document: its quotes are text.
+fallible build_expand_text(struct str text, char escape, build_lookup_fn *lookup, void *arg,
+			   struct buf *out);

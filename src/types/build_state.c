@@ -28,6 +28,7 @@ void build_state_done(struct build_state *state)
 	free(state->stop_signal);
 	free(state->entrypoint);
 	free(state->cmd);
+	free(state->healthcheck);
 	state_free_shell(state);
 	*state = (struct build_state){0};
 }
@@ -52,6 +53,7 @@ void build_state_copy(const struct build_state *from, struct build_state *out)
 		.stop_signal = state_dup(from->stop_signal),
 		.entrypoint = state_dup(from->entrypoint),
 		.cmd = state_dup(from->cmd),
+		.healthcheck = state_dup(from->healthcheck),
 	};
 	env_map_add(&out->env, &from->env);
 	env_map_add(&out->labels, &from->labels);
@@ -80,6 +82,23 @@ static fallible read_list_of(const struct json *config, const char *key, char **
 		if (json_type(json_at(list, i)) != JSON_STRING)
 			return state_bad(key);
 	json_add_value(&json, list);
+	if (!buf_ok(&text))
+		return state_bad(key);
+	*out = buf_take(&text);
+	return OK;
+}
+
+static fallible read_object_of(const struct json *config, const char *key, char **out)
+{
+	const struct json *object = json_get(config, key);
+	auto_buf text = BUF_INIT(LIST_MAX);
+	struct json_out json = json_to(&text);
+
+	if (!object || json_type(object) == JSON_NULL)
+		return OK;
+	if (json_type(object) != JSON_OBJECT)
+		return state_bad(key);
+	json_add_value(&json, object);
 	if (!buf_ok(&text))
 		return state_bad(key);
 	*out = buf_take(&text);
@@ -124,6 +143,7 @@ fallible build_state_read(struct str config, struct build_state *out)
 		state_set(&out->workdir, image.workdir);
 	TRY(read_list_of(json, "Entrypoint", &out->entrypoint));
 	TRY(read_list_of(json, "Cmd", &out->cmd));
+	TRY(read_object_of(json, "Healthcheck", &out->healthcheck));
 	TRY(read_names(json, "Labels", &out->labels));
 	TRY(read_names(json, "ExposedPorts", &out->ports));
 	TRY(read_names(json, "Volumes", &out->volumes));
@@ -181,6 +201,7 @@ fallible build_state_write(const struct build_state *state, struct buf *out)
 	write_names(&json, "Volumes", &state->volumes);
 	if (state->stop_signal)
 		json_put_text(&json, "StopSignal", state->stop_signal);
+	write_raw(&json, "Healthcheck", state->healthcheck);
 	json_end(&json, '}');
 	if (!buf_ok(out))
 		return err_new(INVALID, "bad_image", "the configuration of the image is too large");
@@ -206,6 +227,26 @@ fallible build_state_expand(const struct build_state *state, const struct build_
 	if (!buf_ok(&text))
 		return err_new(INVALID, "bad_plan",
 			       "a word is too long once its variables are "
+			       "replaced");
+	buf_text(&text, "");
+	*out = buf_take(&text);
+	return OK;
+}
+
+fallible build_state_expand_file(const struct build_state *state, const struct build_plan *plan,
+				 const struct build_file *file, char **out)
+{
+	auto_buf text = BUF_INIT(BUILD_WORD_MAX);
+
+	if (file->literal) {
+		*out = mem_str(file->content);
+		return OK;
+	}
+	TRY(build_expand_text(str_of(file->content), plan->escape, state_value, (void *)state,
+			      &text));
+	if (!buf_ok(&text))
+		return err_new(INVALID, "bad_plan",
+			       "a file is too long once its variables are "
 			       "replaced");
 	buf_text(&text, "");
 	*out = buf_take(&text);
@@ -376,6 +417,9 @@ fallible build_state_apply(struct build_state *state, const struct build_plan *p
 		return apply_command(state, step, &state->cmd);
 	case BUILD_SHELL:
 		apply_shell(state, step);
+		return OK;
+	case BUILD_HEALTHCHECK:
+		state_set(&state->healthcheck, step->words[0]);
 		return OK;
 	case BUILD_STOPSIGNAL:
 		return apply_signal(state, plan, step);

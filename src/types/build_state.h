@@ -11,6 +11,7 @@ struct build_state {
 	struct env_map labels, ports, volumes; // ports, volumes: names with ""
 	char *user, *workdir, *stop_signal;    // NULL: none
 	char *entrypoint, *cmd;		       // lists as JSON; NULL: none
+	char *healthcheck;		       // an object as JSON; NULL: none
 	char **shell;			       // NULL-ended; NULL: /bin/sh -c
 };
 
@@ -29,7 +30,10 @@ fallible build_state_write(const struct build_state *state, struct buf *out);
 // caller frees *out.
 fallible build_state_expand(const struct build_state *state, const struct build_plan *plan,
 			    const char *word, char **out);
-// Applies any step but run and copy. INVALID bad_plan.
+// The same for the content of a file of the step.
+fallible build_state_expand_file(const struct build_state *state, const struct build_plan *plan,
+				 const struct build_file *file, char **out);
+// Applies any step but run, copy and add. INVALID bad_plan.
 fallible build_state_apply(struct build_state *state, const struct build_plan *plan,
 			   const struct build_step *step);
 // A path of a step, relative to the directory. INVALID bad_plan. The caller frees *out.

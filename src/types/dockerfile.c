@@ -13,6 +13,8 @@
 #define FLAGS_MAX 16
 #define HEREDOCS_MAX 8
 #define HERE_NAME_MAX 64
+#define HEALTH_MS_MAX (24 * 3600 * 1000ull)
+#define HEALTH_RETRIES_MAX 1000
 
 struct dockerfile {
 	struct build_plan *plan;
@@ -520,14 +522,29 @@ static fallible read_script(struct dockerfile *file, struct str rest, struct bui
 	return at_line(file, build_step_add_word(step, buf_view(&line)));
 }
 
+static fallible read_run_flags(struct dockerfile *file, struct build_step *step)
+{
+	struct str network = flag_value(file, "network");
+
+	if (network.at && !str_is(network, "default"))
+		return not_supported(file, "another network of a single RUN",
+				     "the network of a build is that of its request");
+	for (size_t i = 0; i < file->flag_count; i++)
+		if (str_starts(file->flags[i], "mount="))
+			TRY(at_line(file, build_step_add_mount(step, str_skip(file->flags[i],
+									      strlen("mount=")))));
+	return OK;
+}
+
 static fallible read_command_line(struct dockerfile *file, enum build_kind kind, struct str rest)
 {
-	static const char *const known[] = {NULL};
+	static const char *const known[] = {"mount", "network", NULL}, *const none[] = {NULL};
 	struct build_step *step;
 	struct err *err = OK;
 
-	TRY(flags_only(file, known));
+	TRY(flags_only(file, kind == BUILD_RUN ? known : none));
 	TRY(dockerfile_step(file, kind, &step));
+	TRY(read_run_flags(file, step));
 	if (!rest.len)
 		return bad_line(file, "there is no command");
 	step->is_list = list_read(rest, step, &err);
@@ -548,26 +565,62 @@ static void flag_take(const struct dockerfile *file, const char *name, char **ou
 		*out = mem_dup(value.at, value.len);
 }
 
-static fallible read_copy_line(struct dockerfile *file, struct str rest)
+// "COPY a <<X <<'Y' /to": the words without the here-documents, which follow on the next lines.
+static fallible read_copy_files(struct dockerfile *file, struct str rest, struct build_step *step)
 {
-	static const char *const known[] = {"from", "chown", "chmod", "link", NULL};
+	while (rest.len) {
+		struct str word = word_next(&rest), at = word;
+		struct heredoc heredoc;
+		auto_buf body = BUF_INIT(LINE_MAX_BYTES);
+		bool literal;
+
+		if (!str_starts(word, "<<")) {
+			TRY(at_line(file, build_step_add_word(step, word)));
+			continue;
+		}
+		if (!heredoc_read(&at, &heredoc) || at.len)
+			return bad_line(file, "a here-document has no name");
+		literal = word.at[word.len - 1] == '"' || word.at[word.len - 1] == '\'';
+		TRY(heredoc_body(file, &heredoc, &body));
+		if (!buf_ok(&body))
+			return bad_line(file, "a here-document is too large");
+		TRY(at_line(file, build_step_add_file(step, str_of(heredoc.name), buf_view(&body),
+						      literal)));
+	}
+	return OK;
+}
+
+static bool has_url(const struct build_step *step)
+{
+	for (size_t i = 0; i + 1 < step->count; i++)
+		if (strstr(step->words[i], "://") || str_starts(str_of(step->words[i]), "git@"))
+			return true;
+	return false;
+}
+
+static fallible read_copy_line(struct dockerfile *file, enum build_kind kind, struct str rest)
+{
+	static const char *const copy[] = {"from", "chown", "chmod", "link", NULL}, *const add[] = {
+											    "chown",
+											    "chmod",
+											    "link",
+											    NULL};
 	struct build_step *step;
 
-	TRY(flags_only(file, known));
-	TRY(dockerfile_step(file, BUILD_COPY, &step));
-	if (str_starts(rest, "<<"))
-		return not_supported(file, "a here-document in COPY", "write it by RUN");
+	TRY(flags_only(file, kind == BUILD_COPY ? copy : add));
+	TRY(dockerfile_step(file, kind, &step));
 	flag_take(file, "from", &step->from);
 	flag_take(file, "chown", &step->chown);
 	flag_take(file, "chmod", &step->chmod);
-	if (step->from &&
-	    build_plan_find_stage(file->plan, file->plan->count - 1, str_of(step->from)) < 0)
-		return err_hint(err_new(INVALID, "bad_dockerfile",
-					"line %u: there is no earlier stage '%.80s'", file->first,
-					step->from),
-				"make it one: FROM IMAGE AS NAME");
-	TRY(words_read(file, rest, step));
-	return step->count >= 2 ? OK : bad_line(file, "COPY has sources and a destination");
+	if (rest.len && rest.at[0] == '[')
+		TRY(words_read(file, rest, step));
+	else
+		TRY(read_copy_files(file, rest, step));
+	if (kind == BUILD_ADD && has_url(step))
+		return not_supported(file, "ADD of a URL", "fetch it by RUN");
+	return step->count && step->count + step->file_count >= 2
+		       ? OK
+		       : bad_line(file, "COPY and ADD have sources and a destination");
 }
 
 static fallible read_text_line(struct dockerfile *file, enum build_kind kind, struct str rest)
@@ -610,14 +663,96 @@ static fallible read_pairs_line(struct dockerfile *file, enum build_kind kind, s
 	return pairs_read(file, rest, step);
 }
 
+// What LABEL maintainer says.
+static fallible read_maintainer_line(struct dockerfile *file, enum build_kind kind, struct str rest)
+{
+	struct build_step *step;
+
+	TRY(dockerfile_step(file, kind, &step));
+	if (!rest.len)
+		return bad_line(file, "the instruction has no argument");
+	TRY(at_line(file, build_step_add_word(step, STR("maintainer"))));
+	return at_line(file, build_step_add_word(step, rest));
+}
+
+static fallible put_health_options(struct dockerfile *file, struct json_out *out)
+{
+	static const struct {
+		const char *flag, *key;
+	} spans[] = {{"interval", "Interval"},
+		     {"timeout", "Timeout"},
+		     {"start-period", "StartPeriod"},
+		     {"start-interval", "StartInterval"}};
+	struct str retries = flag_value(file, "retries");
+	uint64_t number;
+
+	for (size_t i = 0; i < sizeof(spans) / sizeof(*spans); i++) {
+		struct str value = flag_value(file, spans[i].flag);
+
+		if (!value.at)
+			continue;
+		if (!str_to_ms(value, &number) || number > HEALTH_MS_MAX)
+			return bad_line(file, "a time is a number with ms, s, m or h");
+		json_put_int(out, spans[i].key, (int64_t)number * 1000000);
+	}
+	if (!retries.at)
+		return OK;
+	if (!str_to_u64(retries, 0, HEALTH_RETRIES_MAX, &number))
+		return bad_line(file, "--retries is a number");
+	json_put_int(out, "Retries", (int64_t)number);
+	return OK;
+}
+
+// The words of CMD: a list, or a line for the shell.
+static fallible put_health_test(struct dockerfile *file, struct json_out *out, struct str rest)
+{
+	struct build_step words = {0};
+	struct err *err = OK;
+	bool is_list = list_read(rest, &words, &err);
+
+	json_add_text(out, is_list ? "CMD" : "CMD-SHELL");
+	if (!is_list)
+		json_add_str(out, rest);
+	for (size_t i = 0; i < words.count; i++)
+		json_add_text(out, words.words[i]);
+	mem_free_list(words.words);
+	return at_line(file, err);
+}
+
+static fallible read_healthcheck_line(struct dockerfile *file, enum build_kind kind,
+				      struct str rest)
+{
+	static const char *const known[] = {"interval",	      "timeout", "start-period",
+					    "start-interval", "retries", NULL};
+	auto_buf text = BUF_INIT(BUILD_WORD_MAX);
+	struct json_out json = json_to(&text);
+	struct str word = word_next(&rest);
+	struct build_step *step;
+
+	TRY(flags_only(file, known));
+	TRY(dockerfile_step(file, kind, &step));
+	if (!(str_eq_nocase(word, STR("NONE")) && !rest.len) &&
+	    !(str_eq_nocase(word, STR("CMD")) && rest.len))
+		return bad_line(file, "HEALTHCHECK is HEALTHCHECK NONE or HEALTHCHECK CMD …");
+	json_begin(&json, '{');
+	json_put_begin(&json, "Test", '[');
+	if (rest.len)
+		TRY(put_health_test(file, &json, rest));
+	else
+		json_add_text(&json, "NONE");
+	json_end(&json, ']');
+	TRY(put_health_options(file, &json));
+	json_end(&json, '}');
+	if (!buf_ok(&text))
+		return bad_line(file, "the instruction is too long");
+	return at_line(file, build_step_add_word(step, buf_view(&text)));
+}
+
 // Instructions that are refused, and what to do.
 static const struct {
 	const char *word, *hint;
 } refused[] = {
 	{"ONBUILD", "write its instruction into the Dockerfile that needs it"},
-	{"ADD", "use COPY; fetch by RUN"},
-	{"HEALTHCHECK", "leave it out"},
-	{"MAINTAINER", "use LABEL"},
 };
 
 static fallible read_instruction(struct dockerfile *file, struct str word, struct str rest)
@@ -628,6 +763,8 @@ static fallible read_instruction(struct dockerfile *file, struct str word, struc
 		fallible (*read)(struct dockerfile *, enum build_kind, struct str);
 	} rows[] = {
 		{"RUN", BUILD_RUN, read_command_line},
+		{"COPY", BUILD_COPY, read_copy_line},
+		{"ADD", BUILD_ADD, read_copy_line},
 		{"CMD", BUILD_CMD, read_command_line},
 		{"ENTRYPOINT", BUILD_ENTRYPOINT, read_command_line},
 		{"ENV", BUILD_ENV, read_pairs_line},
@@ -637,6 +774,8 @@ static fallible read_instruction(struct dockerfile *file, struct str word, struc
 		{"STOPSIGNAL", BUILD_STOPSIGNAL, read_text_line},
 		{"EXPOSE", BUILD_EXPOSE, read_words_line},
 		{"VOLUME", BUILD_VOLUME, read_words_line},
+		{"MAINTAINER", BUILD_LABEL, read_maintainer_line},
+		{"HEALTHCHECK", BUILD_HEALTHCHECK, read_healthcheck_line},
 	};
 
 	if (str_eq_nocase(word, STR("FROM")))
@@ -648,8 +787,6 @@ static fallible read_instruction(struct dockerfile *file, struct str word, struc
 			return not_supported(file, refused[i].word, refused[i].hint);
 	if (!file->plan->count)
 		return bad_line(file, "a Dockerfile begins with FROM");
-	if (str_eq_nocase(word, STR("COPY")))
-		return read_copy_line(file, rest);
 	if (str_eq_nocase(word, STR("SHELL")))
 		return read_shell_line(file, rest);
 	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
@@ -659,6 +796,20 @@ static fallible read_instruction(struct dockerfile *file, struct str word, struc
 				"line %u: '" STR_FMT "' is no instruction", file->first,
 				(int)(word.len < 40 ? word.len : 40), word.at),
 			"docs/API.md lists what a Dockerfile may contain");
+}
+
+// Once all stages are known.
+static fallible check_steps(struct dockerfile *file)
+{
+	const struct build_plan *plan = file->plan;
+
+	for (size_t i = 0; i < plan->count; i++)
+		for (size_t k = 0; k < plan->stages[i].count; k++) {
+			file->first = plan->stages[i].steps[k].line;
+			TRY(at_line(file,
+				    build_plan_check_step(plan, i, &plan->stages[i].steps[k])));
+		}
+	return OK;
 }
 
 static fallible dockerfile_lines(struct dockerfile *file)
@@ -675,7 +826,7 @@ static fallible dockerfile_lines(struct dockerfile *file)
 	}
 	if (!file->plan->count)
 		return err_new(INVALID, "bad_dockerfile", "the Dockerfile has no FROM");
-	return OK;
+	return check_steps(file);
 }
 
 fallible dockerfile_read(struct str text, struct build_plan *out)

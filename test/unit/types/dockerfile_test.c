@@ -50,12 +50,39 @@ TEST(heredocs, "I-25: a here-document alone is the script, others go to the shel
 		  "<<<y\",\"line\":2}]");
 }
 
+TEST(sources, "I-25: COPY of stages, images and here-documents, ADD, mounts, HEALTHCHECK")
+{
+	CHECK_STR(
+		plan_of("FROM a\nCOPY --from=b:1 c /d\nADD e /f"),
+		"\"from\":{\"image\":\"a\"},\"line\":1,\"steps\":[{\"copy\":{\"sources\":[\"c\"],"
+		"\"to\":\"/d\",\"from\":\"b:1\"},\"line\":2},{\"add\":{\"sources\":[\"e\"],\"to\":"
+		"\"/f\"},\"line\":3}]");
+	CHECK_STR(
+		plan_of("FROM a\nCOPY <<X <<'Y' /d/\n1\nX\n2\nY\nUSER u"),
+		"\"from\":{\"image\":\"a\"},\"line\":1,\"steps\":[{\"copy\":{\"sources\":[],\"to\":"
+		"\"/d/"
+		"\",\"files\":[{\"name\":\"X\",\"content\":\"1\\n\"},{\"name\":\"Y\",\"content\":"
+		"\"2\\n\",\"literal\":true}]},\"line\":2},{\"user\":\"u\",\"line\":7}]");
+	CHECK_STR(plan_of("FROM a\nRUN --mount=type=cache,target=/c --mount=type=secret,id=s x"),
+		  "\"from\":{\"image\":\"a\"},\"line\":1,\"steps\":[{\"run\":\"x\",\"mounts\":["
+		  "\"type=cache,target=/c\",\"type=secret,id=s\"],\"line\":2}]");
+	CHECK_STR(plan_of("FROM a\nHEALTHCHECK --timeout=2s CMD [\"x\",\"y\"]"),
+		  "\"from\":{\"image\":\"a\"},\"line\":1,\"steps\":[{\"healthcheck\":{\"Test\":["
+		  "\"CMD\","
+		  "\"x\",\"y\"],\"Timeout\":2000000000},\"line\":2}]");
+}
+
 TEST(refused, "I-25: what cove does not have is refused with its line")
 {
 	CHECK_STR(plan_of("FROM a\n\nONBUILD RUN x"), "line 3: ONBUILD is not supported");
 	CHECK_STR(plan_of("# c\nRUN x"), "line 2: a Dockerfile begins with FROM");
 	CHECK_STR(plan_of("FROM a\nRUN --mount=type=ssh x"),
-		  "line 2: the option --mount is not supported");
+		  "line 2: 'ssh' of a mount is not supported");
+	CHECK_STR(plan_of("FROM a\nCOPY --from=b c /d\nFROM a AS b"),
+		  "line 2: there is no earlier stage 'b'");
+	CHECK_STR(plan_of("FROM a\nRUN --mount=type=tmpfs,target=/.. x"),
+		  "line 2: '/..' of a mount is no target");
+	CHECK_STR(plan_of("FROM a\nADD http://x/y /z"), "line 2: ADD of a URL is not supported");
 	CHECK_STR(plan_of("FROM a\nRUN <<X\nY"), "line 2: a here-document has no end");
 	CHECK_STR(plan_of("# escape=x\nFROM a"), "line 1: escape is a backslash or a backtick");
 	CHECK_STR(plan_of(""), "the Dockerfile has no FROM");
