@@ -25,6 +25,7 @@ import traceback
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BIN = os.environ.get("COVE_BIN", os.path.join(ROOT, "build", "cove"))
+WEAK = os.environ.get("COVE_WEAK_BIN", os.path.join(ROOT, "build", "weak", "cove"))
 INMATES = os.path.join(os.path.dirname(os.path.realpath(BIN)), "release" if BIN.endswith("build/cove") else "", "test", "box")
 SHORT = os.environ.get("COVE_E2E_SHORT") == "1"
 MUST = os.environ.get("COVE_TEST_MUST") == "1"
@@ -621,15 +622,25 @@ def census(cove=None):
     return found
 
 
-def calm(cove, seconds=60.0):
+def stocked(cove, seconds=10.0):
+    """Waits until the warden has prebuilt the base of the next box: cgroups, descriptors and a process that a census counts.
+    A weak build prebuilds nothing, and after a prebuilt box was killed there is none until the next create."""
+    if os.path.realpath(cove.binary) == os.path.realpath(WEAK):
+        return
+    if until(lambda: "cove-prebuilt" in spares(cove), seconds, 0.05):
+        cove.get("/v1/verify")  # an answer of the warden: it has taken over what the process was made with
+
+
+def calm(cove, seconds=60.0, step=0.1):
     """A census that has stopped changing: what was under way before has come to its end. The warden fills its stock
     of user namespaces after a start, which takes seconds on a busy machine. An exception if the census keeps changing."""
+    stocked(cove)
     seen = [census(cove)]
 
     def same_again():
         seen.append(census(cove))
         return len(seen) > 3 and seen[-1] == seen[-2] == seen[-3]
-    if not until(same_again, seconds, 0.1):
+    if not until(same_again, seconds, step):
         raise RuntimeError("the census keeps changing: %r" % seen[-3:])
     return seen[-1]
 

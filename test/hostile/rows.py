@@ -329,17 +329,6 @@ class Stage:
         c.note("%s has no control run: %s" % (self.name, reason))
 
 
-def standing(cove):
-    """A census in which nobody is just coming or going."""
-    seen = [c.census(cove)]
-
-    def again():
-        seen.append(c.census(cove))
-        return len(seen) > 3 and seen[-1] == seen[-2] == seen[-3]  # the next box's ground may be about to be laid
-    c.until(again, 5, 0.03)
-    return seen[-1]
-
-
 def innocent(stage, bystander):
     begin = time.monotonic()
     answer = stage.cove.out(bystander, "echo ok")
@@ -373,12 +362,12 @@ def play(warm=None, **cove_args):
         held.append(c.census(with_cove).get("fds of warden", 0))
         return len(held) > 4 and len(set(held[-5:])) == 1
     c.until(steady, 20, 0.3)
-    first = standing(with_cove)
+    first = c.calm(with_cove)
     for name, sentence, function in _rows:
         if wanted and name not in wanted:
             continue
         stage = Stage(with_cove, name)
-        before = standing(with_cove) if EACH else first
+        before = c.calm(with_cove) if EACH else first
         try:
             function(stage)
             c.ok(stage.controlled, "%s: %s" % (name, sentence), "the row has no control run")
