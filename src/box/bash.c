@@ -173,6 +173,8 @@ static void bash_push(struct bash *shell)
 	note_half(shell, false);
 	buf_done(told);
 	*told = BUF_INIT(WORDS_MAX);
+	if (shell->sent)
+		shell->sent(shell);
 }
 
 static void bash_send_next(struct bash *shell)
@@ -459,7 +461,7 @@ void bash_drop(struct bash *shell)
 {
 	if (!shell)
 		return;
-	shell->ended = shell->lost = shell->closed = shell->spent = NULL;
+	shell->sent = shell->ended = shell->lost = shell->closed = shell->spent = NULL;
 	bash_kill(shell);
 	bash_shut(shell);
 	pipes_close(&shell->pipes);

@@ -36,6 +36,7 @@ struct bash {
 	uint32_t job;
 	char *cwd; // NULL: unchanged
 	struct deferred free_later;
+	void (*sent)(struct bash *shell); // the command is in the dialogue's socket, whole
 	// The command has ended, and its output is on the tape.
 	void (*ended)(struct bash *shell);
 	// Once: the process has ended and its output is on the tape. Processes that hold the pipes

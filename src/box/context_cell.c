@@ -188,6 +188,9 @@ fallible context_run_await_record(struct context_run *run, int64_t deadline)
 {
 	while (tape_is_unlabelled(run->run.tape) && run->run.phase != RUN_SKIPPED)
 		TRY(tape_await_write(run->run.tape, deadline), "wait for the record of a cell");
+	while (context_run_is_recorded(run) && !run->run.is_sent && !run->resumed &&
+	       run->run.phase < RUN_ENDED)
+		TRY(condition_wait(&run->run.condition, deadline), "wait for a cell to be sent");
 	return OK;
 }
 

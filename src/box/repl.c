@@ -257,6 +257,16 @@ static bool repl_replace(struct repl *repl)
 	return true;
 }
 
+static void repl_on_sent(struct bash *shell)
+{
+	struct repl_run *run = ((struct repl *)shell->owner)->run;
+
+	if (!run)
+		return;
+	run->is_sent = true;
+	condition_signal(&run->condition);
+}
+
 static void repl_on_ended(struct bash *shell)
 {
 	struct repl *repl = shell->owner;
@@ -307,6 +317,7 @@ static void repl_on_spent(struct bash *shell)
 void repl_attach(struct repl *repl, struct bash *shell, enum repl_event event)
 {
 	shell->owner = repl;
+	shell->sent = repl_on_sent;
 	shell->ended = repl_on_ended;
 	shell->lost = repl_on_lost;
 	shell->spent = repl_on_spent;

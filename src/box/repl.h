@@ -75,6 +75,7 @@ struct repl_run {
 	uint32_t holders;
 	enum repl_run_phase phase;
 	bool must_run;	  // also without a holder, and whether or not there is a process
+	bool is_sent;	  // its process has it, or will read it even if this daemon dies
 	struct buf words; // to be sent
 	struct tape *tape;
 	uint64_t timeout_ms;

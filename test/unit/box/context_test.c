@@ -41,6 +41,23 @@ static fallible make(enum context_language language, struct context **context)
 	return context_create(box, &spec, context);
 }
 
+static fallible signal_process(int pid, const char *name)
+{
+	auto_free char *line = mem_fmt("kill -%s %d", name, pid);
+	const char *argv[] = {line, NULL};
+	struct exec_spec spec = {.shell = true, .argv = argv, .env = env, .cwd = "/", .user = ""};
+	struct exec_result ended;
+	struct exec *exec;
+	struct err *err;
+
+	TRY(exec_start(box, &spec, &exec));
+	err = exec_wait(exec, in(20000), &ended);
+	exec_unref(exec);
+	return err ? err
+		   : ended.exit_code == 0 ? OK
+					  : err_new(INVALID, "kill", "%d", ended.exit_code);
+}
+
 static void add(char *room, size_t size, struct str bytes)
 {
 	size_t len = strlen(room);
@@ -236,6 +253,30 @@ BOX_TEST(flood, "output past the cap is dropped, and the cell ends all the same"
 	CHECK_OK(run_for(py, "while True: print('y' * 100)", 300));
 	CHECK(result.end == CONTEXT_DONE && result.timed_out);
 	CHECK(gives("1", "<{\"type\":\"result\",\"text\":\"1\""));
+}
+
+// The process is stopped, and its socket takes a part of the cell only.
+BOX_TEST(unsent, "a cell is not told before its process has all of it, whatever this daemon's end")
+{
+	auto_buf code = BUF_INIT(1 << 20);
+	auto_context_run run = NULL;
+	auto_context own = NULL;
+
+	CHECK_OK(make(CONTEXT_PYTHON, &own));
+	CHECK_OK(signal_process(context_view(own).pid, "STOP"));
+	buf_text(&code, "x = '");
+	while (code.len < 600000)
+		buf_text(&code, "0123456789");
+	buf_text(&code, "'");
+	CHECK_OK(context_run(own, buf_view(&code), 0, &run));
+	while (!context_run_is_recorded(run))
+		CHECK_OK(tape_await_write(context_run_tape(run), in(30000)));
+	CHECK_ERR(context_run_await_record(run, in(20)), TIMEOUT);
+	CHECK_OK(signal_process(context_view(own).pid, "CONT"));
+	CHECK_OK(context_run_await_record(run, in(30000)));
+	CHECK_OK(context_run_wait(run, in(30000), &result));
+	CHECK(result.end == CONTEXT_DONE && result.status == 0);
+	context_delete(own);
 }
 
 BOX_TEST(restarted, "a restart ends the running cell, and queued cells run")
