@@ -91,8 +91,8 @@ fallible context_run(struct context *context, struct str code, uint64_t timeout_
 		     struct context_run **out);
 // Its number among all cells of its context, from 1; a restart of the daemon may skip one.
 uint64_t context_run_number(const struct context_run *run);
-// Waits until the cell was sent and its tape is on disk: then the next daemon knows it by its number,
-// and it runs to its end without this one. Returns at once if it will never start.
+// Waits until the cell was sent and its tape is on disk: then the next daemon knows it by its
+// number, and it runs to its end without this one. Returns at once if it will never start.
 fallible context_run_await_record(struct context_run *run, int64_t deadline);
 // False after that wait: the disk is full or fails, and the next daemon will not know the cell.
 bool context_run_is_recorded(const struct context_run *run);

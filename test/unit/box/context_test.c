@@ -53,9 +53,9 @@ static fallible signal_process(int pid, const char *name)
 	TRY(exec_start(box, &spec, &exec));
 	err = exec_wait(exec, in(20000), &ended);
 	exec_unref(exec);
-	return err ? err
-		   : ended.exit_code == 0 ? OK
-					  : err_new(INVALID, "kill", "%d", ended.exit_code);
+	return err		      ? err
+	       : ended.exit_code == 0 ? OK
+				      : err_new(INVALID, "kill", "%d", ended.exit_code);
 }
 
 static void add(char *room, size_t size, struct str bytes)
