@@ -260,7 +260,8 @@ static fallible provision(void *arg, const struct backend_site *at, bool *out_co
 	TRY(local_settle(local, at));
 	entry = local_entry(local, at);
 	if (entry && entry->record.state == STATE_FAILED && entry->record.ephemeral) {
-		TRY(life_delete(local->options.manager, &who, str_of(at->sandbox), true),
+		TRY(life_delete(local->options.manager, &who, str_of(at->sandbox),
+				LIFE_WAITS | LIFE_FORCED),
 		    "remove a failed sandbox");
 		entry = NULL;
 	}
@@ -359,7 +360,8 @@ static fallible local_forget(void *arg, const struct backend_site *at, enum back
 	if (!local_entry(local, at))
 		return OK;
 	if (end == BACKEND_END_SANDBOX)
-		err = life_delete(local->options.manager, &who, str_of(at->sandbox), true);
+		err = life_delete(local->options.manager, &who, str_of(at->sandbox),
+				  LIFE_WAITS | LIFE_FORCED);
 	else
 		err = local_box_ref(local, at, &ref);
 	// An absent sandbox needs no removal; a failed one is removed by its owner.

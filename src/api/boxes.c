@@ -114,7 +114,8 @@ static fallible boxes_make(struct http *x, const struct create_grant *grant, str
 	box_write(x, &out, record, NULL);
 	if (!buf_ok(&body) || is_orphan(x, record->name, idempotency != NULL)) {
 		log_event(LOG_INFO, "box.orphan", "sandbox", record->id, NULL);
-		err_free(life_delete(gateway->manager, gateway_who(x), str_of(record->id), false));
+		err_free(life_delete(gateway->manager, gateway_who(x), str_of(record->id),
+				     LIFE_FORCED));
 		return client_gone();
 	}
 	// An answer under a key is repeated later, so it is durable before it is sent.
@@ -261,11 +262,13 @@ fallible api_boxes_change(struct http *x)
 
 fallible api_boxes_delete(struct http *x)
 {
-	bool waits = true;
+	bool waits = true, forced = false;
 
 	TRY(check_key(x));
 	TRY(gateway_flag(x, "wait", &waits));
-	TRY(life_delete(gateway_of(x)->manager, gateway_who(x), x->params[0], waits));
+	TRY(gateway_flag(x, "force", &forced));
+	TRY(life_delete(gateway_of(x)->manager, gateway_who(x), x->params[0],
+			(waits ? LIFE_WAITS : 0) | (forced ? LIFE_FORCED : 0)));
 	return http_reply_empty(x, waits ? 204 : 202);
 }
 

@@ -6,6 +6,7 @@
 #include "gateway/gateway.h"
 #include "manager/access.h"
 #include "manager/table.h"
+#include "manager/unsynced.h"
 #include "store/boxes.h"
 #include "store/kv.h"
 
@@ -25,6 +26,12 @@ static fallible sync_row(struct http *x, const char **out)
 	return OK;
 }
 
+// The sandbox of the request, after its last wait.
+static fallible sync_entry(struct http *x, struct entry **out)
+{
+	return access_entry(gateway_of(x)->manager, gateway_who(x), ACCESS_USE, x->params[0], out);
+}
+
 // A sync begins with this request, and then reads the files: nothing of an earlier one, whose
 // client may have been killed, may be written after that.
 static fallible sync_wait(struct http *x)
@@ -32,7 +39,7 @@ static fallible sync_wait(struct http *x)
 	struct entry *entry = NULL;
 	struct err *err;
 
-	TRY(access_entry(gateway_of(x)->manager, gateway_who(x), ACCESS_USE, x->params[0], &entry));
+	TRY(sync_entry(x, &entry));
 	if (!entry->box)
 		return OK;
 	err = files_sync_wait(entry->box, loop_now(task_loop()) + UNPACK_MS);
@@ -45,12 +52,18 @@ static fallible sync_wait(struct http *x)
 fallible api_sync_get(struct http *x)
 {
 	auto_arena arena = arena_new();
+	struct entry *entry = NULL;
+	bool begins = false;
 	struct store_kv *rows = NULL;
 	const char *name = NULL;
 	size_t count = 0;
 
+	TRY(gateway_flag(x, "begin", &begins));
 	TRY(sync_wait(x));
 	TRY(sync_row(x, &name));
+	TRY(sync_entry(x, &entry));
+	if (begins)
+		unsynced_begin(entry);
 	TRY(store_kv_load(gateway_of(x)->manager->store, name, arena, &rows, &count));
 	if (!count)
 		return err_new(NOT_FOUND, "no_manifest", "the sandbox was never synced");
@@ -61,9 +74,12 @@ fallible api_sync_put(struct http *x)
 {
 	struct store *store = gateway_of(x)->manager->store;
 	const char *name = NULL;
+	struct entry *entry = NULL;
+	bool synced = false;
 	struct str body;
 	struct err *err;
 
+	TRY(gateway_flag(x, "synced", &synced));
 	TRY(sync_row(x, &name));
 	TRY(http_body(x, SYNC_MAX, &body));
 	TRY(sync_row(x, &name)); // it may have been deleted meanwhile
@@ -72,6 +88,10 @@ fallible api_sync_put(struct http *x)
 	if (err) {
 		store_kv_queue(store, name, (struct str){0});
 		return err;
+	}
+	if (synced) {
+		TRY(sync_entry(x, &entry));
+		TRY(unsynced_settle(entry));
 	}
 	return http_reply_empty(x, 204);
 }

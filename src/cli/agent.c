@@ -506,6 +506,17 @@ static const char **agent_env(const struct body *body, const char *const more[3]
 	return env;
 }
 
+// The sandbox has changes from now on, until a sync brings them back.
+static fallible agent_mark(struct agent *agent)
+{
+	struct remote *remote = &agent->sync.remote;
+	auto_free char *route = remote_path("/v1/sandboxes", cove_box_id(agent->sync.to.box), "");
+	auto_buf body = BUF_INIT(64);
+
+	buf_text(&body, "{\"unsynced\":true}");
+	return remote_ask(remote, "PATCH", route, &body, NULL, NULL);
+}
+
 static fallible agent_start(struct agent *agent, struct cove_command *command, bool *out_detached)
 {
 	struct sync *sync = &agent->sync;
@@ -519,6 +530,7 @@ static fallible agent_start(struct agent *agent, struct cove_command *command, b
 		.env = command->env,
 	};
 
+	TRY(agent_mark(agent));
 	sync_tell(sync, "session", "run", agent->run);
 	sync_tell(sync, "phase", "phase", "agent_running");
 	if (call_has(agent->call, OPT_TTY))

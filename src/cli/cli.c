@@ -197,7 +197,8 @@ static const struct verb verbs[] = {
 	 0, 0},
 	{VERB_RM, 0, "rm", "BOX...",
 	 "Remove sandboxes with all their processes.",
-	 "The verb returns when processes, control groups, mounts and namespaces are verified gone.\n",
+	 "The verb returns when processes, control groups, mounts and namespaces are verified gone.\n"
+	 "A sandbox with changes that were not brought back ('cove agent run') needs --force.\n",
 	 0, -1},
 	{VERB_PAUSE, 0, "pause", "BOX...",
 	 "Freeze sandboxes until they are resumed.",

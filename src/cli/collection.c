@@ -205,7 +205,8 @@ fallible collection_show(struct call *call, const char *path, const char *part)
 fallible collection_remove(struct call *call, struct remote *remote, const char *path,
 			   const char *name, bool goes_on, struct buf *reply)
 {
-	auto_free char *item = remote_path(path, name, "");
+	bool forced = call->verb->id == VERB_RM && call_has(call, OPT_FORCE);
+	auto_free char *item = remote_path(path, name, forced ? "?force=true" : "");
 	struct err *err = remote_ask(remote, "DELETE", item, NULL, reply, NULL);
 
 	if (err && err_kind(err) == ERR_NOT_FOUND && call_has(call, OPT_FORCE)) {

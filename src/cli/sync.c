@@ -305,7 +305,7 @@ fallible sync_open_box(struct sync *sync, const struct cove_box_spec *make)
 
 static fallible sync_load(struct sync *sync)
 {
-	TRY(sync_box_state(&sync->to, &sync->state, &sync->was_synced));
+	TRY(sync_box_state(&sync->to, true, &sync->state, &sync->was_synced));
 	if (!sync->was_synced) {
 		sync->state.machine = mem_str(sync->machine);
 		sync->state.worktree = mem_str(sync->path);
@@ -380,7 +380,7 @@ static fallible sync_keep_host(struct sync *sync, bool pending)
 	state.base = pending ? state.base : sync->host;
 	state.is_pending = pending;
 	state.pending = sync->host;
-	return sync_box_keep(&sync->to, &state);
+	return sync_box_keep(&sync->to, &state, !pending && call_has(sync->call, OPT_FULL));
 }
 
 fallible sync_in(struct sync *sync)
@@ -430,7 +430,7 @@ fallible sync_out(struct sync *sync)
 	TRY(apply_plan(sync->root, sync->to.spool, &plan));
 	state = sync->state;
 	state.base = sync->found;
-	TRY(sync_box_keep(&sync->to, &state));
+	TRY(sync_box_keep(&sync->to, &state, true));
 	sync->changed = plan.written;
 	sync->deleted = plan.deleted;
 	return OK;
@@ -583,7 +583,7 @@ static fallible sync_collect(struct sync *sync)
 {
 	bool unsynced = true;
 
-	TRY(sync_box_state(&sync->to, &sync->state, &sync->was_synced));
+	TRY(sync_box_state(&sync->to, false, &sync->state, &sync->was_synced));
 	if (!sync->was_synced || strcmp(sync->state.machine, sync->machine) != 0 ||
 	    !is_gone(sync->state.worktree))
 		return OK;
@@ -594,7 +594,7 @@ static fallible sync_collect(struct sync *sync)
 			return OK;
 		}
 	}
-	TRY(remote_did(&sync->remote, cove_box_delete(sync->to.box, &sync->remote.error)));
+	TRY(remote_did(&sync->remote, cove_box_delete_unsynced(sync->to.box, &sync->remote.error)));
 	sync_tell(sync, "removed", "sandbox", cove_box_id(sync->to.box));
 	return OK;
 }
@@ -611,7 +611,7 @@ fallible sync_list(struct sync *sync, struct sync_ids *out)
 fallible sync_open_owner(struct sync *sync, const char *id)
 {
 	sync->to.box = cove_box_at(sync->remote.cove, id);
-	TRY(sync_box_state(&sync->to, &sync->state, &sync->was_synced));
+	TRY(sync_box_state(&sync->to, false, &sync->state, &sync->was_synced));
 	if (!sync->was_synced || strcmp(sync->state.machine, sync->machine) != 0)
 		return err_new(CONFLICT, "other_worktree",
 			       "the sandbox belongs to no worktree of this machine");

@@ -62,11 +62,12 @@ static fallible sync_read_all(const struct sync_box *sync, struct cove_request *
 
 // ------------------------------------------------------------------------------------- state
 
-fallible sync_box_state(struct sync_box *sync, struct sync_state *out, bool *out_found)
+fallible sync_box_state(struct sync_box *sync, bool begins, struct sync_state *out, bool *out_found)
 {
 	auto_request request = NULL;
 	auto_buf text = BUF_INIT(STATE_MAX + PIECE);
-	struct err *err = sync_open(sync, "GET", "/sync", NULL, &request);
+	struct err *err = sync_open(sync, "GET", begins ? "/sync?begin=true" : "/sync", NULL,
+				    &request);
 
 	*out_found = false;
 	if (err && !strcmp(err_reason(err), "no_manifest")) {
@@ -80,7 +81,7 @@ fallible sync_box_state(struct sync_box *sync, struct sync_state *out, bool *out
 	return OK;
 }
 
-fallible sync_box_keep(struct sync_box *sync, const struct sync_state *state)
+fallible sync_box_keep(struct sync_box *sync, const struct sync_state *state, bool synced)
 {
 	auto_request request = NULL;
 	auto_buf text = BUF_INIT(STATE_MAX), reply = BUF_INIT(BODY_MAX + PIECE);
@@ -88,7 +89,8 @@ fallible sync_box_keep(struct sync_box *sync, const struct sync_state *state)
 	sync_state_write(state, &text);
 	if (!buf_ok(&text))
 		return err_new(TOO_LARGE, "sync_too_many_files", "the manifest exceeds 64 MiB");
-	TRY(sync_open(sync, "PUT", "/sync", "application/octet-stream", &request));
+	TRY(sync_open(sync, "PUT", synced ? "/sync?synced=true" : "/sync",
+		      "application/octet-stream", &request));
 	for (struct str rest = buf_view(&text); rest.len;) {
 		size_t len = rest.len < PIECE ? rest.len : PIECE;
 

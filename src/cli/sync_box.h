@@ -19,9 +19,12 @@ struct sync_box {
 	void *arg;
 };
 
-// The state that the server keeps; *out_found false: the sandbox was never synced.
-fallible sync_box_state(struct sync_box *sync, struct sync_state *out, bool *out_found);
-fallible sync_box_keep(struct sync_box *sync, const struct sync_state *state);
+// The state that the server keeps; *out_found false: the sandbox was never synced. `begins`: a sync
+// follows.
+fallible sync_box_state(struct sync_box *sync, bool begins, struct sync_state *out,
+			bool *out_found);
+// `synced`: the sandbox has nothing more that is to come back.
+fallible sync_box_keep(struct sync_box *sync, const struct sync_state *state, bool synced);
 
 // The files that git does not ignore there, and those of `base`. Contents that are not those of
 // `base` go to the spool. INVALID bad_name; TOO_LARGE; BAD_PEER bad_archive.

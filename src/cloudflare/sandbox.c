@@ -43,11 +43,14 @@ static bool is_unusable_id(const struct http *x)
 fallible cloudflare_sandbox_end(struct http *x)
 {
 	auto_err err = NULL;
+	bool forced = false;
 
 	if (is_unusable_id(x))
 		return http_reply_empty(x, 204);
+	TRY(gateway_flag(x, "force", &forced));
 	TRY(named_box_check(x));
-	err = life_delete(gateway_of(x)->manager, gateway_who(x), x->params[0], true);
+	err = life_delete(gateway_of(x)->manager, gateway_who(x), x->params[0],
+			  LIFE_WAITS | (forced ? LIFE_FORCED : 0));
 	if (err && err_kind(err) != ERR_NOT_FOUND)
 		return take_ptr(err);
 	return http_reply_empty(x, 204);

@@ -365,7 +365,7 @@ static fallible sandbox_end(struct http *x, const struct record *record)
 	struct json_out out = json_to(&body);
 
 	sandbox_json_put(x, &out, record, "destroyed", true);
-	TRY(life_delete(gateway_of(x)->manager, gateway_who(x), id, true));
+	TRY(life_delete(gateway_of(x)->manager, gateway_who(x), id, LIFE_WAITS | LIFE_FORCED));
 	return http_reply_json(x, 200, &body);
 }
 
@@ -381,7 +381,7 @@ static bool ends_when_stopped(const struct record *record)
 {
 	const char *text = env_map_get(&record->labels, STR(ENV_MAP_AUTO_DELETE));
 
-	return record->ephemeral || (text && !strcmp(text, "0"));
+	return record->ephemeral || (text && !strcmp(text, "0") && !record->unsynced_ms);
 }
 
 fallible daytona_sandbox_start(struct http *x)

@@ -269,6 +269,14 @@ enum cove_kind cove_box_delete(struct cove_box *box, struct cove_error *error)
 		box->cove, http_call_text(box->cove, "DELETE", box->base, NULL, NULL, NULL), error);
 }
 
+enum cove_kind cove_box_delete_unsynced(struct cove_box *box, struct cove_error *error)
+{
+	auto_free char *path = mem_fmt("%s?force=true", box->base);
+
+	return private_call(box->cove, http_call_text(box->cove, "DELETE", path, NULL, NULL, NULL),
+			    error);
+}
+
 static enum cove_kind lib_box_step(struct cove_box *box, const char *word, struct cove_error *error)
 {
 	auto_free char *path = mem_fmt("%s/%s", box->base, word);

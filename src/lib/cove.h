@@ -345,6 +345,9 @@ COVE_API COVE_MUST enum cove_kind cove_box_info(struct cove_box *box, struct cov
 COVE_API const char *cove_box_id(const struct cove_box *box);
 // Deletes the sandbox; the handle still has to be freed.
 COVE_API COVE_MUST enum cove_kind cove_box_delete(struct cove_box *box, struct cove_error *error);
+// Also one whose changes were not brought back ('cove sync out'); the other is COVE_CONFLICT then.
+COVE_API COVE_MUST enum cove_kind cove_box_delete_unsynced(struct cove_box *box,
+							   struct cove_error *error);
 COVE_API void cove_box_free(struct cove_box *box); // the handle only
 
 // Freezes it until it is resumed; any other use is COVE_CONFLICT `paused`.

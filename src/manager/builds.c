@@ -220,7 +220,8 @@ static void box_drop(struct build *build, size_t at)
 	build_state_done(&build->boxes[at].state);
 	if (!build->boxes[at].id[0])
 		return;
-	err = life_delete(build->manager, &build->who, str_of(build->boxes[at].id), true);
+	err = life_delete(build->manager, &build->who, str_of(build->boxes[at].id),
+			  LIFE_WAITS | LIFE_FORCED);
 	if (err && err_kind(err) != ERR_NOT_FOUND)
 		log_event(LOG_WARN, "build.sandbox_left", "sandbox", build->boxes[at].id, "trail",
 			  err_trail(err), NULL);
@@ -942,7 +943,7 @@ static void build_interrupted(void *arg)
 		auto_err err = OK;
 
 		memcpy(id, entry->record.id, sizeof(id));
-		err = life_delete(left->manager, &cove, str_of(id), true);
+		err = life_delete(left->manager, &cove, str_of(id), LIFE_WAITS | LIFE_FORCED);
 		if (err && err_kind(err) != ERR_NOT_FOUND) {
 			log_event(LOG_WARN, "build.sandbox_left", "sandbox", id, "trail",
 				  err_trail(err), NULL);

@@ -9,6 +9,7 @@
 #include "manager/life.h"
 #include "manager/network_attach.h"
 #include "manager/sampler.h"
+#include "manager/unsynced.h"
 #include "store/store.h"
 
 static void change_swap(struct env_map *a, struct env_map *b)
@@ -57,14 +58,16 @@ fallible change_box(struct manager *manager, const struct who *who, struct str k
 {
 	static const char *const known[] = {
 		"labels",  "env", "sleepAfter", "keepAlive",   "containerTimeouts",
-		"baseUrl", "ttl", "network",	"rotateToken", NULL};
+		"baseUrl", "ttl", "network",	"rotateToken", "unsynced",
+		NULL};
 	on_exit_call(free_policy) struct policy *network = NULL;
 	auto_pairs labels = {0}, env = {0};
 	struct entry *entry = NULL;
 	uint64_t ttl_ms = 0;
-	bool rotate = false;
+	bool rotate = false, unsynced;
 
 	TRY(access_entry(manager, who, ACCESS_MAKE, key, &entry));
+	unsynced = entry->record.unsynced_ms;
 	if (object) {
 		if (manager->store)
 			TRY(store_ready(manager->store));
@@ -76,10 +79,17 @@ fallible change_box(struct manager *manager, const struct who *who, struct str k
 		TRY(env_map_change_env(json_get(object, "env"), &env));
 		TRY(retention_read_span(json_get(object, "ttl"), "ttl", &ttl_ms));
 		TRY(json_bool(json_get(object, "rotateToken"), "rotateToken", &rotate));
+		TRY(json_bool(json_get(object, "unsynced"), "unsynced", &unsynced));
+		if (unsynced)
+			TRY(unsynced_may(entry));
 		if (json_get(object, "network"))
 			TRY(attach_read(entry, json_get(object, "network"), &network));
 		TRY(retention_read(object, &entry->record.retention));
 		entry->record.retention.token_turn += rotate;
+		if (!unsynced)
+			entry->record.unsynced_ms = 0;
+		else if (json_get(object, "unsynced"))
+			unsynced_mark(entry);
 		if (ttl_ms)
 			entry->record.ends_ms = clock_steady_ms() + (int64_t)ttl_ms;
 		entry->idle.ends_ms = 0;

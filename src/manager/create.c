@@ -341,7 +341,7 @@ static fallible create_measured(struct manager *manager, const struct create_gra
 // CREATE_OR_GET replaces a failed box of that name.
 static fallible clear_away(struct manager *manager, const struct who *who, const char *name)
 {
-	struct err *err = life_delete(manager, who, str_of(name), true);
+	struct err *err = life_delete(manager, who, str_of(name), LIFE_WAITS);
 
 	if (err && err_kind(err) == ERR_NOT_FOUND) {
 		err_free(err);

@@ -112,8 +112,8 @@ static int64_t deleted_at(const struct entry *entry)
 	const char *text = env_map_get(&entry->record.labels, STR(ENV_MAP_AUTO_DELETE));
 	uint64_t minutes;
 
-	if (entry->record.state != STATE_STOPPED || entry->moving || entry->visits || !text ||
-	    !str_to_u64(str_of(text), 0, AUTO_DELETE_MAX, &minutes))
+	if (entry->record.state != STATE_STOPPED || entry->record.unsynced_ms || entry->moving ||
+	    entry->visits || !text || !str_to_u64(str_of(text), 0, AUTO_DELETE_MAX, &minutes))
 		return CLOCK_NEVER;
 	return entry->idle.busy_ms + (int64_t)minutes * 60 * 1000;
 }
@@ -134,6 +134,8 @@ static bool has_ended(struct idler *idler, struct entry *entry, int64_t now)
 		return false;
 	if (!entry->idle.ends_ms)
 		entry->idle.ends_ms = now + entry->record.ends_ms - clock_steady_ms();
+	if (entry->record.unsynced_ms && (entry->idle.ttl_stopped || entry->moving))
+		return false; // idleness stops it if it was woken
 	if (entry->idle.ends_ms < idler->next)
 		idler->next = entry->idle.ends_ms;
 	return now >= entry->idle.ends_ms;
@@ -174,13 +176,17 @@ static fallible idle_act(struct idler *idler, struct entry *entry)
 
 	if (has_ended(idler, entry, now)) {
 		log_event(LOG_INFO, "box.ttl_over", "sandbox", entry->record.id, NULL);
-		return life_delete(idler->manager, &cove, str_of(entry->record.id), false);
+		if (entry->record.unsynced_ms) {
+			entry->idle.ttl_stopped = true;
+			return pause_stop(entry, "ttl_over");
+		}
+		return life_delete(idler->manager, &cove, str_of(entry->record.id), 0);
 	}
 	if (entry->record.state == STATE_STOPPED) {
 		if (now < deleted_at(entry))
 			return OK;
 		log_event(LOG_INFO, "box.auto_deleted", "sandbox", entry->record.id, NULL);
-		return life_delete(idler->manager, &cove, str_of(entry->record.id), false);
+		return life_delete(idler->manager, &cove, str_of(entry->record.id), 0);
 	}
 	if (entry->record.state == STATE_RUNNING && entry->box && box_is_unseen(entry->box) &&
 	    has_worked_unseen(entry, now)) {

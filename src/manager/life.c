@@ -16,6 +16,7 @@
 #include "manager/access.h"
 #include "manager/adopt_queue.h"
 #include "manager/sampler.h"
+#include "manager/unsynced.h"
 #include "store/boxes.h"
 
 #define RETRY_MIN_MS 100
@@ -206,8 +207,8 @@ static fallible intend_end(struct entry *entry, bool is_owned)
 	return err;
 }
 
-static fallible life_end(struct manager *manager, const struct who *who, struct str key, bool wait,
-			 bool is_owned)
+static fallible life_end(struct manager *manager, const struct who *who, struct str key,
+			 unsigned flags, bool is_owned)
 {
 	int64_t deadline = loop_now(manager->loop) + LIFE_DELETE_MS;
 	auto_entry entry = NULL;
@@ -221,24 +222,26 @@ static fallible life_end(struct manager *manager, const struct who *who, struct 
 	TRY(life_await_stop(entry, deadline));
 	if (!entry->listed)
 		return access_absent(key);
+	if (!(flags & LIFE_FORCED) && !entry->ending)
+		TRY(unsynced_check(entry));
 	TRY(intend_end(entry, is_owned));
 	TRY(life_await_stop(entry, deadline));
 	adopt_cancel(entry);
 	if (entry->listed)
 		begin_end(entry);
-	while (wait && entry->listed)
+	while ((flags & LIFE_WAITS) && entry->listed)
 		TRY(life_await(entry, deadline));
 	return OK;
 }
 
-fallible life_delete(struct manager *manager, const struct who *who, struct str key, bool wait)
+fallible life_delete(struct manager *manager, const struct who *who, struct str key, unsigned flags)
 {
-	return life_end(manager, who, key, wait, false);
+	return life_end(manager, who, key, flags, false);
 }
 
 fallible life_delete_owned(struct manager *manager, const struct who *who, struct str key)
 {
-	return life_end(manager, who, key, true, true);
+	return life_end(manager, who, key, LIFE_WAITS | LIFE_FORCED, true);
 }
 
 // True when the box has no processes and no task works on it.

@@ -6,13 +6,16 @@
 
 #define LIFE_DELETE_MS 30000
 
-// Deletes a box. With `wait` it returns once processes, cgroups, mounts and namespaces are verified
-// gone; without, as soon as the delete is recorded. Concurrent callers wait for the same end.
-// NOT_FOUND no_sandbox. TIMEOUT stuck after LIFE_DELETE_MS: the task goes on retrying.
-fallible life_delete(struct manager *manager, const struct who *who, struct str key, bool wait);
+// Deletes a box. With LIFE_WAITS it returns once processes, cgroups, mounts and namespaces are
+// verified gone; without, as soon as the delete is recorded. Concurrent callers wait for the same
+// end. NOT_FOUND no_sandbox; CONFLICT unsynced (manager/unsynced.h), not with LIFE_FORCED. TIMEOUT
+// stuck after LIFE_DELETE_MS: the task goes on retrying.
+enum life_flag { LIFE_WAITS = 1, LIFE_FORCED = 2 };
+fallible life_delete(struct manager *manager, const struct who *who, struct str key,
+		     unsigned flags);
 
-// The same with `wait`, for a box whose end is in a durable record of its owner: that of the box
-// only goes when the end is verified. The owner calls again after a crash.
+// The same with both flags, for a box whose end is in a durable record of its owner: that of the
+// box only goes when the end is verified. The owner calls again after a crash.
 fallible life_delete_owned(struct manager *manager, const struct who *who, struct str key);
 
 // The callback of box_on_loss(), with the entry as argument: the box becomes failed, its remains

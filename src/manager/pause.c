@@ -291,6 +291,17 @@ fallible pause_step_down(struct entry *entry)
 	return err;
 }
 
+fallible pause_stop(struct entry *entry, const char *why)
+{
+	struct err *err = OK;
+
+	TRY(pause_hold(entry));
+	if (entry->record.state != STATE_STOPPED && !has_failed(entry))
+		err = manager_pause_stop(entry, why);
+	pause_release(entry);
+	return err;
+}
+
 fallible pause_for_budget(struct entry *entry)
 {
 	struct err *err = OK;

@@ -25,5 +25,7 @@ fallible pause_wake(struct entry *entry);
 fallible pause_for_budget(struct entry *entry);
 // The budget is not used up any more: what was paused for it goes on.
 fallible pause_end_for_budget(struct entry *entry);
+// Stops a box whatever it does; `why` becomes its reason.
+fallible pause_stop(struct entry *entry, const char *why);
 // One step down, if the box is still idle: running becomes frozen, frozen becomes stopped.
 fallible pause_step_down(struct entry *entry);

@@ -435,7 +435,7 @@ static void sweep_records(struct sweep *sweep, struct sweep_round *round)
 	for (size_t i = 0; i < count; i++)
 		if (all[i].entry->record.state != STATE_CREATING)
 			err_free(life_delete(sweep->manager, &cove, str_of(all[i].entry->record.id),
-					     false));
+					     LIFE_FORCED));
 	while (!all_gone(all, count) && loop_now(loop) < deadline)
 		err_free(task_sleep_until(loop_now(loop) + STEP_MS));
 	for (size_t i = 0; i < count; i++) {

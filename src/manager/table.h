@@ -61,10 +61,12 @@ struct entry {
 		int64_t look_ms;   // when it is checked again
 		uint64_t cpu_us;   // the CPU counters then
 		int64_t ends_ms;   // loop time of the end of its ttl; 0: none, or not yet known
+		bool ttl_stopped;  // it was stopped at that time, since it is unsynced
 	} idle;			   // of manager/idle
 	bool destroying;	   // a task destroys it
 	struct adopting *adopting; // of manager/adopt_queue; NULL: settled
 	bool ending;		   // its delete is recorded
+	int64_t sync_mark;	   // of manager/unsynced: the mark when the last sync began
 	bool unreadable;	   // its row in the store cannot be read: left as it is
 	bool destroyed;		   // the warden has verified that it is gone
 	char trace[65];		   // of the request that destroys it; may be ""

@@ -92,6 +92,7 @@ static const struct body_field record_fields[] = {
 	FIELD(record, "started",     NUMBER, started_ms),
 	FIELD(record, "ends",        NUMBER, ends_ms),
 	FIELD(record, "failed",      NUMBER, failed_ms),
+	FIELD(record, "unsynced",    NUMBER, unsynced_ms),
 	FIELD(record, "ephemeral",   FLAG,   ephemeral),
 	FIELD(record, "diskKept",    FLAG,   disk_kept),
 	FIELD(record, "idempotency", WORD,   idempotency, SIZE(record, idempotency), .old = "pledge"),

@@ -142,6 +142,8 @@ void record_put(struct json_out *out, const struct record *record)
 	retention_write(out, &record->retention);
 	if (record->ephemeral)
 		json_put_bool(out, "ephemeral", true);
+	if (record->unsynced_ms)
+		json_put_bool(out, "unsynced", true);
 	record_put_time(out, "createdAt", record->created_ms);
 	record_put_time(out, "startedAt", record->started_ms);
 	record_put_time(out, "endsAt", record->ends_ms);

@@ -46,9 +46,10 @@ struct record {
 	int64_t created_ms, started_ms; // wall clock; 0: not yet
 	int64_t ends_ms;		// steady clock: time of deletion; 0: never
 	int64_t failed_ms;		// steady clock: time of failure; 0: not failed
-	uint64_t seq;			// order of creation on this host
-	bool ephemeral; // ends with its processes: no files are kept, it cannot be stopped
-	bool disk_kept; // the warden keeps its disk while it does not run
+	int64_t unsynced_ms; // wall clock: begin of work that was not brought back; 0: none
+	uint64_t seq;	     // order of creation on this host
+	bool ephemeral;	     // ends with its processes: no files are kept, it cannot be stopped
+	bool disk_kept;	     // the warden keeps its disk while it does not run
 	char idempotency[RECORD_IDEMPOTENCY_MAX]; // the idempotency key that it was made under; "":
 						  // none
 	struct {
