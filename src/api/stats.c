@@ -12,6 +12,7 @@
 #include "gateway/gateway.h"
 #include "manager/host_load.h"
 #include "manager/sampler.h"
+#include "manager/usage.h"
 #include "monitor/monitor.h"
 
 #define REPLY_MAX (256 * 1024)
@@ -145,8 +146,8 @@ static struct stats_host stats_sum(struct manager *manager, const struct who *wh
 
 		if (!access_sees(who, account->tenant.name, ""))
 			continue;
-		host.templates += account->used.templates;
-		host.tapes += account->output.used;
+		host.templates += account->used.templates + account->used.images;
+		host.tapes += account->output.kept;
 	}
 	return host;
 }
@@ -238,7 +239,7 @@ static void stats_put_host(struct json_out *out, const struct gateway *gateway,
 	stats_put_counter(out, "sandboxesBytes", host.sums.disk);
 	stats_put_counter(out, "templatesBytes", host.templates);
 	stats_put_counter(out, "tapesBytes", host.tapes);
-	stats_put_counter(out, "trashBytes", unknown);
+	stats_put_counter(out, "trashBytes", host.whole ? usage_ask_trash(manager) : unknown);
 	json_end(out, '}');
 	json_put_begin(out, "pids", '{');
 	stats_put_counter(out, "used", host.whole ? room.tasks : host.sums.pids);

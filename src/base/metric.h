@@ -30,7 +30,7 @@ enum metric_kind {
 	X(EXECUTIONS_NOW,     GAUGE,   "executions",                 "state", "",         "Executions that have not ended: queued, running") \
 	X(LEASES,             GAUGE,   "leases",                     "state", "",         "Leases of agent sessions by state") \
 	X(BOX_MEMORY,         GAUGE,   "sandbox_memory_bytes",       "kind", "",          "Memory of all sandboxes: working_set, charged, limit") \
-	X(DISK,               GAUGE,   "disk_bytes",                 "area", "",          "Disk space in use: sandboxes, database") \
+	X(DISK,               GAUGE,   "disk_bytes",                 "area", "",          "Disk space in use: sandboxes, templates, output, database") \
 	X(DISK_FREE,          GAUGE,   "disk_free_bytes",            "", "",              "Free space of the file system of the data directory") \
 	X(QUEUE_WAITING,      GAUGE,   "queue_waiting",              "", "",              "Creates that wait for room") \
 	X(LIVE_CLIENTS,       GAUGE,   "live_clients",               "", "",              "Open connections of clients") \

@@ -98,7 +98,8 @@ struct tape_budget;
 // Bytes that several budgets share: those of a tenant. Embedded in its owner, which outlives the
 // budgets or calls tape_budget_leave().
 struct tape_quota {
-	uint64_t used;
+	uint64_t used;					  // beyond the floors
+	uint64_t kept;					  // all of them, on disk
 	uint64_t (*left)(const struct tape_quota *quota); // NULL: no bound
 };
 struct tape_budget *tape_budget_new(uint64_t max);

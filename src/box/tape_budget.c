@@ -40,12 +40,14 @@ static uint64_t budget_counted(const struct tape_budget *budget)
 
 static void budget_set(struct tape_budget *budget, uint64_t used, uint64_t windows)
 {
-	uint64_t before = budget_counted(budget);
+	uint64_t before = budget_counted(budget), kept = budget->used + budget->windows;
 
 	budget->used = used;
 	budget->windows = windows;
-	if (budget->quota)
-		budget->quota->used += budget_counted(budget) - before;
+	if (!budget->quota)
+		return;
+	budget->quota->used += budget_counted(budget) - before;
+	budget->quota->kept += used + windows - kept;
 }
 
 void tape_budget_charge(struct tape_budget *budget, uint64_t bytes)
@@ -96,8 +98,10 @@ void tape_budget_on_lack(struct tape_budget *budget, bool (*more)(void *arg), vo
 
 void tape_budget_leave(struct tape_budget *budget)
 {
-	if (budget->quota)
+	if (budget->quota) {
 		budget->quota->used -= budget_counted(budget);
+		budget->quota->kept -= budget->used + budget->windows;
+	}
 	budget->quota = NULL;
 }
 
@@ -108,8 +112,10 @@ void tape_budget_set(struct tape_budget *budget, uint64_t max, uint64_t floor,
 	budget->max = max;
 	budget->floor = floor;
 	budget->quota = quota;
-	if (quota)
+	if (quota) {
 		quota->used += budget_counted(budget);
+		quota->kept += budget->used + budget->windows;
+	}
 	while (budget->used > max && budget->more && budget->more(budget->arg))
 		continue;
 }

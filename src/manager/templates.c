@@ -483,9 +483,9 @@ fallible templates_count(struct manager *manager)
 	for (size_t i = 0; i < count; i++) {
 		const struct account *owner = owner_of(manager, all[i].name);
 
-		if (owner)
-			accounts_get(&manager->accounts, owner->tenant.name)->used.templates +=
-				all[i].bytes;
+		// Those of no tenant are the operator's, who has no quota.
+		accounts_get(&manager->accounts, owner ? owner->tenant.name : "")->used.templates +=
+			all[i].bytes;
 	}
 	return OK;
 }

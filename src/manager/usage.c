@@ -7,6 +7,7 @@
 #include "base/mem.h"
 
 #define USAGE_WAIT_MS 1000
+#define TRASH_WAIT_MS 250
 
 void usage_ask(struct manager *manager, const char *id, struct order_usage *out)
 {
@@ -22,6 +23,16 @@ void usage_ask(struct manager *manager, const char *id, struct order_usage *out)
 			loop_now(manager->loop) + USAGE_WAIT_MS);
 	if (!err)
 		*out = answer->usage;
+}
+
+uint64_t usage_ask_trash(struct manager *manager)
+{
+	auto_free struct answer *answer = mem_new_of(struct answer);
+	int none[ORDER_FDS_MAX];
+	auto_err err = ask_order(manager->ask, &(struct order){.kind = ORDER_TRASH}, answer, none,
+				 loop_now(manager->loop) + TRASH_WAIT_MS);
+
+	return err ? ORDER_USAGE_UNKNOWN : answer->trash;
 }
 
 static void usage_put_number(struct json_out *out, const char *key, uint64_t value, uint64_t unit)

@@ -46,6 +46,8 @@ static void metrics_set(struct monitor *monitor, const struct view *view)
 	metric_set(METRIC_BOX_MEMORY, "working_set", NULL, (double)view->memory_working);
 	metric_set(METRIC_BOX_MEMORY, "charged", NULL, (double)view->memory_charged);
 	metric_set(METRIC_DISK, "sandboxes", NULL, (double)view->disk_used);
+	metric_set(METRIC_DISK, "templates", NULL, (double)view->templates);
+	metric_set(METRIC_DISK, "output", NULL, (double)view->output);
 	metric_set(METRIC_DISK, "database", NULL,
 		   (double)store_stats(monitor->options.store).bytes);
 	if (!view->room.disk_unknown)

@@ -34,6 +34,19 @@ static void view_count_boxes(const struct manager *manager, struct view *view)
 	view->active = (double)(view->states[STATE_CREATING] + view->states[STATE_RUNNING]);
 }
 
+static void view_sum_accounts(const struct manager *manager, struct view *view)
+{
+	struct str key;
+	void *value;
+
+	for (size_t at = 0; map_next(manager->accounts.by_name, &at, &key, &value);) {
+		const struct account *account = value;
+
+		view->templates += account->used.templates + account->used.images;
+		view->output += account->output.kept;
+	}
+}
+
 static void view_look_at_agents(const struct agent_sessions *agents, struct view *view)
 {
 	view->quarantined = NAN;
@@ -60,6 +73,7 @@ void view_read(const struct view_source *source, int64_t warden_since, struct vi
 	view.sweep_seconds = view.sweep.duration_ms < 0 ? NAN
 							: (double)view.sweep.duration_ms / 1000;
 	view_count_boxes(manager, &view);
+	view_sum_accounts(manager, &view);
 	view_look_at_agents(source->agents, &view);
 	view.store = source->store ? store_health(source->store) : STORE_FINE;
 	view.unwritable = view.store == STORE_FINE ? 0 : 1;

@@ -28,6 +28,8 @@ struct view {
 	uint64_t states[STATE_COUNT];
 	uint64_t boxes, memory_limit;
 	uint64_t memory_working, memory_charged, disk_used; // of sandboxes, as sampled
+	uint64_t templates,
+		output; // bytes on disk, with layers of images; with contents of results
 	uint64_t disk_free, disk_mark;
 	bool room_unknown;
 	struct agents_view agents;

@@ -36,7 +36,7 @@
 #include "types/limits.h"
 #include "types/volume.h"
 
-#define ORDER_VERSION 13
+#define ORDER_VERSION 14
 #define ORDER_SIZE_MAX 4096
 #define ORDER_FDS_MAX 5
 #define ORDER_BOXES_MAX 16384
@@ -69,7 +69,8 @@
 	X(VOLUME,    "volume",    "make a volume",                                 0) \
 	X(UNVOLUME,  "unvolume",  "remove a volume, answer when it is gone",       0) \
 	X(VOLUMES,   "volumes",   "volumes and their bytes, a page at a time",     0) \
-	X(MOUNT,     "mount",     "a volume for the next BUILD of a box",          0)
+	X(MOUNT,     "mount",     "a volume for the next BUILD of a box",          0) \
+	X(TRASH,     "trash",     "bytes that are being deleted",                  0)
 // clang-format on
 
 enum order_kind {
@@ -87,8 +88,8 @@ enum order_kind {
 #define ORDER_OF_VOLUME (ORDER_BIT(VOLUME) | ORDER_BIT(UNVOLUME) | ORDER_BIT(VOLUMES))
 #define ORDER_OF_ANY (ORDER_BIT(KIND_COUNT) - 1)
 #define ORDER_OF_BOX                                                                               \
-	(ORDER_OF_ANY &                                                                            \
-	 ~(ORDER_BIT(HELLO) | ORDER_BIT(INVENTORY) | ORDER_OF_TEMPLATE | ORDER_OF_VOLUME))
+	(ORDER_OF_ANY & ~(ORDER_BIT(HELLO) | ORDER_BIT(INVENTORY) | ORDER_BIT(TRASH) |             \
+			  ORDER_OF_TEMPLATE | ORDER_OF_VOLUME))
 
 // The fields of an order, in the order of the wire (protocol/field.h), and the kinds that have
 // each. An encoded order begins with its kind and its id.
@@ -302,8 +303,9 @@ struct order_usage {
 // bytes: of the layer in the file, after which the file IMAGE_FILE of the template may follow. pid:
 // pid 1 on the host. frozen: whether it is. exec_cgroups: how many there are (from 0 on, some may
 // be gone). cpu_us: of the whole box, if the order has `cpu`; of an ended one, what its cgroup had
-// used at the end, 0: it had none. spent: which of them are, see cgroup_is_spent(). error, reason,
-// message, hint: the error as the tenant may see it; the warden logged the trail.
+// used at the end, 0: it had none. trash: of files, or ORDER_USAGE_UNKNOWN. spent: which of them
+// are, see cgroup_is_spent(). error, reason, message, hint: the error as the tenant may see it; the
+// warden logged the trail.
 #define ORDER_BIT_REFUSED (1u << 31)
 // clang-format off
 //	  type                                          field         on the wire                         check   kinds
@@ -326,6 +328,7 @@ struct order_usage {
 	F(FIELD_ARRAY(uint64_t, TALK_CGROUPS_MAX / 64), spent,        FIELD_U64(0, UINT64_MAX),           ANY,    ORDER_BIT(ADOPT)) \
 	F(struct order_inventory,                       inventory,    FIELD_U32(0, UINT32_MAX),           ANY,    ORDER_BIT(INVENTORY)) \
 	F(struct order_usage,                           usage,        FIELD_U64(0, UINT64_MAX),           ANY,    ORDER_BIT(USAGE)) \
+	F(uint64_t,                                     trash,        FIELD_U64(0, UINT64_MAX),           ANY,    ORDER_BIT(TRASH)) \
 	F(enum err_kind,                                error,        FIELD_U8(0, ERR_NO_SPACE),          ANY,    ORDER_BIT_REFUSED) \
 	F(FIELD_ARRAY(char, 40),                        reason,       FIELD_CHARS,                        WORD,   ORDER_BIT_REFUSED) \
 	F(FIELD_ARRAY(char, 256),                       message,      FIELD_CHARS,                        ANY,    ORDER_BIT_REFUSED) \

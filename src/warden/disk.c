@@ -587,6 +587,11 @@ uint64_t disk_trash(const struct disk *disk)
 	return trash_count(disk->place.trash);
 }
 
+uint64_t disk_trash_bytes(const struct disk *disk)
+{
+	return trash_bytes(disk->place.trash);
+}
+
 bool disk_reaped(struct disk *disk, int pid)
 {
 	const struct disk_driver *driver = disk->by[MAIN].driver;

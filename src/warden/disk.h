@@ -81,7 +81,8 @@ fallible disk_remove_orphan(struct disk *disk, const char *box);
 // truncate needs. Call it after start and when there is nothing to do. Returns the milliseconds to
 // the next call, -1: not before the next box.
 int disk_idle(struct disk *disk);
-uint64_t disk_trash(const struct disk *disk); // entries not yet reaped
+uint64_t disk_trash(const struct disk *disk);	    // entries not yet reaped
+uint64_t disk_trash_bytes(const struct disk *disk); // see trash_bytes()
 // A child ended (SIGCHLD): true if `pid` was the trash reaper, the sync process or the process that
 // resizes the pool.
 bool disk_reaped(struct disk *disk, int pid);

@@ -31,6 +31,7 @@
 #include "warden/snapshot.h"
 #include "warden/teardown.h"
 #include "warden/template.h"
+#include "warden/trash.h"
 #include "warden/volumes.h"
 
 #define ORDERS_A_TURN 16 // then other events are served
@@ -342,6 +343,21 @@ static fallible orders_usage(struct warden *warden, const struct order *order)
 	return OK;
 }
 
+static fallible orders_trash(struct warden *warden, const struct order *order)
+{
+	struct answer *answer = &warden->answer;
+	uint64_t disks = disk_trash_bytes(warden->disk);
+	uint64_t templates = templates_trash_bytes(warden->templates);
+	bool is_known = disks != TRASH_UNKNOWN && templates != TRASH_UNKNOWN;
+
+	*answer = (struct answer){.kind = ANSWER_DONE,
+				  .to = ORDER_TRASH,
+				  .id = order->id,
+				  .trash = is_known ? disks + templates : ORDER_USAGE_UNKNOWN};
+	reply_queue_answer(warden, answer, NULL, 0);
+	return OK;
+}
+
 static fallible kill_cgroup(struct warden *warden, const struct order *order)
 {
 	struct warden_box *box = box_find(warden, order);
@@ -529,6 +545,7 @@ static const struct {
 	[ORDER_UNVOLUME] = {GREETED, volumes_remove},
 	[ORDER_VOLUMES] = {GREETED, volumes_list},
 	[ORDER_MOUNT] = {GREETED, volumes_mount},
+	[ORDER_TRASH] = {GREETED, orders_trash},
 };
 
 // True: an order was read. *over: the connection is over.

@@ -613,6 +613,11 @@ fallible templates_open(int data, struct templates **out)
 	return OK;
 }
 
+uint64_t templates_trash_bytes(const struct templates *all)
+{
+	return trash_bytes(all->trash);
+}
+
 bool templates_at_work(const struct templates *all)
 {
 	return all->job_count > 0;

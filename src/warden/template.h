@@ -72,3 +72,4 @@ void templates_on_idle(struct templates *all, bool (*is_needed)(void *arg, const
 // Needed only while templates_has_gone().
 void templates_idle(struct templates *all, int64_t oldest_us);
 bool templates_has_gone(const struct templates *all);
+uint64_t templates_trash_bytes(const struct templates *all); // see trash_bytes()
