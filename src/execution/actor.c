@@ -214,11 +214,16 @@ static unsigned actor_want_stop(struct execution *execution, const char *why)
 
 // ------------------------------------------------------------------------ end of an attempt
 
+static bool actor_is_late(const struct execution *execution)
+{
+	return execution->wall_at && clock_steady_ms() >= execution->wall_at;
+}
+
 static bool actor_may_retry(const struct execution *execution, const struct attempt_end *end)
 {
 	if (end->outcome != OUTCOME_INFRA || execution->attempt_count >= EXECUTION_TRIES_MAX)
 		return false;
-	if (execution->wall_at && clock_steady_ms() >= execution->wall_at)
+	if (actor_is_late(execution))
 		return false;
 	return execution->retry == RETRY_INFRA ||
 	       (execution->retry == RETRY_NOT_STARTED && !execution->begun);
@@ -289,6 +294,22 @@ static void actor_intend(struct execution *execution, const struct attempt_end *
 	actor_commit(execution);
 }
 
+// What a completed command must have made, and has not; or nobody knows.
+static void actor_judge_artifacts(const struct execution *execution, bool has_results,
+				  struct attempt_end *end)
+{
+	const char *missing = execution->artifacts.missing;
+
+	if (end->outcome != OUTCOME_COMPLETED || !execution->must_artifacts ||
+	    !execution->all->options.results)
+		return;
+	if (!has_results)
+		*end = actor_end(OUTCOME_INFRA, "results_lost");
+	else if (missing && strcmp(missing, "[]") != 0)
+		*end = (struct attempt_end){OUTCOME_ARTIFACTS, "artifacts_missing", end->exit_code,
+					    0};
+}
+
 static void actor_finish(struct execution *execution, struct attempt_end end)
 {
 	struct execution_attempt *attempt = execution_attempt(execution);
@@ -306,16 +327,16 @@ static void actor_finish(struct execution *execution, struct attempt_end end)
 		sandbox_sample(execution); // written with the end
 		has_results = actor_keep_results(execution, arena, &found);
 	}
-	if (end.outcome == OUTCOME_COMPLETED && execution->must_artifacts &&
-	    execution->artifacts.missing && strcmp(execution->artifacts.missing, "[]") != 0)
-		end = (struct attempt_end){OUTCOME_ARTIFACTS, "artifacts_missing", end.exit_code,
-					   0};
+	actor_judge_artifacts(execution, has_results, &end);
 	if (attempt && !attempt->ended_ms) {
 		attempt->ended_ms = clock_steady_ms();
 		attempt->outcome = end.outcome;
 	}
 	execution->intent = OUTCOME_NONE;
 	again = actor_may_retry(execution, &end);
+	if (!again && end.outcome == OUTCOME_INFRA && execution->retry == RETRY_INFRA &&
+	    actor_is_late(execution))
+		end.outcome = OUTCOME_TIMEOUT; // what prevents the next attempt
 	if (again) {
 		execution->state = EXECUTION_INITIALIZING;
 		execution->next_at = clock_steady_ms() +

@@ -24,6 +24,8 @@
 
 #define CONTEXT_PATH "/tmp/cove-context.json"
 #define QUIET_MS 10000
+#define REACH_MS 120000 // that results wait for a sandbox that is not adopted yet
+#define REACH_AGAIN_MS 1000
 #define DESCRIBE_MS 30000 // that a create waits for the registry
 #define NETWORK_MAX (4u << 20)
 #define LARGE_MAX 2 // starts that hold a large request in memory
@@ -301,20 +303,34 @@ static struct files start_files(const struct start *start)
 	};
 }
 
-// What the request brings must fit.
+// Fails with capacity_unknown, which is no failure of the attempt, unless the sandbox has gone.
+static fallible start_measure(struct start *start, struct files_space *out)
+{
+	struct executions *all = start->execution->all;
+	struct files files = start_files(start);
+	struct err *err = faults_meet_until(FAULT_CAPACITY, start->execution->id,
+					    loop_now(all->loop) + timer_ms(TIMER_CAPACITY));
+
+	if (!err)
+		err = files_space(&files, "/workspace", out);
+	if (!err || err_kind(err) == ERR_GONE || err_kind(err) == ERR_NOT_FOUND ||
+	    err_kind(err) == ERR_NO_SPACE)
+		return err;
+	return err_recast(err, ERR_UNAVAILABLE, "capacity_unknown",
+			  "the free space of the sandbox cannot be measured");
+}
+
+// What the request brings must fit. One that brings nothing needs no file worker.
 static fallible start_check_disk(struct start *start)
 {
-	struct files files = start_files(start);
 	uint64_t bytes = start->request.context.len;
-	struct files_space space;
+	struct files_space space = {0};
 
-	TRY(faults_meet_until(FAULT_CAPACITY, start->execution->id,
-			      loop_now(start->execution->all->loop) + timer_ms(TIMER_CAPACITY)));
 	for (size_t i = 0; i < start->request.file_count; i++)
 		bytes += start->request.files[i].bytes.len;
 	if (!bytes)
 		return OK;
-	TRY(files_space(&files, "/workspace", &space));
+	TRY(start_measure(start, &space));
 	if (space.free >= bytes)
 		return OK;
 	return err_new(NO_SPACE, "files_too_large", "the files do not fit on the disk");
@@ -661,6 +677,27 @@ static void sandbox_take_results(struct execution *execution, const struct store
 		result->missing && result->missing[0] ? result->missing : "[]");
 }
 
+// A sandbox that is there, and cannot be reached yet, is waited for: its files are not missing.
+static fallible sandbox_reach(struct execution *execution, struct box_ref *out)
+{
+	struct loop *loop = execution->all->loop;
+	int64_t end = loop_now(loop) + REACH_MS;
+	struct who who = sandbox_who(execution);
+	char why[LEASE_ERROR_MAX] = "";
+
+	for (;;) {
+		struct err *err = box_ref_look(sandbox_manager(execution), &who,
+					       sandbox_id(execution), out);
+		enum lease_seen seen = err ? sandbox_observe(execution, why) : LEASE_SEES_MATCH;
+
+		if (!err || loop_now(loop) >= end ||
+		    (seen != LEASE_SEES_MATCH && seen != LEASE_SEES_FAILED))
+			return err;
+		err_free(err);
+		err_free(task_sleep_until(loop_now(loop) + REACH_AGAIN_MS));
+	}
+}
+
 fallible sandbox_collect(struct execution *execution, struct arena *arena,
 			 struct results_found *out)
 {
@@ -668,10 +705,10 @@ fallible sandbox_collect(struct execution *execution, struct arena *arena,
 	struct results_attempt attempt = {execution->tenant, execution->id,
 					  execution->attempt_count};
 	const struct profile *profile;
-	struct who who = sandbox_who(execution);
 	auto_job request = {0};
 	auto_box_ref ref = {0};
 	struct results_spec spec = {0};
+	char why[LEASE_ERROR_MAX] = "";
 	struct str text;
 	auto_err err = OK;
 
@@ -684,7 +721,9 @@ fallible sandbox_collect(struct execution *execution, struct arena *arena,
 	if (!spec.globs && profile)
 		spec.globs = sandbox_copy_list(arena, profile->artifacts);
 	spec.max_bytes = sandbox_artifacts_max(&request, execution);
-	err = box_ref_look(sandbox_manager(execution), &who, sandbox_id(execution), &ref);
+	err = sandbox_reach(execution, &ref);
+	if (err && sandbox_observe(execution, why) == LEASE_SEES_MATCH)
+		return take_ptr(err); // unknown is not missing
 	if (!err) {
 		spec.user = ref.entry->record.user;
 		spec.base = request.cwd.at && request.cwd.at[0] == '/'

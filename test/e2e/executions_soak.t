@@ -5,6 +5,7 @@ import collections
 import hashlib
 import os
 import random
+import re
 import signal
 import sys
 import threading
@@ -88,6 +89,16 @@ def listed(cove):
     return found
 
 
+def counted(cove, client, when):
+    """The counters of Prometheus and of the JSON metrics are the client's tally, by outcome."""
+    found = collections.Counter()
+    for outcome, number in re.findall(r'^cove_executions_total\{[^}]*outcome="([a-z_]+)"\} (\d+)', cove.get("/metrics").body.decode(), re.M):
+        found[outcome] += int(number)
+    c.same(found, client.tally, "F Verify: the client's tally equals the counters of /metrics" + when)
+    seen = cove.get("/v1/metrics").json["overview"]
+    c.same((seen["total"], seen["completed"], seen["failed"]), (COUNT, client.tally["completed"], COUNT - client.tally["completed"]), "F Verify: and those of /v1/metrics" + when)
+
+
 def main():
     random.seed(7)
     cove = c.Cove("--dev=on")
@@ -107,6 +118,10 @@ def main():
         found = listed(cove)
         c.same((len(found), sorted({len(all_of) for all_of in found.values()})), (COUNT, [1]), "each was made once, and ended once")
         c.same(collections.Counter(all_of[0] for all_of in found.values()), client.tally, "the client's tally is cove's")
+        counted(cove, client, "")
+        c.kill_all(cove)
+        cove.start()
+        counted(cove, client, ", after another kill -9 too")
         c.ok(c.until(lambda: not patiently(lambda: cove.get("/v1/sandboxes")).json["items"], 120), "no sandbox is left")
         c.same(cove.stop(), 0, "cove stops cleanly")
     finally:
