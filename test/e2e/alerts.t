@@ -132,10 +132,10 @@ def runs(failed, infra=0, count=20):
 
 for name in ("failure_rate_high", "failure_rate_raised", "infrastructure_failure_rate_high", "infrastructure_failure_rate_raised"):
     rule(name, forSeconds=0)
-c.same(runs(failed=3), 0.15, "20 runs of which 3 failed")
+c.same(runs(failed=3), 0.15, "F-4 20 runs of which 3 failed: 0.15")
 c.ok(await_state("failure_rate_raised", "firing"), "a warning")
 c.same((state("failure_rate_high"), state("infrastructure_failure_rate_raised")), (None, None), "and only that")
-c.same(runs(failed=6), 0.3, "20 runs of which 6 failed")
+c.same(runs(failed=6), 0.3, "F-4 20 runs of which 6 failed: 0.3")
 critical = await_state("failure_rate_high", "firing")
 c.ok(critical and critical["severity"] == "critical" and abs(critical["value"] - 0.3) < 1e-9, "is critical", critical)
 c.same(state("infrastructure_failure_rate_raised"), None, "by their own fault")

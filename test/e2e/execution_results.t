@@ -156,7 +156,7 @@ def suggested(cove):
     many = cove.get(of(first, "/suggestion")).json
     peak = max(made["usage"]["memoryPeakBytes"] for made in runs) / (1 << 20)
     c.ok(many["executions"] == 21 and peak <= many["suggested"]["memoryMB"] <= max(64, 2 * peak) and many["limits"]["memoryMB"]["p50"] >= 40,
-         "21 runs suggest a limit above their peak", many, peak)
+         "G-10 21 runs suggest a limit above their peak", many, peak)
     c.ok(many["limits"]["memoryMB"]["profile"] == 512 and many["suggested"]["cpuTimeMs"] >= 1000 and many["suggested"]["wallTimeMs"] <= 600000,
          "within the profile's bounds", many)
     again = run(cove, agentType="VALIDATION", argv=list(work), limits=many["suggested"])

@@ -227,7 +227,7 @@ def profiles():
         got = done(cove, post(cove, agentType="lint").json["id"])
         c.same((got["outcome"], got["limits"]["memoryMB"], got["artifacts"]["count"]), ("completed", 128, 1), "a profile of the configuration, with its agent")
         c.same(post(cove, agentType="lint", limits={"memoryMB": 256}).status, 202, "a request within the ceiling")
-        c.same(post(cove, agentType="lint", limits={"memoryMB": 257}).json["reason"], "above_ceiling", "and above")
+        c.same(post(cove, agentType="lint", limits={"memoryMB": 257}).json["reason"], "above_ceiling", "G-7 and above")
         c.same(post(cove, agentType="VALIDATION", command="true").json["limits"]["networkRequests"], 7, "a built-in one is changed")
         with open(conf, "a", encoding="utf-8") as file:
             file.write("[profile late]\nargv = [\"true\"]\n")

@@ -25,9 +25,9 @@ def events(cove, box, event=None):
 
 def one(cove, box, event, what, **fields):
     got = c.until(lambda: events(cove, box, event), 60)
-    c.ok(got and len(got) == 1 and {k: got[0].get(k) for k in fields} == fields, "%s: one event" % what, got)
+    c.ok(got and len(got) == 1 and {k: got[0].get(k) for k in fields} == fields, "F-7 %s: one event" % what, got)
     lines = [line for line in cove.log_text().splitlines() if '"event":"%s"' % event in line and box in line]
-    c.same(len(lines), 1, "%s: and one line of the log" % what)
+    c.same(len(lines), 1, "F-7 %s: and one line of the log" % what)
 
 
 def archive():

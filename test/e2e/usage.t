@@ -158,7 +158,7 @@ c.same((answer["currency"], answer["prices"]), ("EUR", {"cpuSecond": "0.5", "gib
        "prices are those of the configuration")
 for item in answer["items"]:
     want = item["cpuSeconds"] * 0.5 + item["memoryGiBSeconds"] * 1e-6 + item["diskGiBHours"] * 1e-3 + item["requests"] * 2e-6
-    c.ok(abs(float(item["cost"]) - want) < 2e-6, "cost is price times amount", item, want)
+    c.ok(abs(float(item["cost"]) - want) < 2e-6, "G-5 cost is price times amount", item, want)
 rows = list(csv.DictReader(io.StringIO(cove.get("/v1/usage?by=label:team&format=csv").body.decode())))
 c.same(sorted(row["key"] for row in rows), ["", "blue", "green", "red"], "as CSV")
 trap = cove.create(labels={"team": "=1+1"})
