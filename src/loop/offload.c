@@ -32,7 +32,11 @@ static struct pool {
 	pthread_cond_t more;
 	struct link todo, done;
 	bool closing;
-} pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .more = PTHREAD_COND_INITIALIZER};
+	int apart; // threads of offload_run_apart()
+	pthread_cond_t left;
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER,
+	  .more = PTHREAD_COND_INITIALIZER,
+	  .left = PTHREAD_COND_INITIALIZER};
 
 static void *offload_work(void *arg)
 {
@@ -59,6 +63,25 @@ static void *offload_work(void *arg)
 	return NULL;
 }
 
+// A failed start leaves errno's number. Signals are for the loop's thread.
+static int offload_start(pthread_t *out, bool is_detached, void *(*fn)(void *arg), void *arg)
+{
+	pthread_attr_t attr;
+	sigset_t all, before;
+	int failed;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, WORKER_STACK);
+	if (is_detached)
+		pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	failed = pthread_create(out, &attr, fn, arg);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&attr);
+	return failed;
+}
+
 static void offload_on_done(void *arg)
 {
 	(void)arg;
@@ -75,8 +98,6 @@ static void offload_on_done(void *arg)
 
 fallible offload_open(struct loop *loop, int threads)
 {
-	pthread_attr_t attr;
-	sigset_t all, before;
 	int failed = 0;
 
 	assert(pool.count == 0 && threads > 0 && threads <= WORKERS_MAX);
@@ -86,16 +107,10 @@ fallible offload_open(struct loop *loop, int threads)
 	link_init(&pool.done);
 	pool.threads = mem_new((size_t)threads * sizeof(*pool.threads));
 
-	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, WORKER_STACK);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
 	while (pool.count < threads && !failed) {
-		failed = pthread_create(&pool.threads[pool.count], &attr, offload_work, NULL);
+		failed = offload_start(&pool.threads[pool.count], false, offload_work, NULL);
 		pool.count += !failed;
 	}
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&attr);
 	if (failed) {
 		offload_close();
 		return err_sys(failed, "start a worker thread");
@@ -109,6 +124,8 @@ void offload_close(void)
 	pthread_mutex_lock(&pool.lock);
 	pool.closing = true;
 	pthread_cond_broadcast(&pool.more);
+	while (pool.apart > 0)
+		pthread_cond_wait(&pool.left, &pool.lock);
 	pthread_mutex_unlock(&pool.lock);
 	for (int i = 0; i < pool.count; i++)
 		pthread_join(pool.threads[i], NULL);
@@ -130,6 +147,43 @@ void offload_run(void (*fn)(void *arg), void *arg)
 	link_add(&pool.todo, &job.link);
 	pthread_cond_signal(&pool.more);
 	pthread_mutex_unlock(&pool.lock);
+	while (!job.done)
+		task_park_firm();
+}
+
+static void *offload_work_apart(void *arg)
+{
+	struct job *job = arg;
+
+	job->fn(job->arg);
+	pthread_mutex_lock(&pool.lock);
+	link_add(&pool.done, &job->link);
+	pool.apart--;
+	pthread_cond_broadcast(&pool.left);
+	loop_poke(pool.loop);
+	pthread_mutex_unlock(&pool.lock);
+	return NULL;
+}
+
+void offload_run_apart(void (*fn)(void *arg), void *arg)
+{
+	struct job job = {.fn = fn, .arg = arg, .task = task_current()};
+	pthread_t thread;
+
+	if (!job.task || pool.count == 0) {
+		fn(arg);
+		return;
+	}
+	pthread_mutex_lock(&pool.lock);
+	pool.apart++;
+	pthread_mutex_unlock(&pool.lock);
+	if (offload_start(&thread, true, offload_work_apart, &job)) {
+		pthread_mutex_lock(&pool.lock);
+		pool.apart--;
+		pthread_mutex_unlock(&pool.lock);
+		offload_run(fn, arg);
+		return;
+	}
 	while (!job.done)
 		task_park_firm();
 }

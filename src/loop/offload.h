@@ -13,5 +13,9 @@ void offload_close(void);
 // the task's stack. fn must not touch the loop.
 void offload_run(void (*fn)(void *arg), void *arg);
 
+// The same on a thread of its own: a call that may never return takes no worker from others. The
+// caller bounds their number. offload_close() waits for it, too.
+void offload_run_apart(void (*fn)(void *arg), void *arg);
+
 // True if a call waits for a worker: a long one should make room.
 bool offload_is_wanted(void);

@@ -1,6 +1,6 @@
-// Reads the counters of many sandboxes in batches, on worker threads. A batch that has not got
-// beyond one sandbox for a second is given up: that sandbox stays with the worker until its file is
-// read, the others are read by another one. So a stalled cgroup delays no other sandbox.
+// Reads the counters of many sandboxes in batches, each on a thread of its own. A batch that has
+// not got beyond one sandbox for a second is given up: that sandbox stays with the thread until its
+// file is read, the others are read by another one. So a stalled cgroup delays no other sandbox.
 //
 // A sandbox that runs is due every SAMPLER_EVERY_MS, counted from its own last reading, which
 // spreads them; any other one after a minute, for the disk that it keeps; and each after a change
@@ -23,8 +23,8 @@
 #include "store/egress.h"
 
 #define BATCH 32
-#define READERS_MAX 2 // batches under way
-#define STALLED_MAX 2 // batches that were given up; their threads are lost for others
+#define READERS_MAX 2  // batches under way
+#define STALLED_MAX 64 // batches that were given up, each with its thread
 #define TICK_MS 1000
 #define CALM_EVERY_MS 60000 // of a sandbox that does not run
 #define CORES_MIN_US 50000  // a shorter interval says nothing about a rate
@@ -298,7 +298,7 @@ static void sampler_reader(void *arg)
 		}
 	}
 	began_us = clock_us();
-	offload_run(batch_read, batch);
+	offload_run_apart(batch_read, batch);
 	metric_observe(METRIC_SAMPLER, NULL, (double)(clock_us() - began_us) / 1e6);
 	*(batch->is_given_up ? &sampler->stalled : &sampler->readers) -= 1;
 	batch->is_given_up = false;

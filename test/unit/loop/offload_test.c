@@ -80,6 +80,41 @@ TASK_TEST(closing, "a call that ends while the pool is closed comes back to its 
 	CHECK(done == 2);
 }
 
+// Until the pipe has a byte.
+static void until_open(void *arg)
+{
+	char byte;
+
+	CHECK(read(*(int *)arg, &byte, 1) == 1);
+}
+
+static void ask_apart(void *arg)
+{
+	offload_run_apart(until_open, arg);
+	done++;
+}
+
+TASK_TEST(apart, "calls on threads of their own take no worker, and come back when they end")
+{
+	int gate[2];
+
+	CHECK(pipe(gate) == 0);
+	CHECK_OK(offload_open(inside_loop, 1));
+	done = 0;
+	for (int i = 0; i < 3; i++)
+		task_start(inside_loop, "ask", ask_apart, &gate[0]);
+	task_start(inside_loop, "ask", ask, NULL);
+	while (done < 1)
+		inside_sleep(1);
+	CHECK(done == 1);
+	CHECK(write(gate[1], "abc", 3) == 3);
+	while (done < 4)
+		inside_sleep(1);
+	offload_close();
+	close(gate[0]);
+	close(gate[1]);
+}
+
 // Works until somebody else wants to, and tells how it was at first.
 static void until_wanted(void *arg)
 {

@@ -21,9 +21,20 @@ struct app {
 	bool done;
 };
 
+#define STALLED 5
+
 static atomic_int stalled_reads, reads;
-static int gate[2]; // the stalled read ends when this pipe has a byte
-static char stalled[ID_BOX_LEN + 1];
+static int gate[2]; // a stalled read ends when this pipe has a byte
+static char stalled[STALLED][ID_BOX_LEN + 1];
+
+static bool is_stalled(const char *box)
+{
+	bool found = false;
+
+	for (int i = 0; i < STALLED; i++)
+		found |= !strcmp(box, stalled[i]);
+	return found;
+}
 
 static void read_or_stall(const struct cgroup_files *files, const char *box, bool full,
 			  struct counters *out)
@@ -37,7 +48,7 @@ static void read_or_stall(const struct cgroup_files *files, const char *box, boo
 	out->cpu_us = (uint64_t)atomic_fetch_add(&reads, 1) * 1000;
 	out->memory_charged = out->memory_working = 1 << 20;
 	out->pids = 2;
-	if (!strcmp(box, stalled) && atomic_fetch_add(&stalled_reads, 1) == 0)
+	if (is_stalled(box) && atomic_fetch_add(&stalled_reads, 1) < STALLED)
 		CHECK(read(gate[0], &byte, 1) == 1);
 }
 
@@ -66,13 +77,16 @@ static void watch(void *arg)
 	struct who cove = WHO_COVE;
 	struct sampler_sums sums;
 
-	while (seen(app) < BOXES - 1)
+	while (seen(app) < BOXES - STALLED)
 		err_free(task_sleep_until(loop_now(app->loop) + 20));
-	CHECK(app->samples[BOXES / 2] == 0); // still with the worker
+	for (int i = 0; i < STALLED; i++)
+		CHECK(app->samples[i * 20] == 0); // still with their threads
 	sums = sampler_sum(app->manager, &cove);
-	CHECK(sums.memory == (BOXES - 1) * (1ull << 20) && sums.pids == (BOXES - 1) * 2);
-	CHECK(sums.states[STATE_RUNNING] == BOXES);
-	CHECK(write(gate[1], "", 1) == 1);
+	CHECK(sums.memory == (BOXES - STALLED) * (1ull << 20));
+	CHECK(sums.pids == (BOXES - STALLED) * 2 && sums.states[STATE_RUNNING] == BOXES);
+	sampler_refresh(app->entries[1], 0); // one that waits for a single sandbox
+	CHECK(app->samples[1] >= 2);
+	CHECK(write(gate[1], "12345", STALLED) == STALLED);
 	while (seen(app) < BOXES)
 		err_free(task_sleep_until(loop_now(app->loop) + 20));
 	app->done = true;
@@ -83,13 +97,13 @@ static void watch(void *arg)
 	loop_stop(app->loop);
 }
 
-TEST(stall, "a read that stalls delays no other sandbox, and is taken when it ends")
+TEST(stall, "five reads that stall delay no other sandbox, and are taken when they end")
 {
 	struct app app = {0};
 	struct manager_options options = {.boxes_max = 1000, .tapes_dir = -1};
 
 	CHECK(pipe(gate) == 0);
-	if (loop_new(&app.loop) || admit_open(&app.admit) || offload_open(app.loop, 4))
+	if (loop_new(&app.loop) || admit_open(&app.admit) || offload_open(app.loop, 2))
 		abort();
 	app.ask = ask_open(app.loop, "/nonexistent/warden.sock");
 	options.loop = app.loop;
@@ -106,7 +120,8 @@ TEST(stall, "a read that stalls delays no other sandbox, and is taken when it en
 			abort();
 		app.entries[i]->record.state = STATE_RUNNING;
 	}
-	memcpy(stalled, app.entries[BOXES / 2]->record.id, sizeof(stalled));
+	for (int i = 0; i < STALLED; i++)
+		memcpy(stalled[i], app.entries[i * 20]->record.id, sizeof(stalled[i]));
 	task_start(app.loop, "watch", watch, &app);
 	loop_run(app.loop);
 	CHECK(app.done);
