@@ -153,7 +153,7 @@ def json_bombs(stage):
         good = what == "empty" and reply.status == 201
         if good:
             stage.boxes.append(reply.json)
-        c.ok(good or reply.status in (400, 404, 413) and took < 0.05 * PATIENCE,
+        c.ok(good or reply.status in (400, 404, 413) and took < 0.4 * PATIENCE,
              "A-05: %s gets %d" % (what, reply.status), reply, took)
         if reply.status >= 400:
             answer = reply.json
