@@ -8,6 +8,8 @@ addEventListener('error', (e) => __faults.push('error ' + e.message));
 addEventListener('unhandledrejection', (e) => __faults.push('rejected ' + e.reason));
 window.alert = (text) => __faults.push('alert ' + text);"""
 
+CODES = {"Escape": 27, "Enter": 13, "Tab": 9, "End": 35}  # without them the browser itself does nothing
+
 
 class Ui:
     """One tab, with what it asked for and what it complained of."""
@@ -59,7 +61,7 @@ class Ui:
 
     def key(self, key, code=None, text=None):
         for kind in ("keyDown", "keyUp"):
-            self.page.call("Input.dispatchKeyEvent", type=kind, key=key, code=code or key, **({"text": text} if text and kind == "keyDown" else {}))
+            self.page.call("Input.dispatchKeyEvent", type=kind, key=key, code=code or key, windowsVirtualKeyCode=CODES.get(key, 0), **({"text": text} if text and kind == "keyDown" else {}))
 
     def type(self, text):
         self.page.call("Input.insertText", text=text)

@@ -1,7 +1,7 @@
 // What a sandbox may reach and did reach, and what of it can be reached.
 import {useRef, useState} from 'preact/hooks';
 import {call, may} from './api';
-import {bytes, count, shown} from './format';
+import {absolute, bytes, count, shown} from './format';
 import {T} from './text';
 import type {Box, Flow, Policy, Port} from './types';
 import {Ago, CopyButtons, Do, Fault, FormDialog, Grid, Listed, State, Str, attempt, copyText, notify, useTail, usePoll} from './ui';
@@ -114,7 +114,7 @@ export function Ports({box}: {box: Box}) {
 				const link = asLink(one.url) ?? asLink(one.pathUrl);
 				return one.exposed && link ? <a href={link} target="_blank" rel="noopener noreferrer" title={shown(link, 400)}>{T.openPreview}</a> : '–';
 			}},
-			{label: T.expires, number: true, cell: (one) => (!one.exposed ? '' : one.expiresAt ? <time dateTime={one.expiresAt}>{new Date(one.expiresAt).toLocaleString('en-GB')}</time> : T.noExpiry)},
+			{label: T.expires, number: true, cell: (one) => (!one.exposed ? '' : one.expiresAt ? <time dateTime={one.expiresAt}>{absolute(one.expiresAt)}</time> : T.noExpiry)},
 		]} acts={(one) => (one.exposed ? <>
 			<Do quiet label={T.copyAddress} scope="read" work={() => copyText(one.url ?? one.pathUrl ?? '')} />
 			<Do quiet label={T.unexpose} name={T.unexposeNamed(String(one.port))} scope="make" work={async () => {

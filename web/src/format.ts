@@ -43,9 +43,19 @@ export function span(ms: number): string {
 	return `${Math.floor(s / 86400)} d`;
 }
 
+let timeZone: string | undefined; // undefined: the browser's
+
+export function showTimesIn(zone: string | undefined): void {
+	timeZone = zone;
+}
+
 export function absolute(iso: string): string {
-	return new Date(iso).toLocaleString('en-GB', {dateStyle: 'medium', timeStyle: 'medium'}) + ' ' +
-		(Intl.DateTimeFormat().resolvedOptions().timeZone ?? '');
+	return new Date(iso).toLocaleString('en-GB', {dateStyle: 'medium', timeStyle: 'medium', ...(timeZone ? {timeZone} : {})}) + ' ' +
+		(timeZone ?? Intl.DateTimeFormat().resolvedOptions().timeZone ?? '');
+}
+
+export function clock(ms: number): string {
+	return new Date(ms).toLocaleTimeString('en-GB', timeZone ? {timeZone} : {});
 }
 
 // Labels as "team=a, tier=b".

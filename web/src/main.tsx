@@ -1,32 +1,30 @@
 // The frame of all pages: who is signed in, navigation, the page of the address.
 import {render} from 'preact';
+import type {ComponentType} from 'preact';
 import {useEffect, useRef, useState} from 'preact/hooks';
+import {AgentSessionPage, AgentSessions} from './agents';
+import {Alerts} from './alerts';
 import {attemptLogin, Login} from './login';
 import {currentLink, currentSession, may, resume, signOut, watchLink, watchSession} from './api';
 import {Executions, Execution} from './executions';
+import {Audit, Nodes} from './host';
+import {Keys} from './keys';
 import {Overview} from './overview';
 import {PAGES} from './pages';
 import {Palette, Shortcuts, useKeys} from './palette';
-import {followSystem, setTheme, theme} from './preferences';
-import type {Theme} from './preferences';
+import {followSystem, followZone} from './preferences';
 import {Sandbox} from './sandbox';
 import {Sandboxes} from './sandboxes';
+import {Settings} from './settings';
+import {Secrets, Volumes} from './stores';
+import {Templates} from './templates';
 import {T} from './text';
+import {Usages} from './usage';
 import {attempt, go, Icon, Link, Menu, Notices} from './ui';
 
-function Settings() {
-	const [wanted, setWanted] = useState<Theme>(theme());
-	const choices: [Theme, string][] = [['system', T.system], ['light', T.light], ['dark', T.dark]];
-	return <>
-		<h1>{T.settings}</h1>
-		<fieldset role="radiogroup" aria-label={T.theme}><legend>{T.theme}</legend>
-			{choices.map(([value, label]) => <label key={value}><input type="radio" name="theme" checked={wanted === value} onChange={() => {
-				setTheme(value);
-				setWanted(value);
-			}} /> {label}</label>)}
-		</fieldset>
-	</>;
-}
+const SINGLE: Record<string, ComponentType<{id: string | undefined}>> = {
+	templates: Templates, volumes: Volumes, secrets: Secrets, alerts: Alerts, usage: Usages, keys: Keys, nodes: Nodes, audit: Audit, settings: Settings,
+};
 
 function route(path: string) {
 	const parts = path.replace(/^\/ui\/?/, '').split('/').filter(Boolean).map((one) => {
@@ -43,8 +41,11 @@ function route(path: string) {
 		return id ? <Sandbox key={id} id={id} tab={tab ?? 'overview'} /> : <Sandboxes />;
 	if (page === 'executions')
 		return id ? <Execution key={id} id={id} /> : <Executions />;
-	if (page === 'settings')
-		return <Settings />;
+	if (page === 'agent-sessions')
+		return id ? <AgentSessionPage key={id} id={id} /> : <AgentSessions />;
+	const Named = page ? SINGLE[page] : undefined;
+	if (Named)
+		return <Named key={id} id={id} />;
 	return <><h1>{T.noPage}</h1><Link to="/ui/">{T.overview}</Link></>;
 }
 
@@ -79,7 +80,11 @@ function App() {
 			setDialog(what);
 	});
 	const main = useRef<HTMLElement>(null);
-	useEffect(() => watchSession(() => setSession(currentSession())), []);
+	useEffect(() => {
+		const now = () => setSession(currentSession());
+		now(); // it may have come between the first paint and here
+		return watchSession(now);
+	}, []);
 	useEffect(() => {
 		const moved = () => {
 			setWhere(location.pathname + location.search);
@@ -107,8 +112,8 @@ function App() {
 			<button type="button" class="phone" aria-expanded={menu} onClick={() => setMenu(!menu)}>{T.menu}</button>
 			<Link to="/ui/" class="brand"><Icon path="M12 3c5 2 8 6 8 10a8 8 0 01-16 0c0-4 3-8 8-10zM8 14a4 4 0 008 0" /><span>{T.product}</span></Link>
 			<Connection />
-			<button type="button" class="finder" aria-label={T.search} aria-keyshortcuts="Control+K" onClick={() => setDialog('palette')}>
-				<Icon path="M11 4a7 7 0 100 14 7 7 0 000-14zM16 16l4 4" /><span>{T.search}</span><kbd>Ctrl K</kbd></button>
+			<button type="button" class="finder" aria-keyshortcuts="Control+K" onClick={() => setDialog('palette')}>
+				<Icon path="M11 4a7 7 0 100 14 7 7 0 000-14zM16 16l4 4" /><span>{T.search}</span><kbd aria-hidden="true">Ctrl K</kbd></button>
 			<Menu label={T.account} items={[
 				{label: T.settings, scope: 'read', work: () => go('/ui/settings')},
 				{label: T.signOut, scope: may('read') ? 'read' : session.who.scopes[0] ?? 'read', work: () => void attempt(signOut)},
@@ -127,6 +132,7 @@ function App() {
 
 async function begin(): Promise<void> {
 	followSystem();
+	followZone();
 	await resume();
 	await attemptLogin();
 	const at = document.getElementById('app');

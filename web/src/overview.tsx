@@ -2,77 +2,104 @@
 import {useEffect, useState} from 'preact/hooks';
 import {call} from './api';
 import {bytes, cores, count} from './format';
+import {isOperator} from './pages';
+import {fieldText} from './sandbox';
+import {nameOf} from './sandboxes';
 import {T} from './text';
-import type {Health, HostStats, Page, Row} from './types';
-import {Chart, Fault, Link, Loading, Str, keepPoint, usePoll} from './ui';
+import type {Alert, Happening, Health, HostStats, Page, Row, Work} from './types';
+import {Ago, Chart, Fault, Link, Loading, State, Str, keepPoint, usePoll, useTail} from './ui';
 import type {Point} from './ui';
 
 interface Seen {
 	host: HostStats;
 	health: Health;
 	rows: Row[];
+	alerts: Alert[];
+	failed: Work[];
 }
 
 async function look(): Promise<Seen> {
-	const [host, health, page] = await Promise.all([
+	const [host, health, page, alerts, failed] = await Promise.all([
 		call<HostStats>('GET', '/v1/stats'),
 		call<Health>('GET', '/v1/health'),
 		call<Page<Row>>('GET', '/v1/sandboxes?view=summary&limit=1000'),
+		isOperator() ? call<{items: Alert[]}>('GET', '/v1/alerts?state=firing') : {items: []},
+		call<Page<Work>>('GET', '/v1/executions?state=failed&limit=5'),
 	]);
-	return {host, health, rows: page.items};
+	return {host, health, rows: page.items, alerts: alerts.items, failed: failed.items};
 }
 
-function Tile({label, value, to}: {label: string; value: string; to: string}) {
-	return <Link to={to} class="tile"><span>{label}</span><b>{value}</b></Link>;
+function Tile({label, value, to, alarm}: {label: string; value: string; to: string; alarm?: boolean}) {
+	return <Link to={to} class={alarm ? 'tile alarm' : 'tile'}><span>{label}</span><b>{value}</b></Link>;
+}
+
+function Top({title, rows, text}: {title: string; rows: Row[]; text: (row: Row) => string}) {
+	return <section class="panel"><h2>{title}</h2>
+		{rows.length ? <ul class="plain">{rows.map((one) => <li key={one.id}><Link to={`/ui/sandboxes/${one.id}`}><Str of={nameOf(one)} max={40} /></Link><span>{text(one)}</span></li>)}</ul>
+			: <p class="dim">{T.nothingNow}</p>}
+	</section>;
 }
 
 export function Overview() {
 	const {value, fault, again} = usePoll(look, 2000, 'overview');
-	const [cpu, setCpu] = useState<Point[]>([]);
-	const [memory, setMemory] = useState<Point[]>([]);
+	const events = useTail<Happening>('/v1/events?', 3000, 'all events');
+	const [points, setPoints] = useState<Record<'cpu' | 'boxes' | 'memory' | 'create', Point[]>>({cpu: [], boxes: [], memory: [], create: []});
 	useEffect(() => {
 		if (!value)
 			return;
 		const {host} = value, time = Date.parse(host.time);
 		const used = host.memory.totalBytes !== null && host.memory.availableBytes !== null ? host.memory.totalBytes - host.memory.availableBytes : null;
-		setCpu((old) => keepPoint(old, {time, value: host.cpu.used ?? host.cpu.sandboxes}));
-		setMemory((old) => keepPoint(old, {time, value: used ?? host.memory.sandboxesBytes}));
+		setPoints((old) => ({
+			cpu: keepPoint(old.cpu, {time, value: host.cpu.used ?? host.cpu.sandboxes}),
+			boxes: keepPoint(old.boxes, {time, value: host.cpu.sandboxes}),
+			memory: keepPoint(old.memory, {time, value: used ?? host.memory.sandboxesBytes}),
+			create: keepPoint(old.create, {time, value: host.latency.create.p95Ms}),
+		}));
 	}, [value]);
 	if (!value)
 		return <><h1>{T.overview}</h1>{fault ? <Fault of={fault} again={again} /> : <Loading />}</>;
-	const {host, health, rows} = value;
+	const {host, health, rows, alerts, failed} = value;
 	const states = host.sandboxes;
-	const busy = rows.filter((one) => (one.cpu ?? 0) > 0.005).sort((a, b) => (b.cpu ?? 0) - (a.cpu ?? 0)).slice(0, 5);
+	const top = (key: 'cpu' | 'memory', least: number) => rows.filter((one) => (one[key] ?? 0) > least).sort((a, b) => (b[key] ?? 0) - (a[key] ?? 0)).slice(0, 5);
+	const some = (...names: string[]) => names.reduce((sum, name) => sum + (states[name] ?? 0), 0);
+	const ms = (one: number | null) => (one === null ? '–' : `${one.toFixed(0)} ms`);
 	return <>
 		<h1>{T.overview}</h1>
-		{health.status !== 'ok' && <div role="status" class="fault">
+		{fault && <Fault of={fault} again={again} />}
+		{(health.status !== 'ok' || alerts.length > 0) && <div role="status" class="fault">
 			<b>{T.health}: <Str of={health.status} /></b>
-			<ul>{(health.reasons ?? []).map((one) => <li key={one.code}><Str of={one.code} />{one.hint && <>: <Str of={one.hint} max={300} /></>}</li>)}</ul>
+			<ul>{(health.reasons ?? []).map((one) => <li key={one.code}><Str of={one.code} />{one.hint && <span class="dim"> <Str of={one.hint} max={300} /></span>}</li>)}
+				{alerts.map((one) => <li key={one.id}><Link to={`/ui/alerts/${encodeURIComponent(one.id)}`}><Str of={one.summary} max={200} /></Link></li>)}</ul>
 		</div>}
 		<div class="tiles">
-			<Tile label={T.running} value={count(states['running'])} to="/ui/sandboxes?q=state:running" />
-			<Tile label={T.frozen} value={count((states['frozen'] ?? 0) + (states['paused'] ?? 0))} to="/ui/sandboxes?q=state:frozen,paused" />
-			<Tile label={T.stoppedCount} value={count(states['stopped'])} to="/ui/sandboxes?q=state:stopped" />
-			<Tile label={T.failedCount} value={count(states['failed'])} to="/ui/sandboxes?q=state:failed" />
+			<Tile label={T.running} value={count(some('running'))} to="/ui/sandboxes?q=state:running" />
+			<Tile label={T.frozen} value={count(some('frozen', 'paused'))} to="/ui/sandboxes?q=state:frozen,paused" />
+			<Tile label={T.stoppedCount} value={count(some('stopped'))} to="/ui/sandboxes?q=state:stopped" />
+			<Tile label={T.failedCount} value={count(some('failed'))} to="/ui/sandboxes?q=state:failed" alarm={some('failed') > 0} />
 			<Tile label={T.executions} value={count(host.executions.running)} to="/ui/executions" />
-			<Tile label={T.queued} value={count(host.executions.queued)} to="/ui/executions" />
+			<Tile label={T.queued} value={count(host.executions.queued)} to="/ui/executions?state=queued" />
 		</div>
 		<div class="charts">
-			<Chart label={T.hostCpu} points={cpu} limit={host.cpu.cores} text={cores} />
-			<Chart label={T.hostMemory} points={memory} limit={host.memory.totalBytes} text={bytes} />
+			<Chart label={T.hostCpu} points={points.cpu} limit={host.cpu.cores} text={cores} more={{label: T.sandboxes, points: points.boxes}} />
+			<Chart label={T.hostMemory} points={points.memory} limit={host.memory.totalBytes} text={bytes} />
+			<Chart label={T.createP95} points={points.create} limit={null} text={ms} />
 		</div>
-		<dl class="facts">
-			<dt>{T.hostDisk}</dt>
-			<dd>{host.disk.totalBytes !== null && host.disk.freeBytes !== null
-				? T.ofTotal(bytes(host.disk.totalBytes - host.disk.freeBytes), bytes(host.disk.totalBytes)) : '–'}</dd>
-			<dt>{T.createP95}</dt>
-			<dd>{host.latency.create.p95Ms === null ? '–' : `${host.latency.create.p95Ms.toFixed(0)} ms`}</dd>
-		</dl>
-		{busy.length > 0 && <section><h2>{T.topCpu}</h2>
-			<ul class="plain">{busy.map((one) => <li key={one.id}><Link to={`/ui/sandboxes/${one.id}`}><Str of={one.name ?? one.shortId} /></Link> {cores(one.cpu)}</li>)}</ul>
-		</section>}
-		{rows.length === 0 && <section><h2>{T.firstRun}</h2>
+		{rows.length === 0 && <section class="panel"><h2>{T.firstRun}</h2>
 			<pre>cove run --rm -- echo hello{'\n'}cove create --name web{'\n'}cove exec web -- uname -a</pre>
 		</section>}
+		<div class="columns">
+			<Top title={T.topCpu} rows={top('cpu', 0.005)} text={(one) => cores(one.cpu)} />
+			<Top title={T.topMemory} rows={top('memory', 0)} text={(one) => bytes(one.memory)} />
+			<section class="panel"><h2>{T.lastFailures}</h2>
+				{failed.length ? <ul class="plain">{failed.map((one) => <li key={one.id}><Link to={`/ui/executions/${one.id}`}><Str of={one.taskId ?? one.id} max={40} /></Link>
+					<span class="dim"><Str of={one.outcome} max={40} /></span><Ago of={one.endedAt ?? one.createdAt} /></li>)}</ul> : <p class="dim">{T.nothingFailed}</p>}
+			</section>
+		</div>
+		<section class="panel"><div class="head"><h2>{T.latestEvents}</h2><State of={health.status} />{host.disk.totalBytes !== null && host.disk.freeBytes !== null &&
+			<span class="dim small">{T.hostDisk}: {T.ofTotal(bytes(host.disk.totalBytes - host.disk.freeBytes), bytes(host.disk.totalBytes))}</span>}</div>
+			{events.value?.length ? <ul class="plain">{events.value.slice(0, 8).map((one) => <li key={one.id}><span><Str of={one.kind} max={40} /></span>
+				<code class="dim grow"><Str of={fieldText(one.fields)} max={100} /></code>
+				{one.sandbox && <Link to={`/ui/sandboxes/${one.sandbox}`}><Str of={one.sandbox.replace(/^box-/, '').slice(0, 12)} /></Link>}<Ago of={one.time} /></li>)}</ul> : <p class="dim">{T.noEvents}</p>}
+		</section>
 	</>;
 }

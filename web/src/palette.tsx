@@ -127,7 +127,7 @@ function moveRow(by: number): void {
 // Keys of all pages. None while something is typed, in a terminal or in a dialog.
 export function useKeys(show: (what: 'palette' | 'help') => void): void {
 	useEffect(() => {
-		let before = 0;
+		let led = false; // by a g: the next key says where to
 		const pressed = (event: KeyboardEvent) => {
 			if ((event.ctrlKey || event.metaKey) && !event.shiftKey && event.key.toLowerCase() === 'k' && !event.composedPath().some((one) => one instanceof HTMLElement && one.classList.contains('xterm'))) {
 				event.preventDefault();
@@ -138,12 +138,12 @@ export function useKeys(show: (what: 'palette' | 'help') => void): void {
 			if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event) || document.querySelector('dialog[open], [role=menu]'))
 				return;
 			const row = document.activeElement?.closest('tr, [role=row]');
-			const leader = Date.now() - before < 1500;
-			before = 0;
+			const leader = led;
+			led = false;
 			if (leader && GO[event.key])
 				go(GO[event.key] ?? '/ui/');
 			else if (event.key === 'g')
-				before = Date.now();
+				led = true;
 			else if (event.key === '/')
 				show('palette');
 			else if (event.key === '?')

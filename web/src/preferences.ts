@@ -1,4 +1,6 @@
 // What a user chose for this browser.
+import {showTimesIn} from './format';
+
 export type Theme = 'system' | 'light' | 'dark';
 
 export function theme(): Theme {
@@ -22,4 +24,22 @@ export function setTheme(wanted: Theme): void {
 
 export function followSystem(): void {
 	matchMedia('(prefers-color-scheme: dark)').addEventListener('change', show);
+}
+
+export type Zone = 'local' | 'utc';
+
+export function zone(): Zone {
+	return localStorage.getItem('cove.zone') === 'utc' ? 'utc' : 'local';
+}
+
+export function followZone(): void {
+	showTimesIn(zone() === 'utc' ? 'UTC' : undefined);
+}
+
+export function setZone(wanted: Zone): void {
+	if (wanted === 'local')
+		localStorage.removeItem('cove.zone');
+	else
+		localStorage.setItem('cove.zone', wanted);
+	followZone();
 }

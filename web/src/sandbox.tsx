@@ -7,7 +7,7 @@ import {Files} from './box_files';
 import {Network, Ports} from './box_network';
 import {BoxSettings, Limits} from './box_settings';
 import {cliOf, createLike, curlOf} from './copy';
-import {bytes, cores, count, labelText, plainLog, shown} from './format';
+import {absolute, bytes, cores, count, labelText, plainLog, shown} from './format';
 import {nameOf, step, stepsOf} from './sandboxes';
 import {T} from './text';
 import type {Box, Happening, Process, Stats} from './types';
@@ -46,7 +46,7 @@ function Facts({seen, points}: {seen: Seen; points: Series}) {
 				<dt>{T.user}</dt><dd><Str of={box.user} /> <span class="dim"><Str of={box.workdir} /></span></dd>
 				<dt>{T.created}</dt><dd><Ago of={box.createdAt} /></dd>
 				<dt>{T.idle}</dt><dd>{box.keepAlive || !box.sleepAfter ? T.neverSleeps : T.idleLadder(box.sleepAfter)}</dd>
-				{box.endsAt && <><dt>{T.ends}</dt><dd>{new Date(box.endsAt).toLocaleString('en-GB')}</dd></>}
+				{box.endsAt && <><dt>{T.ends}</dt><dd>{absolute(box.endsAt)}</dd></>}
 				{box.reason && <><dt>{T.reason}</dt><dd><Str of={box.reason} max={400} /></dd></>}
 				<dt>{T.processes}</dt><dd>{count(stats?.pids.count)}{stats?.pids.limit ? <span class="dim"> / {count(stats.pids.limit)}</span> : null}</dd>
 				<dt>{T.network}</dt><dd>↓ {bytes(stats?.network.bytesIn)} ↑ {bytes(stats?.network.bytesOut)}

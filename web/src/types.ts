@@ -69,11 +69,15 @@ export interface HostStats {
 	disk: {totalBytes: number | null; freeBytes: number | null};
 	sandboxes: Record<string, number>;
 	executions: {queued: number | null; running: number | null};
-	latency: {create: {p95Ms: number | null}};
+	latency: {create: {p50Ms: number | null; p95Ms: number | null; p99Ms: number | null}};
 }
 
 export interface Health {
 	status: string;
+	version?: string;
+	uptimeMs?: number;
+	alerts?: {critical: number; warning: number};
+	host?: Record<string, number | string | boolean>;
 	reasons?: {code: string; severity: string; hint?: string}[];
 }
 
@@ -110,6 +114,16 @@ export interface Work {
 	exitCode: number | null;
 	reason: string | null;
 	sandbox: string | null;
+	usage: null | {cpuMs: number; memoryPeakBytes: number; networkRequests: number; bytesIn: number; bytesOut: number; storageBytes: number};
+	durations: Record<'queuedMs' | 'provisionMs' | 'runMs' | 'cleanupMs', number | null>;
+	artifacts: null | {count: number; bytes: number; partial: boolean; missing: string[]};
+	limits?: Record<string, number>;
+	queue: null | {position: number; reason: string | null};
+	image: string | null;
+	retryOf: string | null;
+	replayOf: string | null;
+	attempt: number;
+	labels: Record<string, string>;
 	steps: {name: string; at: string; durationMs: number | null}[];
 	createdAt: string;
 	startedAt: string | null;
@@ -168,4 +182,196 @@ export interface CellEvent {
 	ename?: string;
 	evalue?: string;
 	traceback?: string[];
+}
+
+export interface Template {
+	name: string;
+	kind: string;
+	bytes: number | null;
+	files: number | null;
+	createdAt: string | null;
+	image?: string;
+	digest?: string;
+	platform?: string;
+	exclusiveBytes?: number;
+	source?: string;
+	parent?: string | null;
+	lastUsedAt?: string | null;
+	lineage?: {sandbox: string; snapshot: string | null; template: string};
+}
+
+export interface Operation {
+	id: string;
+	kind: string;
+	state: string;
+	image?: string;
+	template: string;
+	progress: {phase: string; step?: number; steps?: number; bytes?: number; total?: number; layers?: {digest: string; bytes: number; total: number; state: string}[]};
+	error: {message: string; hint?: string} | null;
+	createdAt: string;
+	endedAt: string | null;
+}
+
+export interface Volume {
+	id: string;
+	name: string;
+	state: string;
+	sizeMB: number | null;
+	bytes: number | null;
+	usedBy: string[];
+	createdAt: string;
+}
+
+export interface Secret {
+	name: string;
+	hosts: string[];
+	header?: {name: string; format?: string};
+	query?: string;
+	createdAt: string;
+	rotatedAt: string;
+	expiresAt: string | null;
+	lastUsedAt: string | null;
+	lastUsedHost: string | null;
+}
+
+export interface Alert {
+	id: string;
+	rule: string;
+	severity: string;
+	state: string;
+	value: number;
+	threshold: number;
+	unit: string;
+	summary: string;
+	hint: string;
+	object: string | null;
+	sandbox: string | null;
+	since: string | null;
+	firedAt: string | null;
+	resolvedAt: string | null;
+	acknowledgedAt: string | null;
+	acknowledgedBy: string | null;
+	silencedUntil: string | null;
+	deliveries: {sink: string; time: string; outcome: string}[];
+}
+
+export interface AlertRule {
+	name: string;
+	severity: string;
+	threshold: number;
+	below: boolean;
+	unit: string;
+	forSeconds: number;
+	enabled: boolean;
+	summary: string;
+	hint: string;
+}
+
+export interface Amounts {
+	cpuSeconds: number;
+	memoryGiBSeconds: number;
+	diskGiBHours: number;
+	requests: number;
+	bytesIn: number;
+	bytesOut: number;
+	sandboxes: number;
+	executions: number;
+	cost: string;
+}
+
+export interface Usage {
+	from: string;
+	to: string;
+	currency: string | null;
+	items: (Amounts & {key: string | null})[];
+	total: Amounts;
+	cursor: string | null;
+}
+
+export interface Budget {
+	name: string;
+	match: {tenant?: string; label?: string; agentSession?: string};
+	period: string;
+	cost?: number;
+	cpuSeconds?: number;
+	requests?: number;
+	state: string;
+	used: {cost: string; cpuSeconds: number; requests: number};
+	part: number | null;
+	periodEnd: string;
+}
+
+export interface Key {
+	id: string;
+	name: string | null;
+	tenant: string | null;
+	scopes: string[];
+	sandbox: string | null;
+	createdAt: string;
+	expiresAt: string | null;
+}
+
+export interface Tenant {
+	name: string;
+	quota: Record<string, number | null>;
+	network: string;
+	used: Record<string, number>;
+	refused: number;
+	createdAt: string;
+}
+
+export interface AuditRow {
+	id: number;
+	time: string;
+	tenant: string;
+	who: string;
+	action: string;
+	target: string;
+	outcome: string;
+	fields: Record<string, unknown>;
+}
+
+export interface SignedIn {
+	id: string;
+	createdAt: string;
+	expiresAt: string;
+	idleExpiresAt: string;
+	who: {role: string; tenant: string | null; scopes: string[]; key: string | null; name: string | null};
+	current: boolean;
+}
+
+export interface AgentSession {
+	id: string;
+	status: string;
+	org: string | null;
+	user: string;
+	bot: string | null;
+	sandbox_id: string;
+	isolation: string;
+	directory: string;
+	aliases: string[];
+	created_at: number;
+	used_at: number;
+	lease: {state: string; reason: string | null; attempts: number; last_error: string | null; deadline_at: number | null};
+	runs: string[];
+}
+
+export interface Run {
+	id: string;
+	session: string;
+	state: string;
+	created_at: number | null;
+	started_at: number | null;
+	ended_at: number | null;
+	question?: unknown;
+	result?: unknown;
+	error: {code: string; message: string | null} | null;
+}
+
+export interface Artifact {
+	path: string;
+	pathBase64?: string;
+	type: string;
+	size: number;
+	mode: string;
 }

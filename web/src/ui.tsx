@@ -4,7 +4,7 @@ import {useEffect, useId, useLayoutEffect, useRef, useState} from 'preact/hooks'
 import {Failure, call, currentSession, may, now} from './api';
 import {cliOf, curlOf} from './copy';
 import type {Act} from './copy';
-import {absolute, shown, span} from './format';
+import {absolute, clock, shown, span} from './format';
 import {T} from './text';
 
 // A text node in an element of its own direction: nothing in it is markup, nothing in it turns the
@@ -117,20 +117,36 @@ export function usePoll<Answer>(ask: () => Promise<Answer>, ms: number, key: str
 
 interface Numbered {
 	items: {id: number}[];
-	last: number;
 }
 
 const TAIL = 500;
 
-// The newest rows of a log whose rows are numbered, newest first: the last ones at the beginning, then
-// what came after. `path` ends where "after=" goes.
+// The number of a row, not more than TAIL before the last one: rows of a long log are not read from the
+// first on.
+async function nearEnd(path: string): Promise<number> {
+	const isAfter = async (at: number) => (await call<Numbered>('GET', `${path}after=${at}&limit=1`)).items.length > 0;
+	let low = 0, high = TAIL;
+	while (await isAfter(high)) {
+		low = high;
+		high *= 4;
+	}
+	while (high - low > TAIL / 2) {
+		const middle = Math.floor((low + high) / 2);
+		if (await isAfter(middle))
+			low = middle;
+		else
+			high = middle;
+	}
+	return Math.max(0, low - TAIL / 2);
+}
+
+// The newest rows of a log whose rows are numbered, newest first: those near its end, then what came
+// after. `path` ends where "after=" goes.
 export function useTail<Row extends {id: number}>(path: string, ms: number, key: string): Polled<Row[]> {
 	const seen = useRef<{key: string; last: number; rows: Row[]}>({key: '', last: -1, rows: []});
 	return usePoll(async () => {
-		if (seen.current.key !== key) {
-			const begin = await call<Numbered>('GET', `${path}after=0&limit=1`);
-			seen.current = {key, last: Math.max(0, begin.last - TAIL), rows: []};
-		}
+		if (seen.current.key !== key)
+			seen.current = {key, last: await nearEnd(path), rows: []};
 		let page: Numbered;
 		do {
 			page = await call<Numbered>('GET', `${path}after=${seen.current.last}&limit=500`);
@@ -384,7 +400,7 @@ export function FormDialog<Answer>({title, inputs, verb, act, close, done, lead}
 			{fault && <Fault of={fault} />}
 			<div class="fields">{inputs.map((one) => <OneInput key={one.name} of={one} />)}</div>
 			<div class="foot">
-				<CopyButtons act={() => act(read())} />
+				<CopyButtons act={() => act(inputs.reduce((all, one) => (one.kind === 'password' ? {...all, [one.name]: ''} : all), read()))} />
 				<button type="button" class="push" onClick={close}>{T.cancel}</button>
 				<button type="submit" class="primary" aria-disabled={busy}>{verb}</button>
 			</div>
@@ -507,11 +523,11 @@ export function keepPoint(points: Point[], point: Point): Point[] {
 }
 
 // A gap in time is a gap in the line, too.
-function pieces(points: Point[], from: number, to: number, top: number): {lines: string[]; gaps: number} {
+function pieces(points: Point[], from: number, to: number, top: number, gap: number): {lines: string[]; gaps: number} {
 	const lines: string[] = [];
 	let line: string[] = [], gaps = 0, before: Point | null = null;
 	for (const point of points) {
-		const apart = before !== null && (before.value === null || point.time - before.time > 6000);
+		const apart = before !== null && (before.value === null || point.time - before.time > gap);
 		if (line.length && (point.value === null || apart)) {
 			lines.push(line.join(' '));
 			line = [];
@@ -526,10 +542,8 @@ function pieces(points: Point[], from: number, to: number, top: number): {lines:
 	return {lines, gaps};
 }
 
-const clock = (ms: number) => new Date(ms).toLocaleTimeString('en-GB');
-
-export function Chart({label, points, limit, text, more}: {
-	label: string; points: Point[]; limit: number | null; text: (value: number | null) => string; more?: {label: string; points: Point[]};
+export function Chart({label, points, limit, text, more, gap = 6000}: {
+	label: string; points: Point[]; limit: number | null; text: (value: number | null) => string; more?: {label: string; points: Point[]}; gap?: number;
 }) {
 	const [table, setTable] = useState(false);
 	const [at, setAt] = useState<number | null>(null);
@@ -538,8 +552,8 @@ export function Chart({label, points, limit, text, more}: {
 	const top = (limit !== null && peak > limit / 4 ? Math.max(limit, peak) : peak * 1.25) || 1;
 	const to = points[points.length - 1]?.time ?? 0;
 	const from = Math.min(points[0]?.time ?? 0, to - 60000);
-	const {lines, gaps} = pieces(points, from, to, top);
-	const second = more ? pieces(more.points, from, to, top).lines : [];
+	const {lines, gaps} = pieces(points, from, to, top, gap);
+	const second = more ? pieces(more.points, from, to, top, gap).lines : [];
 	const last = points[points.length - 1]?.value ?? null;
 	const under = at === null ? null : points.reduce<Point | null>((best, one) => (!best || Math.abs(one.time - at) < Math.abs(best.time - at) ? one : best), null);
 	const line = limit !== null && limit <= top ? 80 - (limit / top) * 76 : null;
