@@ -4,6 +4,10 @@
 
 #include "toolbox/path_arg.h"
 
+// agent_runs.c
+route_fn toolbox_agent_runs_create, toolbox_agent_runs_list, toolbox_agent_runs_get,
+	toolbox_agent_runs_stream, toolbox_agent_runs_stop, toolbox_agent_runs_changes;
+
 // backup.c
 route_fn toolbox_backup_create, toolbox_backup_restore;
 path_arg_fn toolbox_backup_upload;

@@ -58,6 +58,12 @@ SERVE_CODE(interpreter_cell)
 
 // A literal segment must come before a {name} that would match it.
 const struct route toolbox_routes[] = {
+	{"POST",   "/v1/agent-runs",                         toolbox_agent_runs_create,     ROUTE_AUDITED,                  "start a run in the sandbox of a worktree"},
+	{"GET",    "/v1/agent-runs",                         toolbox_agent_runs_list,       0,                              "list agent runs, ended ones included"},
+	{"GET",    "/v1/agent-runs/{id}",                    toolbox_agent_runs_get,        0,                              "get an agent run"},
+	{"GET",    "/v1/agent-runs/{id}/stream",             toolbox_agent_runs_stream,     0,                              "stream the output of an agent run as events, from an offset on"},
+	{"POST",   "/v1/agent-runs/{id}/stop",               toolbox_agent_runs_stop,       ROUTE_AUDITED,                  "end an agent run and its tree"},
+	{"GET",    "/v1/agent-runs/{id}/changes",            toolbox_agent_runs_changes,    0,                              "the files of the sandbox of an agent run, as a tar"},
 	{"POST",   BOX "/api/execute",                       toolbox_exec_run,              0,                              "run a command and wait for its end"},
 	{"POST",   BOX "/api/execute/stream",                toolbox_exec_stream,           0,                              "run a command and stream its output as events"},
 	{"POST",   BOX "/api/session/create",                toolbox_session_create,        0,                              "make a session: a shell that keeps its state"},

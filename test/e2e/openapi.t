@@ -636,6 +636,19 @@ def bridge(w):
     w.ask("POST", "/v1/pool/prime", want=401, key=False)
 
 
+def agent_runs(w, box):
+    at = "/v1/agent-runs"
+    run = w.ask("POST", at, {"sandbox": box.rsplit("/", 1)[1], "argv": ["echo", "{prompt}"], "prompt": "hi", "env": {"A": "b"}, "timeoutMs": 60000}, 202).json["id"]
+    w.ask("POST", at, {"argv": ["true"]}, 400)
+    w.ask("POST", at, {"sandbox": "none", "argv": ["true"]}, 404)
+    w.ask("GET", at + "?state=completed")
+    w.ask("GET", "%s/%s/stream?offset=0" % (at, run))
+    w.ask("GET", "%s/%s/changes" % (at, run))
+    w.ask("POST", "%s/%s/stop" % (at, run))
+    w.ask("GET", "%s/%s" % (at, run))
+    w.ask("GET", at + "/run-none", want=404)
+
+
 def conversations(w):
     asked = {"org": "acme", "user": "u", "session": "talk", "aliases": ["a"], "runner": {"argv": ["/bin/false"], "env": {"A": "1"}}}
     w.ask("POST", "/v1/agent-sessions", asked, 201)
@@ -725,6 +738,7 @@ def live(doc, text):
     box = "/v1/sandboxes/" + cove.create()["id"]
     for part in (commands, processes, files, rest, interpreter, sockets):
         part(w, box)
+    agent_runs(w, box)
     bridge(w)
     conversations(w)
     executions(w)
