@@ -306,6 +306,7 @@ def first(host, rng, keep):
         time.sleep(0.005)
         if not started.is_alive() and host.cove.process:
             boxes.append((time.monotonic(), host.cove.create()["id"]))
+    c.until(lambda: os.path.isdir(host.cove.data), 30, 0.005)  # before that there is nothing to cut, nor a name to find it by
     moment, lost = host.cut(rng.randrange(1 << 30), keep)
     s.power_off(host.cove)
     started.join()

@@ -26,9 +26,11 @@ static pid_t first_of(const char *box)
 	return pid;
 }
 
+#define TRIES 6000 // half a minute, on a busy machine
+
 static pid_t await_prebuilt(const char *box)
 {
-	for (int i = 0; i < 1000; i++) {
+	for (int i = 0; i < TRIES; i++) {
 		pid_t pid = first_of(box);
 		char path[64], name[32] = "";
 
@@ -43,7 +45,7 @@ static pid_t await_prebuilt(const char *box)
 
 static bool await_none(const char *box)
 {
-	for (int i = 0; i < 1000 && first_of(box); i++)
+	for (int i = 0; i < TRIES && first_of(box); i++)
 		usleep(5000);
 	return !first_of(box);
 }
