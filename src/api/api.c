@@ -41,7 +41,7 @@ const struct route api_routes[] = {
 	{"GET",    "/v1/sandboxes",              api_boxes_list,         0,             "list sandboxes by labels, in pages"},
 	{"GET",    BOX,                          api_boxes_get,          0,             "get a sandbox by id, short id or name"},
 	{"PUT",    "/v1/sandboxes/{name}",       api_boxes_ensure,       ROUTE_AUDITED, "get the sandbox of that name, or make it"},
-	{"PATCH",  BOX,                          api_boxes_change,       ROUTE_AUDITED, "change labels, environment, network and retention of a sandbox"},
+	{"PATCH",  BOX,                          api_boxes_change,       ROUTE_AUDITED, "change labels, environment, network, limits and retention of a sandbox"},
 	{"DELETE", BOX,                          api_boxes_delete,       ROUTE_AUDITED, "delete a sandbox; 204 when it is verified gone"},
 	{"POST",   BOX "/pause",                 api_boxes_step,         ROUTE_AUDITED, "freeze a sandbox until it is resumed"},
 	{"POST",   BOX "/resume",                api_boxes_step,         ROUTE_AUDITED, "resume a paused sandbox"},

@@ -175,6 +175,49 @@ fallible boxes_change(struct call *call)
 	return OK;
 }
 
+fallible boxes_update(struct call *call)
+{
+	static const struct body_row rows[] = {
+		{OPT_MEMORY, BODY_MIB, "memoryMB"},
+		{OPT_CPUS, BODY_CPUS, "cpus"},
+		{OPT_PIDS, BODY_COUNT, "pids"},
+		{OPT_DISK, BODY_MIB, "diskMB"},
+		{OPT_IO, BODY_MIB, "ioMBps"},
+		{OPT_OUTPUT, BODY_MIB, "outputMB"},
+		{OPT_KEPT_OUTPUT, BODY_MIB, "keptOutputMB"},
+		{.key = NULL},
+	};
+	auto_buf body = BUF_INIT(1024);
+	struct json_out out = json_to(&body);
+	auto_remote remote = {0};
+	size_t empty;
+
+	json_begin(&out, '{');
+	json_key(&out, "limits");
+	json_begin(&out, '{');
+	empty = body.len;
+	TRY(body_put(&out, call, rows));
+	if (body.len == empty)
+		return err_hint(err_new(INVALID, "no_option", "no limit is given"),
+				"for example --memory 1g; 'cove update --help' lists them");
+	json_end(&out, '}');
+	json_end(&out, '}');
+	TRY(remote_open(&remote, call));
+	for (int i = 0; i < call->word_count; i++) {
+		auto_free char *path = remote_path(BOXES_PATH, call->words[i], "");
+		auto_buf text = BUF_INIT(REMOTE_REPLY_MAX);
+		struct err *err = remote_ask(&remote, "PATCH", path, &body, &text, NULL);
+
+		if (err && err_kind(err) == ERR_UNAVAILABLE)
+			return err;
+		if (err)
+			collection_report(call, err);
+		else
+			remote_print(call, &text, call->words[i]);
+	}
+	return OK;
+}
+
 fallible boxes_rotate(struct call *call)
 {
 	auto_buf body = BUF_INIT(64);

@@ -45,6 +45,7 @@
 	V(ROTATE_TOKEN, boxes_rotate) \
 	V(STOP, boxes_change) \
 	V(START, boxes_change) \
+	V(UPDATE, boxes_update) \
 	V(SNAPSHOT, snapshot_make) \
 	V(FORK, snapshot_fork) \
 	V(PORT, ports_list) \

@@ -219,6 +219,12 @@ static const struct verb verbs[] = {
 	{VERB_START, 0, "start", "BOX...",
 	 "Start stopped sandboxes on their files.", NULL,
 	 1, -1},
+	{VERB_UPDATE, 0, "update", "BOX...",
+	 "Change the limits of sandboxes, running or not.",
+	 "The options that are given replace the limits of that name; all of them, or none. A limit "
+	 "below what is in use is refused. Where the disk of a sandbox is an image ('cove doctor'), "
+	 "--disk needs a stopped sandbox.\n",
+	 1, -1},
 	{VERB_SNAPSHOT, 0, "snapshot", "BOX [NAME]",
 	 "Make a template of the files of a sandbox, and print its name.",
 	 "'cove run --template NAME' and 'cove create --template NAME' start from it; 'cove template ls' "

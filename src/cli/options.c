@@ -16,7 +16,7 @@
 #define NETWORK (ON(POLICY) | ON(EGRESS) | SECRETS)
 #define PORTS (ON(PORT) | ON(EXPOSE) | ON(UNEXPOSE) | ON(OPEN) | ON(FORWARD))
 #define HOST (ON(DRAIN) | ON(RELOAD) | ON(UPGRADE))
-#define STEPS (ON(SNAPSHOT) | ON(FORK) | ON(PAUSE) | ON(RESUME) | ON(STOP) | ON(START) | ON(ROTATE_TOKEN))
+#define STEPS (ON(UPDATE) | ON(SNAPSHOT) | ON(FORK) | ON(PAUSE) | ON(RESUME) | ON(STOP) | ON(START) | ON(ROTATE_TOKEN))
 #define KEYS (ON(KEY_CREATE) | ON(KEY_LS) | ON(KEY_RM))
 #define REGISTRIES (ON(REGISTRY_LOGIN) | ON(REGISTRY_LS) | ON(REGISTRY_LOGOUT))
 #define VOLUMES (ON(VOLUME_CREATE) | ON(VOLUME_LS) | ON(VOLUME_INSPECT) | ON(VOLUME_RM))
@@ -70,6 +70,7 @@ const struct option cli_options[] = {
 	{OPT_CPU_TIME,	  0,   "cpu-time", "TIME",	 "limit of CPU time of the whole execution (30s, 2m)", ON(SUBMIT)},
 	{OPT_COMPRESSION, 0,   "compression", "gzip|zstd", "pack the layers so (default gzip, which every tool reads)", ON(TEMPLATE_EXPORT)},
 	{OPT_CPUS,	  0,   "cpus",	   "NUMBER",	 "limit of CPUs (default 1; 0.5 is half of one)", MAKES},
+	{OPT_CPUS,	  0,   "cpus",	   "NUMBER",	 "limit of CPUs", ON(UPDATE)},
 	{OPT_CPUS,	  0,   "cpus",	   "NUMBER",	 "limit of CPUs of its running sandboxes together", ON(TENANT_SET)},
 	{OPT_CPUS,	  0,   "cpus",	   "NUMBER",	 "limit of CPUs of the execution", ON(SUBMIT)},
 	{OPT_DATA,	  0,   "data",	   "DIR",	 "data directory of the daemon (default /var/lib/cove)", ASKS | HOST},
@@ -80,6 +81,7 @@ const struct option cli_options[] = {
 	{OPT_DETACH,	  'd', "detach",   NULL,	 "do not follow the run, and print its id", ON(SESSION_RUN)},
 	{OPT_DETACH,	  'd', "detach",   NULL,	 "do not follow the execution, and print its id", ON(SUBMIT) | EXECUTION_AGAIN},
 	{OPT_DISK,	  0,   "disk",	   "SIZE",	 "limit of the disk (default 2g)", MAKES},
+	{OPT_DISK,	  0,   "disk",	   "SIZE",	 "limit of the disk", ON(UPDATE)},
 	{OPT_DISK,	  0,   "disk",	   "SIZE",	 "limit of the disks of all its sandboxes", ON(TENANT_SET)},
 	{OPT_DISK,	  0,   "disk",	   "SIZE",	 "limit of the disk of the execution", ON(SUBMIT)},
 	{OPT_ENV,	  'e', "env",	   "NAME=VALUE", "set a variable; a bare NAME copies ours", MAKES_OR_RUNS | ON(SHELL) | CODE | SESSION_MAKES | ON(SUBMIT) | ON(EXECUTIONS_EXEC)},
@@ -117,6 +119,7 @@ const struct option cli_options[] = {
 	{OPT_INTERACTIVE, 'i', "interactive", NULL,	 "with -t: pass on what is typed", ON(AGENT_RUN)},
 	{OPT_INTERACTIVE, 'i', "interactive", NULL,	 "pass our whole standard input to the command, up to 1 MiB", ON(SUBMIT)},
 	{OPT_IO,	  0,   "io",	   "SIZE",	 "limit of bytes a second read from the disk, and as many written (20m; default no limit); refused on hosts without cgroup v2", MAKES},
+	{OPT_IO,	  0,   "io",	   "SIZE",	 "limit of bytes a second read from the disk, and as many written", ON(UPDATE)},
 	{OPT_ISOLATED,	  0,   "isolated", NULL,	 "use a sandbox of its own", ON(SESSION_CREATE)},
 	{OPT_JSON,	  0,   "json",	   NULL,	 "print JSON, errors too", ON(LOGIN) | CONTEXTS | ASKS | HOST | ON(VERSION)},
 	{OPT_KEEP,	  0,   "keep",	   NULL,	 "keep the value; set hosts, form and expiry only", ON(SECRET_SET)},
@@ -124,6 +127,7 @@ const struct option cli_options[] = {
 	{OPT_KEEP_ALIVE,  0,   "keep-alive", NULL,	 "never freeze or stop the sandbox when it is idle", ON(CREATE)},
 	{OPT_KEEP_FAILED, 0,   "keep-failed", NULL,	 "keep the sandbox of a step that failed; the log names it", ON(TEMPLATE_BUILD)},
 	{OPT_KEPT_OUTPUT, 0,   "kept-output", "SIZE",	 "limit of kept output of all commands; the oldest is removed first (default a quarter of the disk)", MAKES},
+	{OPT_KEPT_OUTPUT, 0,   "kept-output", "SIZE",	 "limit of kept output of all commands", ON(UPDATE)},
 	{OPT_KIND,	  0,   "kind",	   "KIND",	 "only events of this kind (sandbox, sandbox.failed, security)", ON(EVENTS)},
 	{OPT_LABEL,	  'l', "label",	   "NAME=VALUE", "label of the sandbox", NAMES_BOX},
 	{OPT_LABEL,	  'l', "label",	   "NAME=VALUE", "only sandboxes with this label", ON(PS) | ON(TOP)},
@@ -136,6 +140,7 @@ const struct option cli_options[] = {
 	{OPT_MAX_FILE,	  0,   "max-file", "SIZE",	 "largest file that travels (default 100m)", SYNC_LOOKS | AGENT_SHOWS},
 	{OPT_MAX_FILES,	  0,   "max-files", "NUMBER",	 "how many files may travel (default 200000)", SYNC_LOOKS | AGENT_SHOWS},
 	{OPT_MEMORY,	  'm', "memory",   "SIZE",	 "limit of memory (default 512m)", MAKES | ON(RUN_CODE)},
+	{OPT_MEMORY,	  'm', "memory",   "SIZE",	 "limit of memory", ON(UPDATE)},
 	{OPT_MEMORY,	  'm', "memory",   "SIZE",	 "limit of memory of its running sandboxes together", ON(TENANT_SET)},
 	{OPT_MEMORY,	  'm', "memory",   "SIZE",	 "limit of memory of the execution", ON(SUBMIT)},
 	{OPT_MODEL,	  0,   "model",	   "MODEL",	 "model of the agent: the word {model} of its arguments, and COVE_AGENT_MODEL", ON(AGENT_RUN)},
@@ -155,9 +160,11 @@ const struct option cli_options[] = {
 	{OPT_ORG,	  0,   "org",	   "ORG",	 "organisation of the owner", ON(SESSION_CREATE)},
 	{OPT_OURS,	  0,   "ours",	   NULL,	 "in a conflict take the file of this host", SYNCS},
 	{OPT_OUTPUT,	  0,   "output",   "SIZE",	 "limit of kept output of a command (default 64m)", MAKES},
+	{OPT_OUTPUT,	  0,   "output",   "SIZE",	 "limit of kept output of a command", ON(UPDATE)},
 	{OPT_OUTPUT,	  'o', "output",   "FILE",	 "write to this file (default standard output)", ON(TEMPLATE_EXPORT)},
 	{OPT_PERIOD,	  0,   "period",   "day|month",	 "period of the budget (default month)", ON(BUDGET_SET)},
 	{OPT_PIDS,	  0,   "pids",	   "NUMBER",	 "limit of processes and threads (default 256)", MAKES},
+	{OPT_PIDS,	  0,   "pids",	   "NUMBER",	 "limit of processes and threads", ON(UPDATE)},
 	{OPT_PROFILE,	  0,   "profile",  "PROFILE",	 "a profile of the server: template, allowed names, secrets and limits that are not given here", ON(SESSION_CREATE)},
 	{OPT_PLATFORM,	  0,   "platform", "OS/ARCH[/VARIANT]", "pull the image for this platform (default: the host's)", ON(TEMPLATE_PULL)},
 	{OPT_PRINT_PLAN,  0,   "print-plan", NULL,	 "print the plan of the Dockerfile as JSON, and build nothing", ON(TEMPLATE_BUILD)},

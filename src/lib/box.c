@@ -310,6 +310,23 @@ enum cove_kind cove_box_start(struct cove_box *box, struct cove_error *error)
 	return lib_box_step(box, "start", error);
 }
 
+static fallible lib_box_limit(struct cove_box *box, const struct cove_box_spec *limits)
+{
+	auto_buf body = BUF_INIT(SPEC_MAX);
+	struct json_out out = json_to(&body);
+
+	json_begin(&out, '{');
+	TRY(lib_box_put_limits(&out, limits));
+	json_end(&out, '}');
+	return http_call_text(box->cove, "PATCH", box->base, NULL, &body, NULL);
+}
+
+enum cove_kind cove_box_limit(struct cove_box *box, const struct cove_box_spec *limits,
+			      struct cove_error *error)
+{
+	return private_call(box->cove, lib_box_limit(box, limits), error);
+}
+
 enum cove_kind cove_box_network(struct cove_box *box, const struct cove_network *network,
 				struct cove_error *error)
 {

@@ -357,6 +357,12 @@ COVE_API COVE_MUST enum cove_kind cove_box_resume(struct cove_box *box, struct c
 COVE_API COVE_MUST enum cove_kind cove_box_stop(struct cove_box *box, struct cove_error *error);
 COVE_API COVE_MUST enum cove_kind cove_box_start(struct cove_box *box, struct cove_error *error);
 
+// Changes limits of a sandbox, at once, whether it runs or not: those of *limits that are not 0. Its
+// other members are ignored. COVE_CONFLICT `below_use`, `running`: nothing was changed.
+COVE_API COVE_MUST enum cove_kind cove_box_limit(struct cove_box *box,
+						 const struct cove_box_spec *limits,
+						 struct cove_error *error);
+
 // The network policy, replaced as a whole: from the next connection on. A secret is the name of one
 // of the tenant.
 struct cove_network {

@@ -152,6 +152,37 @@ fallible account_ask(struct account *account, const struct limits *limits, enum 
 	return OK;
 }
 
+// By how much a limit grows.
+static uint64_t account_growth(uint64_t from, uint64_t to)
+{
+	return to > from ? to - from : 0;
+}
+
+fallible account_ask_change(struct account *account, enum account_weight weight,
+			    const struct limits *from, const struct limits *to)
+{
+	const struct limits more = {
+		.memory = account_growth(from->memory, to->memory),
+		.cpu_milli = account_growth(from->cpu_milli, to->cpu_milli),
+	};
+	uint64_t disk = account_growth(from->disk, to->disk);
+	struct quota quota = account->tenant.quota;
+
+	if (disk)
+		TRY(account_ask_disk(account, disk));
+	if (weight != ACCOUNT_RUNNING || weak(QUOTA))
+		return OK;
+	if (more.memory && quota.memory && account->used.memory + more.memory > quota.memory)
+		return account_refuse(account, "memory (MB)", (double)account->used.memory / MIB,
+				      (double)quota.memory / MIB, (double)more.memory / MIB);
+	if (more.cpu_milli && quota.cpu_milli &&
+	    account->used.cpu_milli + more.cpu_milli > quota.cpu_milli)
+		return account_refuse(account, "cpus", (double)account->used.cpu_milli / 1000,
+				      (double)quota.cpu_milli / 1000,
+				      (double)more.cpu_milli / 1000);
+	return OK;
+}
+
 fallible account_ask_alone(struct account *account, const struct limits *limits)
 {
 	const struct quota *quota = &account->tenant.quota;

@@ -43,6 +43,9 @@ void account_move(struct account *account, const struct limits *limits, enum acc
 // EXHAUSTED quota, with the usage in the message, if the change would exceed the quota.
 fallible account_ask(struct account *account, const struct limits *limits, enum account_weight from,
 		     enum account_weight to);
+// EXHAUSTED quota if a box of that weight would exceed the quota with other limits.
+fallible account_ask_change(struct account *account, enum account_weight weight,
+			    const struct limits *from, const struct limits *to);
 // EXHAUSTED quota if a box of these limits would exceed it even as the tenant's only one.
 fallible account_ask_alone(struct account *account, const struct limits *limits);
 // EXHAUSTED quota for one more command while `running` are running.

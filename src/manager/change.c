@@ -7,6 +7,7 @@
 #include "manager/access.h"
 #include "manager/exec.h"
 #include "manager/life.h"
+#include "manager/limits.h"
 #include "manager/network_attach.h"
 #include "manager/sampler.h"
 #include "manager/unsynced.h"
@@ -53,12 +54,31 @@ static fallible change_settle(struct entry *entry)
 	return err;
 }
 
+// They take effect in steps that wait, so they are changed alone.
+static fallible change_box_limits(struct entry *entry, const struct json *object,
+				  const struct record **out)
+{
+	auto_entry held = entry;
+
+	entry_ref(entry);
+	if (json_count(object) > 1)
+		return err_hint(err_new(INVALID, "bad_field",
+					"'limits' and other members are changed by requests of "
+					"their own"),
+				"send one request with 'limits' alone");
+	TRY(limits_change(entry, json_get(object, "limits")));
+	if (!held->listed)
+		return access_absent(str_of(held->record.id));
+	*out = &entry->record;
+	return OK;
+}
+
 fallible change_box(struct manager *manager, const struct who *who, struct str key,
 		    const struct json *object, const struct record **out)
 {
 	static const char *const known[] = {
 		"labels",  "env", "sleepAfter", "keepAlive",   "containerTimeouts",
-		"baseUrl", "ttl", "network",	"rotateToken", "unsynced",
+		"baseUrl", "ttl", "network",	"rotateToken", "unsynced", "limits",
 		NULL};
 	on_exit_call(free_policy) struct policy *network = NULL;
 	auto_pairs labels = {0}, env = {0};
@@ -73,6 +93,8 @@ fallible change_box(struct manager *manager, const struct who *who, struct str k
 			TRY(store_ready(manager->store));
 		TRY(json_want(object, "body", JSON_OBJECT));
 		TRY(json_only(object, known));
+		if (json_get(object, "limits"))
+			return change_box_limits(entry, object, out);
 		env_map_add(&labels, &entry->record.labels);
 		env_map_add(&env, &entry->record.env);
 		TRY(env_map_change_labels(json_get(object, "labels"), &labels));

@@ -5,9 +5,9 @@
 #include "manager/table.h"
 #include "types/who.h"
 
-// Reads {labels, env, sleepAfter, keepAlive, containerTimeouts, baseUrl} and applies all of it or
-// nothing. INVALID unknown_field, bad_field, bad_env; CONFLICT base_url_set; NOT_FOUND no_sandbox.
-// The record is borrowed until the caller's next wait.
+// Reads {labels, env, sleepAfter, keepAlive, containerTimeouts, baseUrl}, or {limits} alone (see
+// manager/limits.h), and applies all of it or nothing. INVALID unknown_field, bad_field, bad_env;
+// CONFLICT base_url_set; NOT_FOUND no_sandbox. The record is borrowed until the caller's next wait.
 fallible change_box(struct manager *manager, const struct who *who, struct str key,
 		    const struct json *object, const struct record **out);
 // Sets a label of cove's own, or removes it (`value` NULL). Durable on return. NOT_FOUND

@@ -34,7 +34,7 @@ struct sweep;
 struct sweep *sweep_new(struct manager *manager);
 // Adds a part that runs within each round; it may wait, and adds to the counts. At most
 // SWEEP_PARTS_MAX. `name` is a literal.
-#define SWEEP_PARTS_MAX 9
+#define SWEEP_PARTS_MAX 12
 void sweep_add(struct sweep *sweep, const char *name,
 	       struct err *(*part)(void *arg, struct sweep_round *round), void *arg);
 void sweep_open(struct sweep *sweep); // starts the first round

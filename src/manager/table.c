@@ -80,14 +80,39 @@ static enum account_weight weight_of(const struct entry *entry)
 	}
 }
 
+// The limits that its tenant is charged: while they change, the larger of both.
+static struct limits entry_charged(const struct entry *entry)
+{
+	struct limits charged = entry->record.limits;
+
+	for (enum limit i = 0; i < LIMIT_COUNT; i++)
+		if (limit_of(&entry->record.next, i) > limit_of(&charged, i))
+			*limit_at(&charged, i) = limit_of(&entry->record.next, i);
+	return charged;
+}
+
+void entry_set_limits(struct entry *entry, const struct limits *limits, const struct limits *next)
+{
+	const struct limits was = entry_charged(entry), none = {0};
+	struct limits now;
+
+	entry->record.limits = *limits;
+	entry->record.next = next ? *next : none;
+	now = entry_charged(entry);
+	account_move(entry->account, &was, entry->weight, ACCOUNT_NONE);
+	account_move(entry->account, &now, ACCOUNT_NONE, entry->weight);
+	entry->manager->changes++;
+}
+
 void entry_weigh(struct entry *entry)
 {
 	enum account_weight weight = weight_of(entry);
+	const struct limits charged = entry_charged(entry);
 
 	int more = (weight == ACCOUNT_RUNNING) - (entry->weight == ACCOUNT_RUNNING);
 
 	if (entry->account)
-		account_move(entry->account, &entry->record.limits, entry->weight, weight);
+		account_move(entry->account, &charged, entry->weight, weight);
 	entry->manager->running += (uint32_t)more;
 	entry->manager->inoded += entry->record.limits.inodes ? (uint32_t)more : 0;
 	entry->weight = weight;

@@ -157,6 +157,8 @@ void entry_publish(const struct entry *entry, enum event_kind kind, const char *
 		   const char *from);
 void entry_detach(struct entry *entry); // closes its sockets: its box no longer runs
 void entry_weigh(struct entry *entry);	// updates its tenant's account
+// The limits of its box, and those that are being put in force (NULL: none), with the account.
+void entry_set_limits(struct entry *entry, const struct limits *limits, const struct limits *next);
 // A box was built or adopted: bounds its stored output and counts it for the tenant.
 void entry_keep_output(struct entry *entry);
 void entry_need_box(struct entry *entry); // creates an idle box object if there is none

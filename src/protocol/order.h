@@ -36,7 +36,7 @@
 #include "types/limits.h"
 #include "types/volume.h"
 
-#define ORDER_VERSION 14
+#define ORDER_VERSION 15
 #define ORDER_SIZE_MAX 4096
 #define ORDER_FDS_MAX 5
 #define ORDER_BOXES_MAX 16384
@@ -70,7 +70,8 @@
 	X(UNVOLUME,  "unvolume",  "remove a volume, answer when it is gone",       0) \
 	X(VOLUMES,   "volumes",   "volumes and their bytes, a page at a time",     0) \
 	X(MOUNT,     "mount",     "a volume for the next BUILD of a box",          0) \
-	X(TRASH,     "trash",     "bytes that are being deleted",                  0)
+	X(TRASH,     "trash",     "bytes that are being deleted",                  0) \
+	X(LIMIT,     "limit",     "change the limits of a box",                    0)
 // clang-format on
 
 enum order_kind {
@@ -111,7 +112,9 @@ enum order_kind {
 // after this one, "": from the first. size: of a volume, 0: no limit. number: of a MOUNT, from 0
 // on: the first one drops those of an earlier try. path, subpath: of a MOUNT: where in the box, and
 // which directory of the volume; the warden passes both on to pid 1 and uses neither. mounts: the
-// MOUNTs that a BUILD has had.
+// MOUNTs that a BUILD has had. limits: LIMIT: all of them; of a box that does not run, the disk's
+// alone is changed, the others come with its next BUILD. Refused below what is in use; some may
+// then be changed, and a LIMIT with the former ones sets those back.
 // clang-format off
 //	  type                                  field        on the wire                         check      kinds
 #define ORDER_FIELDS(F) \
@@ -125,7 +128,7 @@ enum order_kind {
 	F(int64_t,                              since,       FIELD_U64(0, ORDER_NUMBER_MAX),     ANY,       ORDER_BIT(SNAPSHOT)) \
 	F(FIELD_ARRAY(char, ORDER_NOTE_MAX),    note,        FIELD_CHARS,                        ANY,       ORDER_BIT(SNAPSHOT)) \
 	F(FIELD_ARRAY(char, ID_NAME_MAX + 2),   host,        FIELD_CHARS,                        HOST_NAME, ORDER_BIT(BUILD)) \
-	F(struct limits,                        limits,      FIELD_U64(0, ORDER_BYTES_MAX),      LIMITS,    ORDER_BIT(BUILD)) \
+	F(struct limits,                        limits,      FIELD_U64(0, ORDER_BYTES_MAX),      LIMITS,    ORDER_BIT(BUILD) | ORDER_BIT(LIMIT)) \
 	F(uint32_t,                             part,        FIELD_U32(0, ORDER_PART_CHANGES),   ANY,       ORDER_BIT(EXPORT)) \
 	F(bool,                                 zstd,        FIELD_BOOL,                         ANY,       ORDER_BIT(EXPORT)) \
 	F(bool,                                 ephemeral,   FIELD_BOOL,                         ANY,       ORDER_BIT(BUILD)) \

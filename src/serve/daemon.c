@@ -47,6 +47,7 @@
 #include "manager/enforce_budgets.h"
 #include "manager/host_load.h"
 #include "manager/idle.h"
+#include "manager/limits.h"
 #include "manager/network_attach.h"
 #include "manager/port_scan.h"
 #include "manager/publish.h"
@@ -454,6 +455,7 @@ static fallible start_services(struct app *app)
 	sweep_add(gateway->sweep, "audit", prune_audit, app);
 	sweep_add(gateway->sweep, "layers", collect_layers, gateway->manager);
 	sweep_add(gateway->sweep, "volumes", remove_volumes_left, gateway->manager);
+	sweep_add(gateway->sweep, "limits", limits_sweep, gateway->manager);
 	sweep_add(gateway->sweep, "usage", prune_usage, app->store);
 	sweep_add(gateway->sweep, "idempotency", prune_idempotency_keys, app->store);
 	gateway->audit = audit_log_new(app->loop, app->store);

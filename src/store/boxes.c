@@ -46,6 +46,7 @@ enum body_type {
 	BODY_FLAG,    // bool
 	BODY_PAIRS,   // struct env_map
 	BODY_LIMITS,  // struct limits; must be there
+	BODY_NEXT,    // struct limits; memory 0 is absent
 	BODY_POLICY,  // struct policy *; NULL is absent
 	BODY_VOLUMES, // struct volume_mounts; none is absent
 	BODY_OBJECT,  // a struct with fields of its own; must be there
@@ -81,6 +82,7 @@ static const struct body_field record_fields[] = {
 	FIELD(record, "image",       PATH,   image),
 	FIELD(record, "reason",      WORD,   reason, SIZE(record, reason)),
 	FIELD(record, "limits",      LIMITS, limits),
+	FIELD(record, "limitsNext",  NEXT,   next),
 	FIELD(record, "env",         PAIRS,  env),
 	FIELD(record, "user",        WORD,   user, SIZE(record, user)),
 	FIELD(record, "workdir",     PATH,   workdir),
@@ -135,6 +137,10 @@ static void body_put_field(struct json_out *out, const struct body_field *field,
 		json_key(out, field->key);
 		env_map_write(out, at);
 		break;
+	case BODY_NEXT:
+		if (!((const struct limits *)at)->memory)
+			break;
+		__attribute__((fallthrough));
 	case BODY_LIMITS:
 		json_key(out, field->key);
 		body_put_limits(out, at);
@@ -313,6 +319,8 @@ static fallible body_read_field(const struct json *value, const struct body_fiel
 		return json_bool(value, field->key, at);
 	case BODY_PAIRS:
 		return body_read_pairs(value, at);
+	case BODY_NEXT:
+		return value ? body_read_limits(value, at) : OK;
 	case BODY_LIMITS:
 		return body_read_limits(value, at);
 	case BODY_POLICY:

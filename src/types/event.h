@@ -20,6 +20,7 @@
 	X(BOX_DELETING, "sandbox.deleting",  "the delete of the sandbox has begun") \
 	X(BOX_DELETED,  "sandbox.deleted",   "the sandbox is verified gone") \
 	X(BOX_FAILED,   "sandbox.failed",    "the sandbox was lost, or could not be made; `reason` says why") \
+	X(BOX_LIMITS,   "sandbox.limits",    "limits of the sandbox were changed: `memoryMB`, `cpus`, `pids`, `diskMB` as they are now") \
 	X(SNAPSHOT,     "snapshot.made",     "a snapshot of the sandbox was made: `template`") \
 	X(PORT_OPENED,  "port.opened",       "a process of a sandbox began to listen on `port`") \
 	X(PORT_CLOSED,  "port.closed",       "no process of the sandbox listens on `port` any more") \

@@ -37,6 +37,7 @@ struct record {
 	enum state state;
 	char reason[RECORD_REASON_MAX]; // of `failed`, `stopped`: a stable word, else ""
 	struct limits limits;
+	struct limits next; // being put in force; memory 0: none. See manager/limits
 	struct env_map env, labels;
 	char user[IMAGE_USER_MAX + 1]; // of commands that name none; "": root
 	char *workdir;		       // start directory of commands; NULL: /workspace

@@ -88,11 +88,10 @@ static fallible spec_read_limit(const struct json *from, enum limit limit, uint6
 	return OK;
 }
 
-static fallible spec_read_limits(const struct json *from, const struct spec_bounds *bounds,
-				 struct spec *spec)
+fallible spec_read_limits(const struct json *from, const struct spec_bounds *bounds,
+			  struct limits *to, uint32_t *out_said)
 {
 	const char *known[LIMIT_COUNT + 1] = {NULL};
-	struct limits *to = &spec->limits;
 
 	if (!from)
 		return OK;
@@ -103,9 +102,8 @@ static fallible spec_read_limits(const struct json *from, const struct spec_boun
 	for (enum limit i = 0; i < LIMIT_COUNT; i++) {
 		TRY(spec_read_limit(from, i, limit_max(i, bounds, to), to));
 		if (json_get(from, limit_rows[i].key))
-			spec->limits_said |= 1u << i;
+			*out_said |= 1u << i;
 	}
-	spec->disk_asked = json_get(from, limit_rows[LIMIT_DISK].key) != NULL;
 	return OK;
 }
 
@@ -220,7 +218,9 @@ fallible spec_read(const struct json *object, const struct spec_bounds *bounds, 
 		TRY(spec_read_network(object, &spec));
 		TRY(spec_read_names(object, &spec));
 		TRY(spec_read_image(object, &spec));
-		TRY(spec_read_limits(json_get(object, "limits"), bounds, &spec));
+		TRY(spec_read_limits(json_get(object, "limits"), bounds, &spec.limits,
+				     &spec.limits_said));
+		spec.disk_asked = spec.limits_said >> LIMIT_DISK & 1;
 		TRY(env_map_read_env(json_get(object, "env"), &spec.env));
 		TRY(read_stance(object, &spec));
 		TRY(env_map_ask_labels(json_get(object, "labels"), &spec.labels));

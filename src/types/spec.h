@@ -61,5 +61,10 @@ fallible spec_read_pull(const struct json *object, enum spec_pull *out);
 // one. The caller owns *out.
 fallible spec_read(const struct json *object, const struct spec_bounds *bounds, struct spec *out);
 
+// Changes to limits: those that `object` names are read into *limits, which holds the present ones,
+// and as bits into *out_said. INVALID as above.
+fallible spec_read_limits(const struct json *object, const struct spec_bounds *bounds,
+			  struct limits *limits, uint32_t *out_said);
+
 // The limits for clients: {memoryMB, cpus, …}; null means unlimited.
 void spec_write_limits(struct json_out *out, const struct limits *limits);

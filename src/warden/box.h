@@ -167,7 +167,8 @@ struct warden {
 	size_t kept;	       // boxes that are nothing but a disk
 	struct link retries;   // KILL and PAUSE orders
 	struct link repairs;
-	struct link replies; // answers that wait for the socket
+	struct link limit_jobs; // LIMIT orders that a child works on
+	struct link replies;	// answers that wait for the socket
 	size_t reply_count;
 	int64_t reply_retry_us; // when to try them again after ENOBUFS; else 0
 	struct long_order long_orders[WARDEN_LONG_MAX];

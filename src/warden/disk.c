@@ -22,6 +22,7 @@
 #include "os/loopdev.h"
 #include "os/mount.h"
 #include "os/ns.h"
+#include "warden/disk_copy.h"
 #include "warden/disk_driver.h"
 #include "warden/disk_sync.h"
 #include "warden/private_dir.h"
@@ -436,6 +437,54 @@ void disk_load_undo(struct disk *disk, const char *box)
 	for (enum role role = MAIN; role < ROLES; role++)
 		if (disk->by[role].driver)
 			disk->by[role].driver->unload(disk->by[role].self, box);
+}
+
+// -------------------------------------------------------------------------------------- new limits
+
+fallible disk_limit_begin(struct disk *disk, const char *box, const struct limits *limits,
+			  bool is_mounted, struct disk_copy *out)
+{
+	struct err *err = disk_none(box);
+	uint64_t total = 0, room = 0, used = 0;
+
+	TRY(private_dir_room(disk->place.data, &total, &room));
+	TRY(disk_check_limit(limits->disk, total));
+	for (enum role role = MAIN; role < ROLES && err && err_kind(err) == ERR_NOT_FOUND; role++) {
+		const struct disk_driver *driver = disk->by[role].driver;
+
+		if (!driver || !driver->limit)
+			continue;
+		err_free(err);
+		err = driver->limit(disk->by[role].self, box, limits, is_mounted, out);
+		if (!err && out->run && disk_used(disk, box, &used))
+			err = disk_check_room(disk, role, used);
+	}
+	if (err) {
+		disk_copy_done(out);
+		disk_limit_undo(disk, box);
+	}
+	return err;
+}
+
+fallible disk_limit_end(struct disk *disk, const char *box, const struct limits *limits,
+			bool copied)
+{
+	struct err *err = disk_none(box);
+
+	for (enum role role = MAIN; role < ROLES && err && err_kind(err) == ERR_NOT_FOUND; role++) {
+		if (!disk->by[role].driver || !disk->by[role].driver->limit)
+			continue;
+		err_free(err);
+		err = disk->by[role].driver->limit_end(disk->by[role].self, box, limits, copied);
+	}
+	return err;
+}
+
+void disk_limit_undo(struct disk *disk, const char *box)
+{
+	for (enum role role = MAIN; role < ROLES; role++)
+		if (disk->by[role].driver && disk->by[role].driver->limit_undo)
+			disk->by[role].driver->limit_undo(disk->by[role].self, box);
 }
 
 bool disk_used(struct disk *disk, const char *box, uint64_t *out)

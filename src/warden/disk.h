@@ -61,6 +61,14 @@ fallible disk_view(struct disk *disk, int dir, int userns, int *out_tree);
 fallible disk_load_end(struct disk *disk, const char *box, const struct limits *limits, int userns,
 		       int *out_tree);
 void disk_load_undo(struct disk *disk, const char *box);
+// Changes the limit in bytes of a disk, in two steps: begin checks and prepares it, by a child if
+// out->run is not NULL; end puts it in force, or undo drops it. CONFLICT below_use, running;
+// INVALID bad_field, no_disk_limit; NO_SPACE; NOT_FOUND no_disk.
+fallible disk_limit_begin(struct disk *disk, const char *box, const struct limits *limits,
+			  bool is_mounted, struct disk_copy *out);
+fallible disk_limit_end(struct disk *disk, const char *box, const struct limits *limits,
+			bool copied);
+void disk_limit_undo(struct disk *disk, const char *box);
 // A living box has the disk mounted, as an earlier warden made it with these limits.
 void disk_adopt(struct disk *disk, const char *box, const struct limits *limits);
 // Bytes in use; false: there is no disk, or the number is unknown. On btrfs: as of the last commit.

@@ -11,7 +11,7 @@
 //
 // syscalls: openat fallocate fstat fstatfs ioctl umount2 close getdents64 mkdirat unlinkat
 // syscalls: fchmod faccessat faccessat2 newfstatat fsopen fsconfig fsmount open_tree move_mount
-// syscalls: lseek fcntl renameat renameat2
+// syscalls: lseek fcntl renameat renameat2 syncfs
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -499,6 +499,50 @@ static bool pool_used(void *self, const char *box, uint64_t *out)
 	return true;
 }
 
+// The kernel knows what is in use once the file system is written out.
+static fallible pool_flush(struct disk_copy *copy)
+{
+	return syncfs(copy->fds[0]) ? err_sys(errno, "write the pool out") : OK;
+}
+
+static fallible pool_limit(void *self, const char *box, const struct limits *limits,
+			   bool is_mounted, struct disk_copy *out)
+{
+	struct pool *pool = self;
+	const struct tenant *tenant = map_get(pool->by_box, str_of(box));
+	auto_fd disk = openat(pool->root, box, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	(void)is_mounted;
+	if (disk < 0)
+		return errno == ENOENT ? disk_none(box) : err_sys(errno, "open a disk");
+	if (tenant && limits->disk >= tenant->limit)
+		return OK;
+	*out = (struct disk_copy){.run = pool_flush, .fds = {take_fd(&disk)}, .count = 1};
+	return OK;
+}
+
+static fallible pool_limit_end(void *self, const char *box, const struct limits *limits,
+			       bool copied)
+{
+	struct pool *pool = self;
+	struct tenant *tenant = map_get(pool->by_box, str_of(box));
+	uint64_t used = 0;
+
+	if (!pool_has(pool, box))
+		return disk_none(box);
+	if (copied && !pool_used(pool, box, &used))
+		return err_sys(EIO, "measure the disk of %s", box);
+	if (used > inherited_max(limits->disk))
+		return disk_below_use(used);
+	if (!tenant)
+		return OK; // its next mount sets the limit
+	tenant->limit = limits->disk;
+	tenant->held = blocked_call_of(limits->disk);
+	if (pool->look_after > clock_ms() + NEAR_MS)
+		pool->look_after = clock_ms() + NEAR_MS;
+	return tenant_limit(pool, tenant);
+}
+
 static fallible pool_drop(void *self, const char *box)
 {
 	struct pool *pool = self;
@@ -735,6 +779,8 @@ const struct disk_driver disk_btrfs = {
 	.unload = pool_unload,
 	.view = pool_view,
 	.unsave = pool_unsave,
+	.limit = pool_limit,
+	.limit_end = pool_limit_end,
 	.sweep = pool_sweep,
 	.list = pool_list,
 	.pool = pool_shared,

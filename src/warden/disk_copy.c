@@ -35,6 +35,13 @@ static _Noreturn void disk_copy_run(struct disk_copy *copy, int report)
 	_exit(0);
 }
 
+void disk_copy_done(struct disk_copy *copy)
+{
+	for (int i = 0; i < copy->count; i++)
+		fd_drop(&copy->fds[i]);
+	copy->count = 0;
+}
+
 fallible disk_copy_start(struct disk_copy *copy, int *out_pid, int *out_report)
 {
 	struct err *err = OK;
@@ -56,7 +63,6 @@ fallible disk_copy_start(struct disk_copy *copy, int *out_pid, int *out_report)
 			*out_report = take_fd(&in);
 		}
 	}
-	for (int i = 0; i < copy->count; i++)
-		fd_drop(&copy->fds[i]);
+	disk_copy_done(copy);
 	return err;
 }

@@ -34,6 +34,13 @@ fallible disk_none(const char *box)
 			"its files are lost, or the disk driver was changed since");
 }
 
+fallible disk_below_use(uint64_t used)
+{
+	return err_hint(err_new(CONFLICT, "below_use", "the sandbox has %llu MB on its disk",
+				(unsigned long long)used >> 20),
+			"remove files in it, or choose a larger limit");
+}
+
 fallible disk_list(int dir, const char *suffix, void (*each)(void *arg, const char *box), void *arg)
 {
 	auto_dir list = path_list(dir, ".");

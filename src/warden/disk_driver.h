@@ -30,6 +30,7 @@ struct disk_copy {
 	int count;
 	char name[64];	    // of what is made
 	uint64_t inherited; // bytes that the new disk shares with its origin
+	uint64_t size;	    // that is wanted of it
 	uint64_t bytes, files;
 };
 
@@ -79,6 +80,14 @@ struct disk_driver {
 	// Drops everything of snapshots that no directory of `known` refers to. NULL: there is
 	// none.
 	void (*sweep)(void *self, const struct map *known);
+	// Prepares another limit in bytes. `is_mounted`: the box runs. out->run not NULL: a child
+	// works before limit_end(), else `copied` is false there. NOT_FOUND no_disk; CONFLICT
+	// below_use, running; INVALID bad_field. NULL: no limit is kept.
+	fallible (*limit)(void *self, const char *box, const struct limits *limits, bool is_mounted,
+			  struct disk_copy *out);
+	fallible (*limit_end)(void *self, const char *box, const struct limits *limits,
+			      bool copied);
+	void (*limit_undo)(void *self, const char *box); // the child failed. NULL: nothing to undo
 	// Every box and every volume that has a disk here.
 	fallible (*list)(void *self, void (*each)(void *arg, const char *box), void *arg);
 	// A directory of the file system that all disks of this driver share. NULL: they share
@@ -96,10 +105,11 @@ extern const struct disk_driver disk_btrfs, disk_image, disk_dir;
 // `suffix`.
 fallible disk_list(int dir, const char *suffix, void (*each)(void *arg, const char *box),
 		   void *arg);
-fallible disk_none(const char *box); // NOT_FOUND no_disk
-#define DISK_SAVED_TREE "disk"	     // of disk_dir, in the directory of a snapshot
-#define DISK_SAVED_IMAGE "disk.img"  // of disk_image
-#define DISK_SAVED_POOL "subvolume"  // of disk_btrfs: a file with its name
+fallible disk_none(const char *box);	// NOT_FOUND no_disk
+fallible disk_below_use(uint64_t used); // CONFLICT below_use
+#define DISK_SAVED_TREE "disk"		// of disk_dir, in the directory of a snapshot
+#define DISK_SAVED_IMAGE "disk.img"	// of disk_image
+#define DISK_SAVED_POOL "subvolume"	// of disk_btrfs: a file with its name
 // r/u r/w usr/u usr/w beneath the directory `root`.
 fallible disk_make_directories(int root);
 // Renames what was loaded to the name of a box's disk. *out_found: it was there.

@@ -10,13 +10,15 @@
 //
 // syscalls: openat close ftruncate renameat renameat2 unlinkat fstat fstatfs syncfs mkdirat
 // syscalls: fchmod ioctl lseek copy_file_range pread64 pwrite64 fsopen fsconfig fsmount
-// syscalls: getdents64
+// syscalls: getdents64 wait4 fsync
+#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/auto.h"
@@ -44,6 +46,8 @@
 #define SUPERBLOCK_MAGIC (1024 + 0x38)
 #define SUPERBLOCK_STATE (1024 + 0x3a)
 #define STATE_VALID 1
+#define SUPERBLOCK_BLOCKS (1024 + 0x4)
+#define SUPERBLOCK_FREE (1024 + 0xc)
 
 struct image {
 	struct disk_place place;
@@ -554,6 +558,137 @@ static void image_unload(void *arg, const char *box)
 	unlinkat(self->place.boxes, name, 0);
 }
 
+// Resizes a copy, so that a crash leaves the old image or the new one.
+static void image_resized(char out[NAME_SIZE], const char *box)
+{
+	snprintf(out, NAME_SIZE, ".resize-%.52s", box);
+}
+
+static fallible image_check(int file)
+{
+	static const char *const argv[] = {"e2fsck", "-f", "-y", "/proc/self/fd/3", NULL};
+	int pid = 0, status = 0;
+
+	TRY(helper_start(argv, file, &pid));
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			return err_sys(errno, "wait for e2fsck");
+	if (!WIFEXITED(status) || WEXITSTATUS(status) > 1)
+		return err_sys(EIO, "check an image: status %d", status);
+	return OK;
+}
+
+// Bytes of its blocks that are not free, by the superblock of a checked image.
+static uint64_t image_taken(int file)
+{
+	uint32_t blocks = 0, free_blocks = 0;
+
+	if (pread(file, &blocks, sizeof(blocks), SUPERBLOCK_BLOCKS) != sizeof(blocks) ||
+	    pread(file, &free_blocks, sizeof(free_blocks), SUPERBLOCK_FREE) != sizeof(free_blocks))
+		return 0;
+	return (uint64_t)(le32toh(blocks) - le32toh(free_blocks)) * 4096;
+}
+
+static fallible image_resize(struct disk_copy *copy)
+{
+	char size[24];
+	const char *const argv[] = {"resize2fs", "-f", "/proc/self/fd/3", size, NULL};
+	int from = copy->fds[0], to = copy->fds[1];
+	struct stat st;
+	struct err *err;
+
+	snprintf(size, sizeof(size), "%lluK", (unsigned long long)copy->size >> 10);
+	if (fstat(from, &st))
+		return err_sys(errno, "look at an image");
+	TRY(path_copy_data(from, to, &copy->bytes));
+	TRY(image_check(to));
+	if (image_taken(to) > copy->size)
+		return disk_below_use(image_taken(to));
+	if ((uint64_t)st.st_size < copy->size && ftruncate(to, (off_t)copy->size))
+		return err_sys(errno, "enlarge an image");
+	err = helper_run(argv, to);
+	if (err && (uint64_t)st.st_size > copy->size) {
+		err_free(err);
+		return disk_below_use(image_taken(to));
+	}
+	TRY(err);
+	if (ftruncate(to, (off_t)copy->size) || fsync(to))
+		return err_sys(errno, "write a resized image out");
+	return OK;
+}
+
+static fallible image_limit(void *arg, const char *box, const struct limits *limits,
+			    bool is_mounted, struct disk_copy *out)
+{
+	struct image *self = arg;
+	uint64_t size = limits->disk & ~4095ull;
+	auto_fd from = open_image(self, box);
+	char name[NAME_SIZE];
+	struct stat st;
+
+	if (from < 0)
+		return errno == ENOENT ? disk_none(box) : err_sys(errno, "open an image");
+	if (fstat(from, &st))
+		return err_sys(errno, "look at an image");
+	if ((uint64_t)st.st_size == size)
+		return OK;
+	if (limits->inodes || size > BYTES_MAX)
+		return err_hint(err_new(INVALID, "bad_field",
+					"'limits.diskMB' of this sandbox cannot be changed so"),
+				"a disk with a limit on inodes keeps its size; others have at most "
+				"%llu",
+				(unsigned long long)(BYTES_MAX >> 20));
+	if (is_mounted)
+		return err_hint(err_new(CONFLICT, "running",
+					"the disk of the sandbox is an image, which cannot be "
+					"resized while it is mounted"),
+				"stop the sandbox, change diskMB, and start it again");
+	if (is_bound(from))
+		return err_hint(err_new(UNAVAILABLE, "disk_busy",
+					"the sandbox's disk is still being put down"),
+				"try again in a moment");
+	if (!is_image(from))
+		return disk_none(box);
+	image_resized(name, box);
+	auto_fd to = openat(self->place.boxes, name, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+	if (to < 0)
+		return err_sys(errno, "make an image");
+	*out = (struct disk_copy){.run = image_resize,
+				  .fds = {take_fd(&from), take_fd(&to)},
+				  .count = 2,
+				  .size = size};
+	return OK;
+}
+
+static fallible image_limit_end(void *arg, const char *box, const struct limits *limits,
+				bool copied)
+{
+	const struct image *self = arg;
+	auto_fd file = open_image(self, box);
+	char from[NAME_SIZE], to[NAME_SIZE];
+
+	(void)limits;
+	if (file < 0)
+		return errno == ENOENT ? disk_none(box) : err_sys(errno, "open an image");
+	if (!copied)
+		return OK;
+	image_resized(from, box);
+	box_name(to, box);
+	if (renameat(self->place.boxes, from, self->place.boxes, to))
+		return err_sys(errno, "replace the image of %s", box);
+	return path_sync(self->place.boxes);
+}
+
+static void image_limit_undo(void *arg, const char *box)
+{
+	const struct image *self = arg;
+	char name[NAME_SIZE];
+
+	image_resized(name, box);
+	unlinkat(self->place.boxes, name, 0);
+}
+
 static fallible image_list(void *arg, void (*each)(void *arg, const char *box), void *each_arg)
 {
 	const struct image *self = arg;
@@ -631,6 +766,9 @@ const struct disk_driver disk_image = {
 	.place = image_place,
 	.unload = image_unload,
 	.view = image_view,
+	.limit = image_limit,
+	.limit_end = image_limit_end,
+	.limit_undo = image_limit_undo,
 	.list = image_list,
 	.idle = image_idle,
 };

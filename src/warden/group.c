@@ -289,6 +289,85 @@ fallible group_limit(struct groups *groups, const char *box, const struct limits
 	return group_oom(groups, box, out_oom);
 }
 
+// The number in a controller's file of a box; UINT64_MAX: there is none.
+static uint64_t group_number(struct groups *groups, const char *box, int controller,
+			     const char *v2_file, const char *v1_file)
+{
+	const struct group_tree *tree = tree_of(groups, controller);
+	char text[32], *end;
+	uint64_t number;
+
+	if (!tree ||
+	    group_get(tree, box, tree->version == 2 ? v2_file : v1_file, text, sizeof(text)) <= 0)
+		return UINT64_MAX;
+	number = strtoull(text, &end, 10);
+	return end == text ? UINT64_MAX : number;
+}
+
+uint64_t group_memory_limit(struct groups *groups, const char *box)
+{
+	return group_number(groups, box, CGROUP_MEMORY, "memory.max", "memory.limit_in_bytes");
+}
+
+fallible group_memory_open(struct groups *groups, const char *box, int *out_dir)
+{
+	const struct group_tree *tree = tree_of(groups, CGROUP_MEMORY);
+	int dir = tree ? open_dir(tree, box) : -1;
+
+	if (dir < 0)
+		return tree ? err_sys(errno, "open the memory cgroup of %s", box)
+			    : err_new(INVALID, "no_controller", "no cgroup limits memory here");
+	*out_dir = dir;
+	return OK;
+}
+
+static fallible group_refuse_memory(int dir, const char *file)
+{
+	char text[32] = "";
+
+	(void)fd_get(dir, file, text, sizeof(text));
+	return err_hint(err_new(CONFLICT, "below_use", "the sandbox uses %llu MB of memory",
+				strtoull(text, NULL, 10) >> 20),
+			"end processes or remove files in /dev/shm, or choose a larger limit");
+}
+
+// A write below the use makes cgroup v2 kill processes, so memory.high frees pages first.
+static fallible group_shrink_v2(int dir, const char *bytes, uint64_t limit)
+{
+	char used[32] = "";
+	bool fits;
+
+	if (fd_put(dir, "memory.high", bytes))
+		return err_sys(errno, "free memory");
+	fits = fd_get(dir, "memory.current", used, sizeof(used)) > 0 &&
+	       strtoull(used, NULL, 10) <= limit;
+	if (fits && fd_put(dir, "memory.max", bytes))
+		return err_sys(errno, "limit memory");
+	return fits ? OK : group_refuse_memory(dir, "memory.current");
+}
+
+fallible group_shrink(int dir, uint64_t bytes)
+{
+	char text[24];
+
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)bytes);
+	if (faccessat(dir, "memory.high", F_OK, 0) == 0)
+		return group_shrink_v2(dir, text, bytes);
+	// The limit with swap stays above this one: group_limit() lowers it.
+	if (fd_put(dir, "memory.limit_in_bytes", text) == 0)
+		return OK;
+	return errno == EBUSY ? group_refuse_memory(dir, "memory.usage_in_bytes")
+			      : err_sys(errno, "limit memory");
+}
+
+void group_unthrottle(struct groups *groups, const char *box)
+{
+	const struct group_tree *tree = tree_of(groups, CGROUP_MEMORY);
+
+	if (tree && tree->version == 2)
+		(void)group_put(tree, box, "memory.high", "max");
+}
+
 static fallible open_cgroup_meter(const struct group_tree *tree, const char *name, int *meter)
 {
 	if (tree->version == 1 && !tree_holds(tree, CGROUP_CPUACCT))
@@ -313,21 +392,6 @@ uint64_t group_cpu_us(struct groups *groups, const char *box)
 	text[len > 0 ? len : 0] = 0;
 	at = strstr(text, word);
 	return at ? strtoull(at + sizeof(word) - 1, NULL, 10) : strtoull(text, NULL, 10) / 1000;
-}
-
-// The number in a controller's file of a box; UINT64_MAX: there is none.
-static uint64_t group_number(struct groups *groups, const char *box, int controller,
-			     const char *v2_file, const char *v1_file)
-{
-	const struct group_tree *tree = tree_of(groups, controller);
-	char text[32], *end;
-	uint64_t number;
-
-	if (!tree ||
-	    group_get(tree, box, tree->version == 2 ? v2_file : v1_file, text, sizeof(text)) <= 0)
-		return UINT64_MAX;
-	number = strtoull(text, &end, 10);
-	return end == text ? UINT64_MAX : number;
 }
 
 uint64_t group_memory(struct groups *groups, const char *box)

@@ -80,6 +80,15 @@ void group_weigh_io(struct groups *groups, const char *box, uint32_t cpu_milli);
 // Sets the limits. *out_oom counts OOM kills.
 fallible group_limit(struct groups *groups, const char *box, const struct limits *limits,
 		     int *out_oom);
+// The limit on memory in force, in bytes; UINT64_MAX: none, or unknown.
+uint64_t group_memory_limit(struct groups *groups, const char *box);
+// The box's memory cgroup, for group_shrink(). INVALID no_controller.
+fallible group_memory_open(struct groups *groups, const char *box, int *out_dir);
+// Lowers the limit on memory, after the kernel has freed what is above it: no process is killed
+// for it. CONFLICT below_use: too much is left, and the limit stays. Blocks, however long that
+// takes: for a child. A child that is killed leaves a box slowed down until group_unthrottle().
+fallible group_shrink(int dir, uint64_t bytes);
+void group_unthrottle(struct groups *groups, const char *box);
 // Makes an exec cgroup; its number is unique. `mark` is part of its name; "": none. *mount is the
 // box's detached mount, through which its exec cgroups are opened; made if -1, owned by the caller.
 // If `mount` is NULL the directory gets a detached mount of its own: its last close unmounts, and

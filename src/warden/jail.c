@@ -414,6 +414,7 @@ fallible jail_report_read(int fd, int status, struct answer *out)
 	jail_clean(report.hint, sizeof(report.hint), false);
 	switch (report.kind) {
 	case ERR_INVALID:
+	case ERR_CONFLICT:
 	case ERR_TOO_LARGE:
 	case ERR_NO_SPACE:
 		return err_from(report.kind, report.reason, report.message,

@@ -25,6 +25,7 @@
 #include "warden/build.h"
 #include "warden/export.h"
 #include "warden/jail.h"
+#include "warden/limit.h"
 #include "warden/reconcile.h"
 #include "warden/recover.h"
 #include "warden/reply_queue.h"
@@ -546,6 +547,7 @@ static const struct {
 	[ORDER_VOLUMES] = {GREETED, volumes_list},
 	[ORDER_MOUNT] = {GREETED, volumes_mount},
 	[ORDER_TRASH] = {GREETED, orders_trash},
+	[ORDER_LIMIT] = {GREETED, limit_order},
 };
 
 // True: an order was read. *over: the connection is over.
@@ -700,9 +702,10 @@ int64_t orders_turn(struct warden *warden)
 {
 	int64_t now = clock_us();
 	int64_t next = retries_turn(warden, now), jobs = long_turn(warden, now);
-	int64_t snapshots = snapshots_turn(warden);
+	int64_t snapshots = snapshots_turn(warden), limits = limits_turn(warden);
 
 	next = snapshots < next ? snapshots : next;
+	next = limits < next ? limits : next;
 	return jobs < next ? jobs : next;
 }
 
@@ -714,6 +717,7 @@ void orders_forget(struct warden *warden)
 	warden->long_count = 0;
 	build_forget(warden);
 	snapshots_forget(warden);
+	limits_forget(warden);
 	volumes_forget(warden, NULL);
 	teardown_forget_orders(warden);
 	// Boxes that are being frozen freeze all the same.

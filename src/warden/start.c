@@ -363,6 +363,7 @@ fallible start_warden(int argc, char **argv, struct warden **out)
 	link_init(&warden->teardowns);
 	link_init(&warden->retries);
 	link_init(&warden->repairs);
+	link_init(&warden->limit_jobs);
 	link_init(&warden->replies);
 	if (!err)
 		err = warden_start_begin(warden, &options);

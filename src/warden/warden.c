@@ -38,6 +38,7 @@
 #include "warden/box.h"
 #include "warden/build.h"
 #include "warden/jail.h"
+#include "warden/limit.h"
 #include "warden/orders.h"
 #include "warden/reply_queue.h"
 #include "warden/snapshot.h"
@@ -159,6 +160,7 @@ static void warden_reap(struct warden *warden)
 		} else if (!snapshot_reaped(warden, pid, status) &&
 			   !build_reaped(warden, pid, status) &&
 			   !volumes_reaped(warden, pid, status) &&
+			   !limit_reaped(warden, pid, status) &&
 			   template_reaped(warden->templates, pid, status, &warden->answer))
 			orders_finish_long(warden, &warden->answer);
 	}

@@ -154,7 +154,7 @@ def terms(cove):
     c.same(cove.out("kept", "echo \"$A/$B/$C\"").strip(), "/2/3", "later commands see the new env")
     found = cove.get("/v1/sandboxes?label=b=2").json["items"]
     c.same([item["name"] for item in found], ["kept"], "it is found by its new label")
-    says(cove.request("PATCH", path, {"limits": {}}), 400, "unknown_field",
+    says(cove.request("PATCH", path, {"colour": {}}), 400, "unknown_field",
          "what cannot be changed is refused")
     for value in ("x", None):
         says(cove.request("PATCH", path, {"labels": {"cove/owner": value}}), 400, "bad_label", "a label of cove's own is not changed")

@@ -624,6 +624,19 @@ STORY(git, "a repository is cloned, and one that is not there is refused")
 	return true;
 }
 
+STORY(limits, "limits of a sandbox change while it runs, and one that cannot be kept is refused")
+{
+	struct cove_box_spec limits = {.memory_mb = 321, .pids = 123};
+	struct cove_box_info info;
+
+	SAY(fine(cove_box_limit(box, &limits, &error)));
+	SAY(fine(cove_box_info(box, &info, &error)) && strstr(info.json, "321") &&
+	    strstr(info.json, "123"));
+	limits = (struct cove_box_spec){.memory_mb = 1};
+	SAY(cove_box_limit(box, &limits, &error) == COVE_INVALID);
+	return true;
+}
+
 STORY(network, "the network policy is replaced, and the change is an event that a stream tells")
 {
 	static const char *const names[] = {"example.com", NULL};

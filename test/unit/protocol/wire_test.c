@@ -31,7 +31,7 @@ static bool is_golden(const char *what, size_t i, size_t len, const struct golde
 	return false;
 }
 
-TEST(orders, "the bytes of each kind of order are those of version 14")
+TEST(orders, "the bytes of each kind of order are those of version 15")
 {
 	static const struct golden rows[ORDER_KIND_COUNT] = {
 		{66, 0x756593445b9ab199},  {241, 0x5b7dcb515de6e978}, {131, 0xbf747dcc7d8f8d87},
@@ -43,9 +43,10 @@ TEST(orders, "the bytes of each kind of order are those of version 14")
 		{117, 0x986faddca2441ea0}, {28, 0x3b9e7e3c3cf10d54},  {46, 0x4ceb1a972c5a049f},
 		{82, 0x8a629148c02e4b82},  {74, 0xc2742322ddf2b6d1},  {74, 0xe6da6b567f36ed5c},
 		{154, 0x6903696cc38877b0}, {17, 0x1a1a7c333757cc3a},
+		{154, 0xf7cd6bb16cfca541},
 	};
 
-	CHECK(ORDER_VERSION == 14);
+	CHECK(ORDER_VERSION == 15);
 	for (size_t i = 0; i < ORDER_KIND_COUNT; i++) {
 		struct order order = {
 			.kind = (enum order_kind)i,
@@ -131,7 +132,7 @@ static struct answer answer_of(enum order_kind to)
 	return answer;
 }
 
-TEST(answers, "the bytes of each kind of answer are those of version 14")
+TEST(answers, "the bytes of each kind of answer are those of version 15")
 {
 	static const struct golden rows[ORDER_KIND_COUNT + 2] = {
 		{53, 0x9031832927e71330},  {11, 0x934242c501d1dd35}, {14, 0xb11bc8f9ad439a97},
@@ -142,7 +143,8 @@ TEST(answers, "the bytes of each kind of answer are those of version 14")
 		{7, 0xaeb65cdbc708c86f},   {38, 0x369bd5daae655bc5}, {42, 0x45b059618458807b},
 		{22, 0x789b6dbb9eab79fb},  {18, 0x3974edc780df9fa5}, {40, 0x16d8be358131ad49},
 		{6, 0x44f1625c8454fe2a},   {6, 0x496ad774c283790b},  {72, 0x69d766a48f53ade5},
-		{6, 0x0d9f5cdd02a251b5},   {14, 0x959b4ed9534ef656}, {62, 0x1248eca43ccb4478},
+		{6, 0x0d9f5cdd02a251b5},   {14, 0x959b4ed9534ef656}, {6, 0x120b35f540c53926},
+		{62, 0x1248eca43ccb4478},
 		{6, 0x153747587028e4fd},
 	};
 	struct answer refused = {.kind = ANSWER_REFUSED,
