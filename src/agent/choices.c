@@ -292,8 +292,8 @@ bool choices_agree(const struct choices *one, const struct choices *other)
 fallible choices_spec(const struct choices *choices, const struct spec_bounds *bounds,
 		      struct spec *out)
 {
-	static const enum choice of_spec[] = {CHOICE_TEMPLATE, CHOICE_IMAGE, CHOICE_NETWORK,
-					      CHOICE_SECRETS, CHOICE_LIMITS};
+	static const enum choice of_spec[] = {CHOICE_TEMPLATE, CHOICE_IMAGE,  CHOICE_NETWORK,
+					      CHOICE_SECRETS,  CHOICE_LIMITS, CHOICE_VOLUMES};
 	auto_buf text = BUF_INIT(2 * CHOICES_BYTES_MAX);
 	struct json_out put = json_to(&text);
 	auto_json object = NULL;

@@ -1,6 +1,6 @@
-// Choices in the create of an agent session beside its runner: template or image, network, secrets
-// and profile of its sandbox, and files of its workspace. Kept as the JSON that was asked for, so
-// that a sandbox that is made again is made the same way. Pure.
+// Choices in the create of an agent session beside its runner: template or image, network, secrets,
+// volumes and profile of its sandbox, and files of its workspace. Kept as the JSON that was asked
+// for, so that a sandbox that is made again is made the same way. Pure.
 #pragma once
 
 #include "base/buf.h"
@@ -21,6 +21,7 @@
 	X(SECRETS,  "secrets",  true) \
 	X(PROFILE,  "profile",  true) \
 	X(LIMITS,   "limits",   true) \
+	X(VOLUMES,  "volumes",  true) \
 	X(FILES,    "files",    false)
 // clang-format on
 enum choice {

@@ -137,6 +137,9 @@ static fallible local_compare(const struct entry *entry, const struct choices *c
 
 	if (strcmp(spec->template, entry->record.template) != 0)
 		return choices_differ(choice_keys[CHOICE_TEMPLATE]);
+	if (choices->text[CHOICE_VOLUMES] &&
+	    !volume_mounts_agree(&spec->volumes, &entry->record.volumes))
+		return choices_differ(choice_keys[CHOICE_VOLUMES]);
 	if (!choices->text[CHOICE_NETWORK] && !choices->text[CHOICE_SECRETS])
 		return OK;
 	policy_write(&asked_out, spec->network);

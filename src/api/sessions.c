@@ -164,7 +164,7 @@ fallible api_sessions_create(struct http *x)
 {
 	static const char *const known[] = {"org",     "user",	 "bot",	     "session", "isolation",
 					    "aliases", "runner", "template", "network", "secrets",
-					    "profile", "files",	 "image",    NULL};
+					    "profile", "files",	 "image",    "volumes", NULL};
 	auto_buf body = BUF_INIT(REPLY_MAX);
 	struct json_out out = json_to(&body);
 	auto_choices choices = {0};

@@ -240,7 +240,7 @@ const struct option cli_options[] = {
 	{OPT_USER,	  'u', "user",	   "USER",	 "name or uid, with :group or without, of its commands (default: the image's, or root)", ON(CREATE)},
 	{OPT_USER,	  'u', "user",	   "USER",	 "user who owns the session", ON(SESSION_CREATE)},
 	{OPT_USER,	  'u', "username", "NAME",	 "name at the registry (default: the credential of docker's files)", ON(REGISTRY_LOGIN)},
-	{OPT_VOLUME,	  0,   "volume",   "VOLUME:PATH[:ro]", "mount this volume of the tenant there; ro: read-only; may be repeated", MAKES},
+	{OPT_VOLUME,	  0,   "volume",   "VOLUME:PATH[:ro]", "mount this volume of the tenant there; ro: read-only; may be repeated", MAKES | ON(SESSION_CREATE) | ON(SUBMIT)},
 	{OPT_WAIT,	  0,   "wait",	   NULL,	 "print the id, and wait for the end without showing the output", ON(SUBMIT) | EXECUTION_AGAIN},
 	{OPT_WORKDIR,	  'w', "workdir",  "PATH",	 "directory to run in (default: the sandbox's)", PLACED | CODE | ON(SUBMIT) | ON(EXECUTIONS_EXEC)},
 	{OPT_WORKDIR,	  'w', "workdir",  "PATH",	 "directory that its commands begin in (default: the image's, or /workspace)", ON(CREATE)},

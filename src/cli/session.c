@@ -18,6 +18,7 @@
 #include "cli/stdio.h"
 #include "codec/text.h"
 #include "lib/fields.h"
+#include "types/volume.h"
 
 #define BODY_MAX (8 << 20)
 #define INPUT_MAX (1 << 20)
@@ -107,6 +108,16 @@ static fallible session_put_files(struct json_out *out, const struct call *call)
 	return OK;
 }
 
+static fallible session_put_volumes(struct json_out *out, const struct call *call)
+{
+	const char *words[VOLUME_MOUNTS_MAX + 2] = {NULL}, *word;
+	size_t count = 0;
+
+	for (size_t at = 0; count <= VOLUME_MOUNTS_MAX && call_next(call, OPT_VOLUME, &at, &word);)
+		words[count++] = word;
+	return count ? fields_volumes(out, words) : OK;
+}
+
 fallible cli_session_create(struct call *call)
 {
 	static const struct body_row rows[] = {
@@ -132,6 +143,7 @@ fallible cli_session_create(struct call *call)
 	if (call_has(call, OPT_ISOLATED))
 		json_put_text(&out, "isolation", "session");
 	TRY(session_put_network(&out, call));
+	TRY(session_put_volumes(&out, call));
 	TRY(session_put_files(&out, call));
 	json_key(&out, "runner");
 	json_begin(&out, '{');

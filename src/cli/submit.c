@@ -202,6 +202,7 @@ static fallible submit_get(const struct call *call, struct submission *submissio
 		.image = body->box.image,
 		.pull = body->box.pull,
 		.labels = body->box.labels,
+		.volumes = body->box.volumes,
 		.retry = call_value(call, OPT_RETRY),
 	};
 	if (!spec->agent_type && !spec->profile && !spec->line && !spec->argv)

@@ -20,6 +20,7 @@
 #include "manager/network_attach.h"
 #include "manager/pull.h"
 #include "manager/sampler.h"
+#include "manager/volumes.h"
 #include "types/timers.h"
 
 #define CONTEXT_PATH "/tmp/cove-context.json"
@@ -170,6 +171,7 @@ static fallible sandbox_spec(const struct execution *execution, const struct job
 	out->retention.keep_alive = true;
 	env_map_add(&out->labels, &request->labels);
 	env_map_add(&out->env, &request->env);
+	volume_mounts_copy(&request->volumes, &out->volumes);
 	return sandbox_policy(request, profile, limits, out);
 }
 
@@ -183,6 +185,7 @@ fallible sandbox_check(struct execution *execution, const struct who *who,
 	TRY(sandbox_spec(execution, request, profile, &spec));
 	snprintf(spec.tenant, sizeof(spec.tenant), "%s", who->tenant);
 	TRY(named_secrets_fill(manager, who->tenant, spec.network));
+	TRY(volumes_fill(manager, who->tenant, &spec.volumes));
 	if (request->network && ask_host(manager->ask))
 		TRY(attach_fit(manager, accounts_get(&manager->accounts, who->tenant), &spec));
 	if (spec.image)

@@ -59,6 +59,7 @@ static fallible agent_create(struct cove *cove, const struct cove_agent_spec *sp
 	fields_put_text(&json, "profile", spec->profile);
 	fields_network(&json, spec->network, spec->allow);
 	fields_names(&json, "secrets", spec->secrets);
+	TRY(fields_volumes(&json, spec->volumes));
 	fields_files(&json, spec->files, spec->file_count);
 	if (spec->argv) {
 		json_key(&json, "runner");

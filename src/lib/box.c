@@ -95,31 +95,6 @@ static void put_span(struct json_out *out, const char *key, int64_t ms)
 	json_add_double(out, (double)ms / 1000);
 }
 
-// "NAME:PATH" or "NAME:PATH:ro".
-static fallible lib_box_put_volumes(struct json_out *out, const char *const *volumes)
-{
-	if (!volumes)
-		return OK;
-	json_put_begin(out, "volumes", '[');
-	for (; *volumes; volumes++) {
-		struct str rest = str_of(*volumes), name, path;
-
-		if (!str_cut(&rest, ':', &name) || !str_cut(&rest, ':', &path) ||
-		    (rest.at && !str_is(rest, "ro")))
-			return err_hint(err_new(INVALID, "bad_value",
-						"'%s' is no volume of a sandbox", *volumes),
-					"NAME:PATH or NAME:PATH:ro");
-		json_begin(out, '{');
-		json_put_str(out, "name", name);
-		json_put_str(out, "path", path);
-		if (rest.at)
-			json_put_bool(out, "readOnly", true);
-		json_end(out, '}');
-	}
-	json_end(out, ']');
-	return OK;
-}
-
 static fallible put_spec(struct buf *to, const struct cove_box_spec *spec, bool named)
 {
 	struct json_out out = json_to(to);
@@ -146,7 +121,7 @@ static fallible put_spec(struct buf *to, const struct cove_box_spec *spec, bool 
 		json_put_text(&out, "workdir", spec->workdir);
 	fields_network(&out, spec->network, spec->allow);
 	fields_names(&out, "secrets", spec->secrets);
-	TRY(lib_box_put_volumes(&out, spec->volumes));
+	TRY(fields_volumes(&out, spec->volumes));
 	TRY(fields_pairs(&out, "env", spec->env));
 	TRY(fields_pairs(&out, "labels", spec->labels));
 	json_end(&out, '}');

@@ -357,8 +357,8 @@ COVE_API COVE_MUST enum cove_kind cove_box_resume(struct cove_box *box, struct c
 COVE_API COVE_MUST enum cove_kind cove_box_stop(struct cove_box *box, struct cove_error *error);
 COVE_API COVE_MUST enum cove_kind cove_box_start(struct cove_box *box, struct cove_error *error);
 
-// Changes limits of a sandbox, at once, whether it runs or not: those of *limits that are not 0. Its
-// other members are ignored. COVE_CONFLICT `below_use`, `running`: nothing was changed.
+// Changes limits of a sandbox, at once, whether it runs or not: those of *limits that are not 0.
+// Its other members are ignored. COVE_CONFLICT `below_use`, `running`: nothing was changed.
 COVE_API COVE_MUST enum cove_kind cove_box_limit(struct cove_box *box,
 						 const struct cove_box_spec *limits,
 						 struct cove_error *error);
@@ -886,9 +886,10 @@ struct cove_execution_spec {
 	const char *const *labels;
 	bool no_queue; // COVE_EXHAUSTED instead of waiting
 	int64_t queue_timeout_ms;
-	const char *retry; // "infra", "notStarted", "never"
-	const char *key;   // Idempotency-Key
-	const char *pull;  // of the image: "missing", "always", "never"
+	const char *retry;	    // "infra", "notStarted", "never"
+	const char *key;	    // Idempotency-Key
+	const char *pull;	    // of the image: "missing", "always", "never"
+	const char *const *volumes; // "NAME:PATH", "NAME:PATH:ro"
 };
 
 struct cove_execution_info {
@@ -983,6 +984,7 @@ struct cove_agent_spec {
 	const char *const *allow, *const *secrets;
 	const struct cove_execution_file *files;
 	size_t file_count;
+	const char *const *volumes; // "NAME:PATH", "NAME:PATH:ro"
 };
 COVE_API COVE_MUST enum cove_kind cove_agent_create(struct cove *cove,
 						    const struct cove_agent_spec *spec,

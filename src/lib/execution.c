@@ -138,6 +138,7 @@ static fallible lib_execution_put(struct buf *to, const struct cove_execution_sp
 	fields_put_text(&out, "template", spec->from);
 	fields_put_text(&out, "image", spec->image);
 	fields_put_text(&out, "pull", spec->pull);
+	TRY(fields_volumes(&out, spec->volumes));
 	TRY(fields_pairs(&out, "labels", spec->labels));
 	if (spec->no_queue)
 		json_put_bool(&out, "queue", false);

@@ -254,3 +254,27 @@ void fields_names(struct json_out *out, const char *key, const char *const *name
 		json_add_text(out, *names);
 	json_end(out, ']');
 }
+
+fallible fields_volumes(struct json_out *out, const char *const *volumes)
+{
+	if (!volumes)
+		return OK;
+	json_put_begin(out, "volumes", '[');
+	for (; *volumes; volumes++) {
+		struct str rest = str_of(*volumes), name, path;
+
+		if (!str_cut(&rest, ':', &name) || !str_cut(&rest, ':', &path) ||
+		    (rest.at && !str_is(rest, "ro")))
+			return err_hint(err_new(INVALID, "bad_value",
+						"'%s' is no volume of a sandbox", *volumes),
+					"NAME:PATH or NAME:PATH:ro");
+		json_begin(out, '{');
+		json_put_str(out, "name", name);
+		json_put_str(out, "path", path);
+		if (rest.at)
+			json_put_bool(out, "readOnly", true);
+		json_end(out, '}');
+	}
+	json_end(out, ']');
+	return OK;
+}

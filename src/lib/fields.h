@@ -24,6 +24,8 @@ void fields_put_number(struct json_out *out, const char *key, double number);
 // Files of a request, `count` of them, and its network policy; 0 and NULL: nothing.
 void fields_files(struct json_out *out, const struct cove_execution_file *files, size_t count);
 void fields_network(struct json_out *out, const char *mode, const char *const *allow);
+// Volumes of a sandbox, "NAME:PATH" or "NAME:PATH:ro"; NULL: nothing. INVALID bad_value.
+fallible fields_volumes(struct json_out *out, const char *const *volumes);
 void fields_result(const struct json *event, struct cove_result *out);
 // Appends a member that may be base64, decoded, to `out`; BAD_PEER bad_event.
 fallible fields_bytes(const struct json *event, const char *key, struct buf *out);

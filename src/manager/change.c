@@ -78,8 +78,8 @@ fallible change_box(struct manager *manager, const struct who *who, struct str k
 {
 	static const char *const known[] = {
 		"labels",  "env", "sleepAfter", "keepAlive",   "containerTimeouts",
-		"baseUrl", "ttl", "network",	"rotateToken", "unsynced", "limits",
-		NULL};
+		"baseUrl", "ttl", "network",	"rotateToken", "unsynced",
+		"limits",  NULL};
 	on_exit_call(free_policy) struct policy *network = NULL;
 	auto_pairs labels = {0}, env = {0};
 	struct entry *entry = NULL;

@@ -140,7 +140,7 @@ static fallible job_read_fields(const struct json *tree, struct job *out)
 	static const char *const known[] = {
 		"taskId", "agentType", "profile",	 "command", "argv",   "env",	  "cwd",
 		"stdin",  "artifacts", "network",	 "secrets", "limits", "template", "image",
-		"labels", "queue",     "queueTimeoutMs", "retry",   "pull",   NULL};
+		"labels", "queue",     "queueTimeoutMs", "retry",   "pull",   "volumes",  NULL};
 
 	TRY(json_want(tree, "body", JSON_OBJECT));
 	TRY(json_only(tree, known));
@@ -156,6 +156,7 @@ static fallible job_read_fields(const struct json *tree, struct job *out)
 	out->network = json_get(tree, "network");
 	out->secrets = json_get(tree, "secrets");
 	out->limits = json_get(tree, "limits");
+	TRY(volume_mounts_read(json_get(tree, "volumes"), &out->volumes));
 	TRY(json_bool(json_get(tree, "queue"), "queue", &out->queue));
 	TRY(json_u64(json_get(tree, "queueTimeoutMs"), "queueTimeoutMs", 1, JOB_QUEUE_MAX_MS,
 		     &out->queue_ms));
@@ -333,6 +334,7 @@ void job_done(struct job *request)
 		return;
 	env_map_done(&request->env);
 	env_map_done(&request->labels);
+	volume_mounts_done(&request->volumes);
 	json_free(request->tree);
 	json_free(request->file_tree);
 	buf_done(&request->rest);

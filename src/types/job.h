@@ -43,6 +43,7 @@ struct job {
 	bool required;				       // a glob that matches nothing is a failure
 	uint64_t artifact_bytes;		       // 0: the default
 	const struct json *network, *secrets, *limits; // NULL: not given
+	struct volume_mounts volumes;		       // without ids
 	bool queue;				       // may wait
 	uint64_t queue_ms;
 	enum job_retry retry;

@@ -13,6 +13,27 @@ void volume_mounts_done(struct volume_mounts *mounts)
 	*mounts = (struct volume_mounts){0};
 }
 
+void volume_mounts_copy(const struct volume_mounts *from, struct volume_mounts *out)
+{
+	*out = (struct volume_mounts){.count = from->count};
+	if (from->count)
+		out->at = mem_new(from->count * sizeof(*out->at));
+	for (size_t i = 0; i < from->count; i++)
+		out->at[i] = from->at[i];
+}
+
+bool volume_mounts_agree(const struct volume_mounts *one, const struct volume_mounts *other)
+{
+	for (size_t i = 0; one->count == other->count && i < one->count; i++) {
+		const struct volume_mount *a = &one->at[i], *b = &other->at[i];
+
+		if (strcmp(a->id, b->id) != 0 || strcmp(a->path, b->path) != 0 ||
+		    strcmp(a->subpath, b->subpath) != 0 || a->read_only != b->read_only)
+			return false;
+	}
+	return one->count == other->count;
+}
+
 bool volume_is_subpath(struct str path)
 {
 	struct str rest = path, part;

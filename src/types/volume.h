@@ -22,6 +22,7 @@ struct volume_mounts {
 };
 
 void volume_mounts_done(struct volume_mounts *mounts);
+void volume_mounts_copy(const struct volume_mounts *from, struct volume_mounts *out);
 // Absolute, without "//", ".", ".." or a slash at its end; not / and nothing in the file systems
 // that cove mounts itself: /dev, /proc, /run, /sys.
 bool volume_is_path(struct str path);
@@ -34,4 +35,6 @@ fallible volume_bad_name(void); // INVALID bad_name
 fallible volume_mounts_read(const struct json *array, struct volume_mounts *out);
 // The same with ids, as the store has them.
 fallible volume_mounts_load(const struct json *array, struct volume_mounts *out);
+// Whether both are the same, in the same order.
+bool volume_mounts_agree(const struct volume_mounts *one, const struct volume_mounts *other);
 void volume_mounts_write(struct json_out *out, const struct volume_mounts *mounts);

@@ -287,6 +287,43 @@ def kills(cove, word):
          word + ": the disk holds no other")
 
 
+def jobs(cove):
+    """Volumes of executions and agent sessions."""
+    make(cove, "jobs")
+    refused = cove.post("/v1/executions", {"command": "true", "volumes": [mount("none")]})
+    c.same((refused.status, refused.json["reason"]), (404, "no_volume"), "I-46: an execution with a volume that does not exist is a 404")
+    for bad in ([mount("jobs", "/proc")], [mount("jobs", "/a"), mount("jobs", "/a/b")], {}, [{"name": "jobs"}]):
+        c.same(cove.post("/v1/executions", {"command": "true", "volumes": bad}).status, 400, "I-46: volumes %r of an execution are refused" % (bad,))
+    for turn in (1, 2):
+        done = cove.post("/v1/executions?wait=60", {"command": "echo %d >>/data/log; cat /data/log" % turn, "volumes": [mount("jobs")]}).json
+        c.same((done["outcome"], done["exitCode"]), ("completed", 0), "I-46: execution %d writes to its volume" % turn)
+    again = cove.post("/v1/executions/%s/retry" % done["id"]).json
+    ended = surely(lambda: cove.get("/v1/executions/%s/wait?for=done" % again["id"]), lambda reply: reply.status == 200 and reply.json["outcome"])
+    c.same(ended.json["outcome"], "completed", "I-46: one that is retried has its volumes again")
+    fixed = cove.post("/v1/executions?wait=60", {"command": "touch /data/x", "volumes": [mount("jobs", readOnly=True)]}).json
+    c.same(fixed["exitCode"], 1, "I-46: a read-only one is read-only in an execution")
+    out = c.Cli(cove.data)("submit", "--volume", "jobs:/data:ro", "--", "cat", "/data/log")
+    c.same((out.status, out.out), (0, b"1\n2\n2\n"), "I-46: 'cove submit --volume' reads what they wrote")
+    refused = cove.post("/v1/agent-sessions", {"user": "u", "volumes": [mount("none")], "runner": {"argv": ["sleep", "600"]}})
+    c.same((refused.status, refused.json["reason"]), (404, "no_volume"), "I-46: an agent session with an unknown volume is a 404")
+    spec = {"user": "u", "volumes": [mount("jobs")], "runner": {"argv": ["sleep", "600"]}}
+    session = cove.post("/v1/agent-sessions", spec)
+    c.same((session.status, session.json["volumes"]), (201, [mount("jobs")]), "I-46: an agent session has volumes, and shows them")
+    cove.post("/v1/agent-sessions/%s/runs" % session.json["id"], {"input": "x"})
+    where = "/v1/sandboxes/" + session.json["sandbox"]
+    box = surely(lambda: cove.get(where), lambda reply: reply.status == 200 and reply.json["state"] == "running")
+    c.same([(one["name"], one["path"]) for one in box.json["volumes"]], [("jobs", "/data")], "I-46: its sandbox has them")
+    c.same(cove.out(box.json, "cat /data/log"), "1\n2\n2\n", "I-46: with what is in them")
+    other = cove.post("/v1/agent-sessions", dict(spec, volumes=[mount("jobs", "/other")]))
+    c.same((other.status, other.json["reason"]), (409, "sandbox_differs"), "I-46: a session that shares its sandbox shares its volumes")
+    c.same(cove.post("/v1/agent-sessions", {"user": "u", "runner": spec["runner"]}).status, 201, "I-46: or does not choose any")
+    for one in cove.get("/v1/agent-sessions").json["items"]:
+        surely(lambda: cove.request("DELETE", "/v1/agent-sessions/" + one["id"]), lambda reply: reply.status in (204, 404))
+    surely(lambda: cove.delete(box.json), lambda reply: reply.status in (204, 404))
+    gone = surely(lambda: remove(cove, "jobs"), lambda reply: reply.status == 204)
+    c.same(gone.status, 204, "I-46: the volume is deleted when none of them is left")
+
+
 c.need_root()
 for driver in (os.environ.get("VOLUME_DRIVERS") or "btrfs ext4-image directory").split():
     cove = c.Cove("--disk", driver, start=False)
@@ -307,6 +344,7 @@ for driver in (os.environ.get("VOLUME_DRIVERS") or "btrfs ext4-image directory")
     kills(cove, driver)
     if driver == "btrfs":
         tenants(cove)
+        jobs(cove)
         commands(cove)
     boxes = os.path.join(cove.data, "boxes")
     c.ok(c.until(lambda: not [n for n in os.listdir(boxes) if n.startswith("vol-")] and not os.listdir(os.path.join(cove.data, "volumes")), 20),
