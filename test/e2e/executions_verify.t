@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""The checks of lifecycle.md sections 4 and 7 that no other executions*.t has, each named by its id: what is not tried again (D-9), what
-sandboxes see of each other (D-7, D-13), steps of warm starts (D-14), profiles (G-7), suggestions after 100 runs (G-10), clocks that jump."""
+"""Executions, each check named by its id: what is not tried again (D-9), what sandboxes see of each other (D-7, D-13), steps of warm starts (D-14), profiles (G-7), suggestions after 100 runs (G-10), clocks that jump."""
 import concurrent.futures
 import os
 import sys
