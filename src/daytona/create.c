@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "types/preview_token.h"
 
 #define BODY_MAX (1 << 20)
 #define GIB_MAX 1e6
@@ -24,7 +25,6 @@ static const struct {
 	{"gpu", "leave it out"},
 	{"gpuType", "leave it out"},
 	{"kvm", "leave it out"},
-	{"public", "leave it out"},
 	{"autoPauseInterval",
 	 "an idle sandbox is frozen before it is stopped: use autoStopInterval"},
 };
@@ -213,17 +213,21 @@ static void create_set_label(struct env_map *labels, const char *name, uint64_t 
 	env_map_set(labels, str_of(name), str_of(text));
 }
 
-// The intervals that labels keep. auto-delete -1 is off.
+// The settings that labels keep. auto-delete -1 is off.
 static fallible keep_intervals(const struct json *body, struct spec *spec)
 {
 	const struct json *given = json_get(body, "autoDeleteInterval");
 	uint64_t archive = 0;
 	double minutes = -1;
+	bool is_public = false;
 
 	TRY(json_u64(json_get(body, "autoArchiveInterval"), "autoArchiveInterval", 0,
 		     CREATE_MINUTES_MAX, &archive));
 	TRY(json_double(given, "autoDeleteInterval", -CREATE_MINUTES_MAX, CREATE_MINUTES_MAX,
 			&minutes));
+	TRY(json_bool(json_get(body, "public"), "public", &is_public));
+	if (is_public)
+		env_map_set(&spec->labels, STR(PREVIEW_TOKEN_PUBLIC), STR("true"));
 	if (archive)
 		create_set_label(&spec->labels, CREATE_LABEL_ARCHIVE, archive);
 	if (minutes >= 0)

@@ -8,7 +8,6 @@
 static const struct {
 	const char *word, *hint;
 } absent[] = {
-	{"/ports/", "POST /v1/sandboxes/{id}/ports exposes a port"},
 	{"/volumes", "copy the files into the sandbox"},
 	{"/snapshots", "templates are made and listed by /v1/templates"},
 	{"/snapshot", "POST /v1/sandboxes/{id}/snapshot makes a template"},
@@ -72,6 +71,10 @@ const struct route daytona_routes[] = {
 	{"POST",   SANDBOX "/autostop/{minutes}",         daytona_sandbox_interval,    ROUTE_AUDITED,  "stop after so much idleness"},
 	{"POST",   SANDBOX "/autoarchive/{minutes}",      daytona_sandbox_interval,    ROUTE_AUDITED,  "kept and shown; cove archives nothing"},
 	{"POST",   SANDBOX "/autodelete/{minutes}",       daytona_sandbox_interval,    ROUTE_AUDITED,  "delete so long after the stop"},
+	{"POST",   SANDBOX "/public/{flag}",              daytona_preview_public,      ROUTE_AUDITED,  "let visitors of previews in without a token"},
+	{"GET",    SANDBOX "/ports/{port}/preview-url",   daytona_preview_url,         0,              "the address of a port, and the token of the sandbox"},
+	{"GET",    SANDBOX "/ports/{port}/signed-preview-url", daytona_preview_sign,   0,              "an address of a port that needs no token, for a time"},
+	{"POST",   SANDBOX "/ports/{port}/signed-preview-url/{token}/expire", daytona_preview_expire, ROUTE_AUDITED, "take a signed address back"},
 	{"POST",   TOOLBOX "/process/execute",            daytona_process_execute,     0,              "run a command"},
 	{"POST",   TOOLBOX "/process/code-run",           daytona_process_code_run,    0,              "run code"},
 	{"*",      TOOLBOX "/process/session/entrypoint", daytona_refuse,              ROUTE_READONLY, "not offered"},

@@ -13,6 +13,9 @@ route_fn daytona_git_clone, daytona_git_status, daytona_git_history, daytona_git
 	daytona_git_branch_create, daytona_git_branch_delete, daytona_git_checkout, daytona_git_add,
 	daytona_git_commit, daytona_git_push, daytona_git_pull;
 
+// preview.c
+route_fn daytona_preview_url, daytona_preview_sign, daytona_preview_expire, daytona_preview_public;
+
 // process.c
 route_fn daytona_process_execute, daytona_process_code_run, daytona_process_work_dir,
 	daytona_process_home_dir;

@@ -200,11 +200,10 @@ static fallible answer_dir(struct http *x, struct str dir)
 
 fallible daytona_process_work_dir(struct http *x)
 {
-	const struct record *record;
+	auto_entry entry = NULL;
 
-	TRY(access_ask(gateway_who(x), ACCESS_USE));
-	TRY(manager_get(gateway_of(x)->manager, gateway_who(x), x->params[0], &record));
-	return answer_dir(x, str_of(record_workdir(record)));
+	TRY(gateway_entry(x, ACCESS_USE, &entry));
+	return answer_dir(x, str_of(record_workdir(&entry->record)));
 }
 
 // The home directory of the user that commands run as: the sandbox knows it.

@@ -2,10 +2,12 @@
 // with the final state, so that the SDK never polls. Lists are the newest first; a cursor is the
 // time and id of the last item. Filters that cove cannot apply are refused, never ignored.
 #include "base/mem.h"
+#include "base/secret.h"
 #include "daytona/create.h"
 #include "daytona/handlers.h"
 #include "daytona/sandbox_json.h"
 #include "gateway/gateway.h"
+#include "types/preview_token.h"
 
 #define REPLY_MAX (64 << 20)
 #define PAGE_MAX 200
@@ -384,10 +386,27 @@ static bool ends_when_stopped(const struct record *record)
 	return record->ephemeral || (text && !strcmp(text, "0") && !record->unsynced_ms);
 }
 
+// A start changes the token of previews. The change is written first: a start that fails leaves a
+// sandbox that has no visitors.
+static fallible sandbox_turn_token(struct http *x, const struct record *record)
+{
+	struct manager *manager = gateway_of(x)->manager;
+	struct str id = str_of(arena_fmt(x->arena, "%s", record->id));
+	char turn[17];
+
+	if (record->state != STATE_STOPPED && record->state != STATE_ARCHIVED)
+		return OK;
+	secret_hex(turn, 8);
+	TRY(change_own_label(manager, gateway_who(x), id, PREVIEW_TOKEN_TURN, turn, &record));
+	return change_own_label(manager, gateway_who(x), id, PREVIEW_TOKEN_VOID, NULL, &record);
+}
+
 fallible daytona_sandbox_start(struct http *x)
 {
 	const struct record *record;
 
+	TRY(sandbox_find(x, &record));
+	TRY(sandbox_turn_token(x, record));
 	TRY(pause_request(gateway_of(x)->manager, gateway_who(x), x->params[0], "start", &record));
 	return sandbox_answer(x, record, NULL);
 }

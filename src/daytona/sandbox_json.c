@@ -4,6 +4,7 @@
 
 #include "daytona/create.h"
 #include "gateway/gateway.h"
+#include "types/preview_token.h"
 
 #define GIB (1024.0 * 1024 * 1024)
 
@@ -112,7 +113,7 @@ void sandbox_json_put(struct http *x, struct json_out *out, const struct record 
 	json_put_text(out, "name", record->name[0] ? record->name : record->id);
 	json_put_text(out, "user", record->user[0] ? record->user : "root");
 	sandbox_json_labels(out, &record->labels);
-	json_put_bool(out, "public", false);
+	json_put_bool(out, "public", env_map_get(&record->labels, STR(PREVIEW_TOKEN_PUBLIC)));
 	sandbox_json_network(out, record->network);
 	json_put_text(out, "target", "local");
 	json_key(out, "cpu");

@@ -7,9 +7,11 @@
 
 #include "base/mem.h"
 #include "codec/text.h"
+#include "types/preview_token.h"
 
 #define TOKEN_PATH "/v1/t/"
 #define SANDBOXES "/sandboxes/"
+#define TOOLBOX "/daytona/toolbox/"
 
 void path_token_write(const uint8_t key[SECRET_HASH], const char *box, uint64_t turn,
 		      char out[PATH_TOKEN_LEN + 1])
@@ -38,12 +40,43 @@ static bool is_token_of(const uint8_t key[SECRET_HASH], struct str token, const 
 	return same;
 }
 
+static const struct who *path_token_who(struct http *x, const struct entry *entry)
+{
+	struct who *who = arena_take(x->arena, sizeof(*who));
+
+	*who = (struct who){.role = WHO_BOX, .name = "box"};
+	snprintf(who->tenant, sizeof(who->tenant), "%s", entry->record.tenant);
+	snprintf(who->box, sizeof(who->box), "%s", entry->record.id);
+	return who;
+}
+
+const struct who *path_token_toolbox(const uint8_t key[SECRET_HASH], const struct manager *manager,
+				     struct http *x)
+{
+	struct str given = http_field(x, PREVIEW_TOKEN_FIELD), rest = x->url.path, name;
+	char token[PREVIEW_TOKEN_BOX_LEN + 1];
+	const struct entry *entry;
+	bool right;
+
+	if (!given.len)
+		given = http_query(x, PREVIEW_TOKEN_QUERY);
+	if (!given.len || !str_starts(rest, TOOLBOX))
+		return NULL;
+	rest = str_skip(rest, strlen(TOOLBOX));
+	str_cut(&rest, '/', &name);
+	entry = table_find(manager, "", name);
+	preview_token_of_box(key, entry ? entry->record.id : "",
+			     entry ? &entry->record.labels : &(struct env_map){0}, token);
+	right = preview_token_is_box(given, token) && entry;
+	secret_wipe(token, sizeof(token));
+	return right ? path_token_who(x, entry) : NULL;
+}
+
 enum path_token path_token_take(const uint8_t key[SECRET_HASH], const struct manager *manager,
 				struct http *x)
 {
 	struct str rest = x->url.path, token, name;
 	const struct entry *entry;
-	struct who *who;
 	bool right;
 
 	if (!str_starts(rest, TOKEN_PATH))
@@ -66,10 +99,6 @@ enum path_token path_token_take(const uint8_t key[SECRET_HASH], const struct man
 				       rest.at ? (int)rest.len : 0, rest.at ? rest.at : ""));
 	if (!right)
 		return PATH_TOKEN_WRONG;
-	who = arena_take(x->arena, sizeof(*who));
-	*who = (struct who){.role = WHO_BOX, .name = "box"};
-	snprintf(who->tenant, sizeof(who->tenant), "%s", entry->record.tenant);
-	snprintf(who->box, sizeof(who->box), "%s", entry->record.id);
-	x->principal = who;
+	x->principal = path_token_who(x, entry);
 	return PATH_TOKEN_GOOD;
 }

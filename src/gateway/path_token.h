@@ -20,5 +20,11 @@ enum path_token { PATH_TOKEN_NONE, PATH_TOKEN_WRONG, PATH_TOKEN_GOOD };
 // token x->principal is the box's own `who`, and the path names the box by its full id, so that
 // reusing its name for another box has no effect. Constant time for every token, whether the box
 // exists or not.
+// The principal of a request to Daytona's toolbox that has the token of its sandbox
+// (types/preview_token.h), in a field or, as browsers send it with a WebSocket, in the query. NULL:
+// it has none, or a wrong one. `key` is that of previews.
+const struct who *path_token_toolbox(const uint8_t key[SECRET_HASH], const struct manager *manager,
+				     struct http *x);
+
 enum path_token path_token_take(const uint8_t key[SECRET_HASH], const struct manager *manager,
 				struct http *x);

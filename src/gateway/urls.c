@@ -97,6 +97,6 @@ bool urls_path(const struct urls *urls, const char *id, uint16_t port, const cha
 {
 	if (!urls->path)
 		return false;
-	buf_fmt(out, "%s/%u-%s-%s/", urls->path, port, id, token);
+	buf_fmt(out, "%s/%u-%s%s%s/", urls->path, port, id, *token ? "-" : "", token);
 	return buf_ok(out);
 }

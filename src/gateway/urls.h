@@ -21,7 +21,8 @@ fallible urls_make(struct str domain, struct str bound, bool tls, struct urls *o
 void urls_done(struct urls *urls);
 
 // "https://8080-0123456789ab-TOKEN.DOMAIN/", "http://127.0.0.1:8485/8080-0123456789ab-TOKEN/".
-// False: no such form, or the label is too long for DNS.
+// An empty token is left out with its hyphen. False: no such form, or the label is too long for
+// DNS.
 bool urls_host(const struct urls *urls, const char *id, uint16_t port, const char *token,
 	       struct buf *out);
 bool urls_path(const struct urls *urls, const char *id, uint16_t port, const char *token,

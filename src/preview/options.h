@@ -8,9 +8,10 @@
 
 struct preview_options {
 	struct manager *manager;
-	struct authenticate *auth; // for this host's names, and for counting failures
-	const struct urls *urls;   // all pointers are borrowed
-	const uint8_t *key;	   // SECRET_HASH bytes, for signed links
-	struct pool *pool;	   // connections to servers in boxes; preview_open() sets it
+	struct authenticate *auth;	// for this host's names, and for counting failures
+	const struct authenticate *api; // for keys of the API
+	const struct urls *urls;	// all pointers are borrowed
+	const uint8_t *key;		// SECRET_HASH bytes, for signed links
+	struct pool *pool;		// connections to servers in boxes; preview_open() sets it
 	struct http_limits limits;
 };

@@ -3,6 +3,11 @@
 // same answer, found by the same steps. Only a valid token learns more: that it has expired, that
 // its box was stopped by request (410), that nothing listens yet.
 //
+// PORT-ID names a port without a token, as Daytona's clients do. Then the request has a credential
+// elsewhere: a key of the API, the token of the sandbox in a field or in the query, a cookie that
+// such a visit has set; or the sandbox is public. Else the answer is 401, whatever the reason. The
+// server in the box sees none of these credentials.
+//
 // A request starts a box that is asleep, and keeps it awake as long as its connection. It ends with
 // the box, and when its port is unexposed.
 #include "preview/target.h"
@@ -20,6 +25,21 @@
 
 #define DIAL_MS 5000
 #define LISTED_MAX 64
+#define COOKIE "daytona-sandbox-auth-"
+#define COOKIE_S 3600
+#define KEY_MS 10000 // between two checks of the key of an open connection
+#define BEARER "Bearer "
+
+static const uint16_t private_ports[] = {2280, 22222, 33333}; // toolbox, terminal, recording
+
+// What let the request in.
+enum target_right {
+	RIGHT_PORT,   // the token of an exposed port, or a link that it signed
+	RIGHT_LINK,   // a link that the token of the sandbox signed
+	RIGHT_BOX,    // that token
+	RIGHT_KEY,    // a key of the API
+	RIGHT_PUBLIC, // the sandbox is public
+};
 
 struct caller {
 	struct http *x;
@@ -30,6 +50,11 @@ struct caller {
 	char id[ID_BOX_LEN + 1];
 	char token[PREVIEW_TOKEN_TOKEN_MAX +
 		   1]; // of the port, by which the visitor's was found good
+	enum target_right right;
+	char box_token[PREVIEW_TOKEN_BOX_LEN + 1]; // of the sandbox, but for RIGHT_PORT
+	struct str link;			   // RIGHT_LINK
+	struct str bearer;			   // of the request; len 0: none
+	bool sets_cookie;
 	struct box_ref ref;
 	struct pool_conn *conn; // to the server; NULL: none
 	bool is_kept;		// it may serve another request
@@ -110,19 +135,237 @@ static struct preview_token token_of(const struct entry *entry,
 	return (struct preview_token){entry->record.id, port->port, port->token, port->ends_ms};
 }
 
+static struct preview_token link_of_box(const struct caller *caller, const struct entry *entry)
+{
+	return (struct preview_token){entry->record.id, caller->named.port, caller->box_token, 0};
+}
+
+// A link that the token of the sandbox signed for this port.
+static enum preview_token_verdict judge_link(struct caller *caller, const struct entry *entry,
+					     struct str link)
+{
+	struct preview_token of;
+
+	if (!entry || !preview_token_is_link(link))
+		return PREVIEW_TOKEN_WRONG;
+	preview_token_of_box(caller->options->key, entry->record.id, &entry->record.labels,
+			     caller->box_token);
+	of = link_of_box(caller, entry);
+	caller->right = RIGHT_LINK;
+	caller->link = link;
+	if (preview_token_is_void(&entry->record.labels, link))
+		return PREVIEW_TOKEN_WRONG;
+	return preview_token_check(caller->options->key, &of, link, clock_steady_ms());
+}
+
 // Checks the token for the named port.
 static enum preview_token_verdict target_judge(struct caller *caller, struct entry **out)
 {
 	const struct exposed_ports_entry *port = find_port(caller, out);
 	struct preview_token preview_token = {0};
+	enum preview_token_verdict verdict;
 
 	if (port) {
 		preview_token = token_of(*out, port);
 		memcpy(caller->token, port->token, sizeof(caller->token));
 	}
-	return preview_token_check(caller->options->key, port ? &preview_token : NULL,
-				   str_of(caller->named.token), clock_steady_ms());
+	verdict = preview_token_check(caller->options->key, port ? &preview_token : NULL,
+				      str_of(caller->named.token), clock_steady_ms());
+	return verdict != PREVIEW_TOKEN_WRONG
+		       ? verdict
+		       : judge_link(caller, *out, str_of(caller->named.token));
 }
+
+// ---------------------------------------------------------------------------------------- visitors
+
+static struct str visitor_bearer(const struct http *x)
+{
+	struct str value = http_field(x, "Authorization");
+
+	return str_starts(value, BEARER) ? str_trim(str_skip(value, strlen(BEARER)))
+					 : (struct str){0};
+}
+
+// Whether the key of the request may use the sandbox.
+static bool visitor_has_key(const struct caller *caller, const struct entry *entry)
+{
+	const struct preview_options *options = caller->options;
+	const struct who *who = caller->bearer.len ? authenticate_token(options->api, caller->x,
+									caller->bearer)
+						   : NULL;
+	auto_err err = who ? access_ask(who, ACCESS_USE) : NULL;
+
+	return who && !err && entry &&
+	       access_find(options->manager, who, str_of(entry->record.id)) == entry;
+}
+
+// "a=1; b=2": the value of a cookie, and where it is.
+static struct str visitor_cookie(const struct http *x, const struct caller *caller)
+{
+	const char *name = arena_fmt(x->arena, COOKIE "%s=", caller->named.id);
+	struct str rest = http_field(x, "Cookie"), one;
+
+	while (rest.len && str_cut(&rest, ';', &one))
+		if (str_starts(str_trim(one), name))
+			return str_skip(str_trim(one), strlen(name));
+	return (struct str){0};
+}
+
+static bool is_public(const struct caller *caller, const struct entry *entry)
+{
+	for (size_t i = 0; i < sizeof(private_ports) / sizeof(*private_ports); i++)
+		if (caller->named.port == private_ports[i])
+			return false;
+	return env_map_get(&entry->record.labels, STR(PREVIEW_TOKEN_PUBLIC));
+}
+
+// *out_given: the request has a credential.
+static bool visitor_judge(struct caller *caller, struct entry **out, bool *out_given)
+{
+	struct http *x = caller->x;
+	struct str field = http_field(x, PREVIEW_TOKEN_FIELD);
+	struct str query = http_query(x, PREVIEW_TOKEN_QUERY);
+	struct str cookie = visitor_cookie(x, caller);
+	struct entry *entry = access_find(caller->options->manager, &WHO_COVE,
+					  str_of(caller->named.id));
+
+	*out = entry;
+	caller->bearer = visitor_bearer(x);
+	*out_given = field.len || query.len || cookie.len || caller->bearer.len;
+	preview_token_of_box(caller->options->key, entry ? entry->record.id : "",
+			     entry ? &entry->record.labels : &(struct env_map){0},
+			     caller->box_token);
+	caller->sets_cookie = preview_token_is_box(query, caller->box_token);
+	caller->right = RIGHT_BOX;
+	if (entry && (preview_token_is_box(field, caller->box_token) || caller->sets_cookie))
+		return true;
+	if (cookie.len && judge_link(caller, entry, cookie) == PREVIEW_TOKEN_GOOD)
+		return true;
+	caller->right = RIGHT_KEY;
+	if (visitor_has_key(caller, entry))
+		return true;
+	caller->right = RIGHT_PUBLIC;
+	return entry && is_public(caller, entry);
+}
+
+static fallible visitor_refuse(struct caller *caller, bool given)
+{
+	auto_err err = given ? authenticate_fail_preview(caller->options->auth, caller->x) : NULL;
+
+	if (err && err_kind(err) == ERR_EXHAUSTED)
+		return take_ptr(err);
+	return err_hint(err_new(UNAUTHENTICATED, "no_preview_token",
+				"the request has no valid credential for this preview"),
+			"send '" PREVIEW_TOKEN_FIELD "', or a signed link");
+}
+
+static void drop_field(struct http *x, const char *name)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < x->head.field_count; i++)
+		if (!str_eq_nocase(x->head.fields[i].name, str_of(name)))
+			x->head.fields[kept++] = x->head.fields[i];
+	x->head.field_count = kept;
+}
+
+static struct str without_query(const struct http *x)
+{
+	struct str rest = x->url.query, one, name;
+	auto_buf query = BUF_INIT(HTTP1_HEAD_MAX);
+
+	while (rest.len && str_cut(&rest, '&', &one)) {
+		struct str pair = one;
+
+		str_cut(&pair, '=', &name);
+		if (!str_is(name, PREVIEW_TOKEN_QUERY))
+			buf_fmt(&query, "%s" STR_FMT, query.len ? "&" : "", STR_ARG(one));
+	}
+	return (struct str){arena_dup(x->arena, query.at ? query.at : "", query.len), query.len};
+}
+
+static void drop_cookie(const struct caller *caller)
+{
+	struct http *x = caller->x;
+	const char *name = arena_fmt(x->arena, COOKIE "%s=", caller->named.id);
+
+	for (size_t i = 0; i < x->head.field_count; i++) {
+		struct http1_field *field = &x->head.fields[i];
+		auto_buf value = BUF_INIT(HTTP1_HEAD_MAX);
+		struct str rest = field->value, one;
+
+		if (!str_eq_nocase(field->name, STR("Cookie")))
+			continue;
+		while (rest.len && str_cut(&rest, ';', &one))
+			if (!str_starts(str_trim(one), name))
+				buf_fmt(&value, "%s" STR_FMT, value.len ? "; " : "",
+					STR_ARG(str_trim(one)));
+		field->value = (struct str){
+			arena_dup(x->arena, value.at ? value.at : "", value.len), value.len};
+	}
+}
+
+// The server in the box must not learn what opens its previews.
+static void visitor_hide(struct caller *caller)
+{
+	struct http *x = caller->x;
+	struct str bearer = visitor_bearer(x);
+
+	drop_field(x, PREVIEW_TOKEN_FIELD);
+	drop_field(x, "X-Daytona-Skip-Preview-Warning");
+	drop_cookie(caller);
+	if (bearer.len && authenticate_token(caller->options->api, x, bearer))
+		drop_field(x, "Authorization");
+	if (http_query(x, PREVIEW_TOKEN_QUERY).at) {
+		x->url.query = without_query(x);
+		x->head.target = str_of(arena_fmt(x->arena, STR_FMT "%s" STR_FMT,
+						  STR_ARG(x->url.path), x->url.query.len ? "?" : "",
+						  STR_ARG(x->url.query)));
+	}
+}
+
+// A visit with the token in the query sets a cookie, for the requests of the page.
+static void set_cookie(struct caller *caller, const struct entry *entry)
+{
+	struct preview_token of = link_of_box(caller, entry);
+	char link[PREVIEW_TOKEN_LINK_LEN + 1];
+
+	preview_token_sign(caller->options->key, &of, clock_steady_ms() + COOKIE_S * 1000ll, link);
+	http_set(caller->x, "Set-Cookie",
+		 str_of(arena_fmt(caller->x->arena,
+				  COOKIE "%s=%s; Path=" STR_FMT
+					 "/; Max-Age=%d; HttpOnly; SameSite=Lax",
+				  caller->named.id, link, STR_ARG(caller->prefix), COOKIE_S)));
+}
+
+// Whether what let the request in still does.
+static bool right_holds(const struct caller *caller, int64_t *out_until)
+{
+	struct loop *loop = caller->options->manager->loop;
+	const struct entry *entry = access_find(caller->options->manager, &WHO_COVE,
+						str_of(caller->named.id));
+	char token[PREVIEW_TOKEN_BOX_LEN + 1];
+	int64_t left;
+
+	if (!entry)
+		return false;
+	if (caller->right == RIGHT_PUBLIC)
+		return is_public(caller, entry);
+	if (caller->right == RIGHT_KEY) {
+		*out_until = loop_now(loop) + KEY_MS;
+		return visitor_has_key(caller, entry);
+	}
+	preview_token_of_box(caller->options->key, entry->record.id, &entry->record.labels, token);
+	if (strcmp(token, caller->box_token) != 0)
+		return false;
+	if (caller->right == RIGHT_BOX)
+		return true;
+	left = preview_token_end(&(struct preview_token){0}, caller->link) - clock_steady_ms();
+	*out_until = loop_now(loop) + left + 1;
+	return left > 0 && !preview_token_is_void(&entry->record.labels, caller->link);
+}
+
+// --------------------------------------------------------------------------------------- the relay
 
 static fallible target_no_listener(struct caller *caller, const struct files *files)
 {
@@ -154,6 +397,8 @@ static bool still_holds(const void *arg, int64_t *out_until)
 	struct preview_token preview_token;
 	int64_t end, now = clock_steady_ms();
 
+	if (caller->right != RIGHT_PORT)
+		return right_holds(caller, out_until);
 	if (!port || strcmp(port->token, caller->token) != 0)
 		return false;
 	preview_token = token_of(entry, port);
@@ -304,7 +549,15 @@ static fallible target_enter(struct caller *caller)
 		if (!caller->named.port)
 			return err_new(NOT_FOUND, "no_preview", "There is no preview here");
 	}
-	verdict = target_judge(caller, &entry);
+	if (!caller->named.token[0]) {
+		bool given = false;
+
+		if (!visitor_judge(caller, &entry, &given))
+			return visitor_refuse(caller, given);
+		verdict = PREVIEW_TOKEN_GOOD;
+	} else {
+		verdict = target_judge(caller, &entry);
+	}
 	if (verdict == PREVIEW_TOKEN_WRONG)
 		return authenticate_fail_preview(caller->options->auth, x);
 	snprintf(caller->id, sizeof(caller->id), "%s", entry->record.id);
@@ -324,6 +577,10 @@ static fallible target_enter(struct caller *caller)
 						  "request only."});
 	if (!caller->path.len)
 		return add_slash(caller);
+	if (caller->sets_cookie)
+		set_cookie(caller, entry);
+	if (caller->right != RIGHT_PORT)
+		visitor_hide(caller);
 	return target_box_ref(caller);
 }
 
@@ -335,6 +592,7 @@ static fallible target_answer(struct http *x, struct err *failure)
 	} rows[] = {
 		{"invalid_token", "INVALID_TOKEN", "Invalid token or port not exposed"},
 		{"no_sandbox", "INVALID_TOKEN", "Invalid token or port not exposed"},
+		{"no_preview_token", "UNAUTHORIZED", "This preview needs a token"},
 		{"no_preview", "NO_PREVIEW", "There is no preview here"},
 		{"too_many_failures", "TOO_MANY_FAILURES", "Too many wrong tokens"},
 		{"paused", "SANDBOX_PAUSED", "This sandbox is paused"},

@@ -135,6 +135,7 @@ fallible previews_open(const struct config *config, struct gateway *gateway, str
 {
 	struct preview_options options = {
 		.manager = gateway->manager,
+		.api = gateway->auth,
 		.urls = &gateway->urls,
 		.key = gateway->link_key,
 		.limits = HTTP_LIMITS_DEFAULT,

@@ -191,16 +191,19 @@ static bool read_label(struct str label, struct hostname_preview *out)
 	token = str_skip(rest, (size_t)(dash - rest.at) + 1);
 	rest.len = (size_t)(dash - rest.at);
 	dash = memchr(rest.at, '-', rest.len);
+	port = (struct str){rest.at, dash ? (size_t)(dash - rest.at) : rest.len};
+	id = dash ? str_skip(rest, port.len + 1) : token;
 	if (!dash)
-		return false;
-	port = (struct str){rest.at, (size_t)(dash - rest.at)};
-	id = str_skip(rest, port.len + 1);
+		token = STR("");
 	if (!str_to_u64(port, 1, 65535, &number) || port.at[0] == '0' ||
-	    !(id_is_short(id) || id_is_name(id)) ||
-	    !(preview_token_is_token(token) || preview_token_is_link(token)))
+	    !(id_is_short(id) || (token.len && id_is_name(id))) ||
+	    (token.len && !preview_token_is_token(token) && !preview_token_is_link(token)))
+		return false;
+	if (dash && !token.len)
 		return false;
 	out->port = (uint16_t)number;
 	copy_lower(id, out->id, sizeof(out->id));
+	out->token[0] = 0;
 	copy_lower(token, out->token, sizeof(out->token));
 	return true;
 }
@@ -220,7 +223,8 @@ bool hostname_write_preview(const struct hostname_preview *preview, const char *
 {
 	auto_buf label = BUF_INIT(HOSTNAME_LABEL_MAX);
 
-	buf_fmt(&label, "%u-%s-%s", preview->port, preview->id, preview->token);
+	buf_fmt(&label, "%u-%s%s%s", preview->port, preview->id, preview->token[0] ? "-" : "",
+		preview->token);
 	if (!buf_ok(&label))
 		return false;
 	buf_str(out, buf_view(&label));

@@ -27,11 +27,12 @@ enum hostname_kind hostname_read_host(struct str text, char out[HOSTNAME_MAX + 1
 // Whether `name` is `domain` or a subdomain. Both as hostname_read() gives them.
 bool hostname_is_beneath(const char *name, const char *domain);
 
-// PORT-ID-TOKEN.DOMAIN. The port is before the first hyphen, the token after the last.
+// PORT-ID-TOKEN.DOMAIN. The port is before the first hyphen, the token after the last. Without a
+// token, PORT-ID.DOMAIN, the id is a short id.
 struct hostname_preview {
 	uint16_t port;
 	char id[HOSTNAME_LABEL_MAX + 1];    // a short id, or a name: only its form is checked
-	char token[HOSTNAME_LABEL_MAX + 1]; // has the form of types/preview_token.h
+	char token[HOSTNAME_LABEL_MAX + 1]; // has the form of types/preview_token.h; "": none
 };
 
 // `host` is the value of a Host field; its port and that of `domain` are ignored. False: not the

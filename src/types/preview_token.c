@@ -47,17 +47,12 @@ bool preview_token_is_link(struct str text)
 	       preview_token_is_of(str_skip(text, END_LEN), base32, sizeof(base32) - 1);
 }
 
-// The signature of everything that the link grants, 160 bits of it as text.
-static void types_preview_token_sign(const uint8_t key[SECRET_HASH],
-				     const struct preview_token *preview_token,
-				     const char end[END_LEN], char out[SIGN_LEN])
+static void preview_token_mac(const uint8_t key[SECRET_HASH], const char *text, size_t len,
+			      char out[SIGN_LEN])
 {
 	uint8_t hash[SECRET_HASH];
-	char text[256];
-	int len = snprintf(text, sizeof(text), "preview\n%s\n%u\n%s\n%.*s", preview_token->box,
-			   preview_token->port, preview_token->token, END_LEN, end);
 
-	secret_hmac(key, text, len < (int)sizeof(text) ? (size_t)len : sizeof(text) - 1, hash);
+	secret_hmac(key, text, len, hash);
 	for (size_t i = 0; i < SIGN_LEN; i++) {
 		size_t bit = i * 5;
 		unsigned two = (unsigned)hash[bit / 8] << 8 | hash[bit / 8 + 1];
@@ -65,6 +60,18 @@ static void types_preview_token_sign(const uint8_t key[SECRET_HASH],
 		out[i] = base32[two >> (11 - bit % 8) & 31];
 	}
 	secret_wipe(hash, sizeof(hash));
+}
+
+// The signature of everything that the link grants, 160 bits of it as text.
+static void types_preview_token_sign(const uint8_t key[SECRET_HASH],
+				     const struct preview_token *preview_token,
+				     const char end[END_LEN], char out[SIGN_LEN])
+{
+	char text[256];
+	int len = snprintf(text, sizeof(text), "preview\n%s\n%u\n%s\n%.*s", preview_token->box,
+			   preview_token->port, preview_token->token, END_LEN, end);
+
+	preview_token_mac(key, text, len < (int)sizeof(text) ? (size_t)len : sizeof(text) - 1, out);
 	secret_wipe(text, sizeof(text));
 }
 
@@ -88,6 +95,50 @@ static int64_t end_of(const char link[END_LEN])
 	for (size_t i = 0; i < END_LEN; i++)
 		seconds = seconds * 36 + (strchr(digits, link[i]) - digits);
 	return seconds * 1000;
+}
+
+void preview_token_of_box(const uint8_t key[SECRET_HASH], const char *box,
+			  const struct env_map *labels, char out[PREVIEW_TOKEN_BOX_LEN + 1])
+{
+	const char *turn = env_map_get(labels, STR(PREVIEW_TOKEN_TURN));
+	char text[512];
+	int len = snprintf(text, sizeof(text), "sandbox\n%s\n%.255s", box, turn ? turn : "");
+
+	_Static_assert(PREVIEW_TOKEN_BOX_LEN == SIGN_LEN, "160 bits of the signature");
+	preview_token_mac(key, text, len < (int)sizeof(text) ? (size_t)len : sizeof(text) - 1, out);
+	out[PREVIEW_TOKEN_BOX_LEN] = 0;
+}
+
+bool preview_token_is_box(struct str given, const char token[PREVIEW_TOKEN_BOX_LEN + 1])
+{
+	return given.len == PREVIEW_TOKEN_BOX_LEN &&
+	       secret_equal(given.at, token, PREVIEW_TOKEN_BOX_LEN);
+}
+
+bool preview_token_is_void(const struct env_map *labels, struct str link)
+{
+	const char *list = env_map_get(labels, STR(PREVIEW_TOKEN_VOID));
+
+	return list && link.len && memmem(list, strlen(list), link.at, link.len);
+}
+
+bool preview_token_add_void(const struct env_map *labels, struct str link, int64_t now_ms,
+			    struct buf *out)
+{
+	const char *list = env_map_get(labels, STR(PREVIEW_TOKEN_VOID));
+	struct str rest = str_of(list ? list : ""), one;
+	size_t count = 1;
+
+	buf_str(out, link);
+	while (rest.len && str_cut(&rest, ',', &one)) {
+		if (!preview_token_is_link(one) || end_of(one.at) <= now_ms ||
+		    (one.len == link.len && !memcmp(one.at, link.at, one.len)))
+			continue;
+		buf_char(out, ',');
+		buf_str(out, one);
+		count++;
+	}
+	return count <= PREVIEW_TOKEN_VOID_MAX && buf_ok(out);
 }
 
 int64_t preview_token_end(const struct preview_token *preview_token, struct str given)

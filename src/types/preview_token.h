@@ -8,6 +8,7 @@
 
 #include "base/secret.h"
 #include "base/str.h"
+#include "types/env_map.h"
 
 #define PREVIEW_TOKEN_TOKEN_MAX 16
 #define PREVIEW_TOKEN_LINK_LEN 39 // 7 of the expiry, 32 of the signature
@@ -30,6 +31,24 @@ void preview_token_sign(const uint8_t key[SECRET_HASH], const struct preview_tok
 
 // Expiry of a valid token or link; 0: never.
 int64_t preview_token_end(const struct preview_token *preview_token, struct str given);
+
+// The token of a whole sandbox, as Daytona's clients use it: it opens every port, and the toolbox.
+// It changes with the label of its turn. Signed links that name it as their token are void then.
+#define PREVIEW_TOKEN_BOX_LEN 32
+#define PREVIEW_TOKEN_FIELD "X-Daytona-Preview-Token"
+#define PREVIEW_TOKEN_QUERY "DAYTONA_SANDBOX_AUTH_KEY"
+#define PREVIEW_TOKEN_TURN ENV_MAP_RESERVED "preview-turn"     // a random word; absent at first
+#define PREVIEW_TOKEN_VOID ENV_MAP_RESERVED "preview-void"     // links that were taken back: "A,B"
+#define PREVIEW_TOKEN_PUBLIC ENV_MAP_RESERVED "preview-public" // present: visitors need no token
+void preview_token_of_box(const uint8_t key[SECRET_HASH], const char *box,
+			  const struct env_map *labels, char out[PREVIEW_TOKEN_BOX_LEN + 1]);
+bool preview_token_is_box(struct str given, const char token[PREVIEW_TOKEN_BOX_LEN + 1]);
+// Whether a link was taken back.
+bool preview_token_is_void(const struct env_map *labels, struct str link);
+// The links of that label that have not expired, and one more. False: they are too many.
+#define PREVIEW_TOKEN_VOID_MAX 64
+bool preview_token_add_void(const struct env_map *labels, struct str link, int64_t now_ms,
+			    struct buf *out);
 
 enum preview_token_verdict {
 	PREVIEW_TOKEN_WRONG,

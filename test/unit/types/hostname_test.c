@@ -127,6 +127,12 @@ TEST(preview, "a preview's host is taken apart and put together")
 	CHECK_STR(preview.token, "x");
 	CHECK(hostname_read_preview(STR("80-NAME-X.localhost."), "localhost", &preview));
 	CHECK_STR(preview.id, "name");
+	CHECK(hostname_read_preview(STR("80-0123456789ab.localhost"), "localhost", &preview));
+	CHECK(preview.port == 80 && !preview.token[0]);
+	CHECK_STR(preview.id, "0123456789ab");
+	buf_clear(&out);
+	CHECK(hostname_write_preview(&preview, "localhost", &out));
+	CHECK_STR(out.at, "80-0123456789ab.localhost");
 }
 
 TEST(no_preview, "V-01 what is no preview's host is refused")

@@ -103,3 +103,42 @@ TEST(in_host, "a signed link fits into a preview's host")
 	CHECK_STR(again.token, preview.token);
 	CHECK(preview_token_check(key, &kept, str_of(again.token), 0) == PREVIEW_TOKEN_GOOD);
 }
+
+TEST(sandbox_token, "the token of a sandbox is of its id and its turn; links of it are taken back")
+{
+	char first[PREVIEW_TOKEN_BOX_LEN + 1], other[PREVIEW_TOKEN_BOX_LEN + 1],
+		link[PREVIEW_TOKEN_LINK_LEN + 1];
+	struct preview_token of = {"box-1", 80, first, 0};
+	struct env_map labels = {0};
+	auto_buf list = BUF_INIT(8192);
+
+	preview_token_of_box(key, "box-1", &labels, first);
+	CHECK(strlen(first) == PREVIEW_TOKEN_BOX_LEN && preview_token_is_box(str_of(first), first));
+	preview_token_of_box(key, "box-2", &labels, other);
+	CHECK(!preview_token_is_box(str_of(other), first));
+	env_map_set(&labels, STR(PREVIEW_TOKEN_TURN), STR("1"));
+	preview_token_of_box(key, "box-1", &labels, other);
+	CHECK(!preview_token_is_box(str_of(other), first));
+	CHECK(!preview_token_is_box((struct str){first, 5}, first));
+
+	preview_token_sign(key, &of, 60000, link);
+	CHECK(preview_token_check(key, &of, str_of(link), 59999) == PREVIEW_TOKEN_GOOD);
+	CHECK(!preview_token_is_void(&labels, str_of(link)));
+	CHECK(preview_token_add_void(&labels, str_of(link), 0, &list));
+	env_map_set(&labels, STR(PREVIEW_TOKEN_VOID), buf_view(&list));
+	CHECK(preview_token_is_void(&labels, str_of(link)));
+	for (int i = 1; i <= PREVIEW_TOKEN_VOID_MAX; i++) {
+		char more[PREVIEW_TOKEN_LINK_LEN + 1];
+
+		preview_token_sign(key, &of, 60000 + i * 1000, more);
+		buf_clear(&list);
+		CHECK(preview_token_add_void(&labels, str_of(more), 0, &list) ==
+		      (i < PREVIEW_TOKEN_VOID_MAX));
+		if (i < PREVIEW_TOKEN_VOID_MAX)
+			env_map_set(&labels, STR(PREVIEW_TOKEN_VOID), buf_view(&list));
+	}
+	buf_clear(&list);
+	CHECK(preview_token_add_void(&labels, str_of(link), 200000, &list)); // all others are over
+	CHECK_STR(list.at, link);
+	env_map_done(&labels);
+}
