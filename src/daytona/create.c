@@ -10,10 +10,6 @@
 #define BODY_MAX (1 << 20)
 #define GIB_MAX 1e6
 
-// Daytona's default resources, in MiB.
-#define MEMORY_MB 1024
-#define DISK_MB 3072
-
 static const struct {
 	const char *key, *hint;
 } absent[] = {
@@ -29,8 +25,7 @@ static const struct {
 	 "an idle sandbox is frozen before it is stopped: use autoStopInterval"},
 };
 
-// Whether a value asks for something: not null, false, 0, "", [] or {}.
-static bool is_asked(const struct json *value)
+bool create_is_asked(const struct json *value)
 {
 	double number = 0;
 	bool flag = false;
@@ -56,7 +51,7 @@ static bool is_asked(const struct json *value)
 static fallible refuse_absent(const struct json *body)
 {
 	for (size_t i = 0; i < sizeof(absent) / sizeof(*absent); i++)
-		if (is_asked(json_get(body, absent[i].key)))
+		if (create_is_asked(json_get(body, absent[i].key)))
 			return err_hint(err_new(NOT_OFFERED, "not_offered",
 						"cove does not offer '%s'", absent[i].key),
 					"%s", absent[i].hint);
@@ -85,29 +80,37 @@ bool create_from_line(struct str dockerfile, struct str *out_image)
 	return image.len;
 }
 
-static fallible create_put_source(struct json_out *out, const struct json *body)
+fallible create_dockerfile(const struct json *body, struct str *out)
 {
 	const struct json *build = json_get(body, "buildInfo");
+
+	if (!build || json_type(build) == JSON_NULL)
+		return OK;
+	TRY(json_want(build, "buildInfo", JSON_OBJECT));
+	TRY(json_str(json_get(build, "dockerfileContent"), "buildInfo.dockerfileContent", out));
+	if (!out->len)
+		return err_new(INVALID, "bad_field", "'buildInfo.dockerfileContent' is missing");
+	if (create_is_asked(json_get(build, "contextHashes")))
+		return err_hint(
+			err_new(NOT_OFFERED, "not_offered", "cove takes no files for a build here"),
+			"build the template with 'cove template build', and name it as "
+			"snapshot");
+	return OK;
+}
+
+static fallible create_put_source(struct json_out *out, const struct json *body)
+{
 	struct str snapshot = {0}, dockerfile = {0}, image;
 
 	TRY(json_str(json_get(body, "snapshot"), "snapshot", &snapshot));
-	if (!build) {
-		if (snapshot.len)
-			json_put_str(out, "template", snapshot);
-		return OK;
-	}
-	TRY(json_want(build, "buildInfo", JSON_OBJECT));
-	if (snapshot.len)
+	TRY(create_dockerfile(body, &dockerfile));
+	if (snapshot.len && dockerfile.len)
 		return err_new(INVALID, "bad_field",
 			       "'snapshot' and 'buildInfo' exclude each other");
-	TRY(json_str(json_get(build, "dockerfileContent"), "buildInfo.dockerfileContent",
-		     &dockerfile));
-	if (!create_from_line(dockerfile, &image))
-		return err_hint(err_new(NOT_OFFERED, "not_offered",
-					"cove builds no Dockerfile: it takes one line, FROM image"),
-				"build the image elsewhere and name it, or make a template with "
-				"POST /v1/sandboxes/{id}/snapshot");
-	json_put_str(out, "image", image);
+	if (snapshot.len)
+		json_put_str(out, "template", snapshot);
+	else if (create_from_line(dockerfile, &image))
+		json_put_str(out, "image", image);
 	return OK;
 }
 
@@ -251,9 +254,10 @@ fallible create_read(const struct json *body, const struct spec_bounds *bounds, 
 	TRY(json_read(buf_view(&text), &json));
 	TRY(spec_read(json, bounds, &spec));
 	if (!(spec.limits_said & 1u << LIMIT_MEMORY))
-		spec.limits.memory = create_least(MEMORY_MB * LIMITS_MIB, bounds->memory_max);
+		spec.limits.memory = create_least(CREATE_MEMORY_MB * LIMITS_MIB,
+						  bounds->memory_max);
 	if (!(spec.limits_said & 1u << LIMIT_DISK))
-		spec.limits.disk = DISK_MB * LIMITS_MIB;
+		spec.limits.disk = CREATE_DISK_MB * LIMITS_MIB;
 	TRY(keep_intervals(body, &spec));
 	*out = spec;
 	spec = (struct spec){0};

@@ -4,13 +4,21 @@
 #include "types/spec.h"
 
 #define CREATE_AUTO_STOP_MINUTES 15
+#define CREATE_MEMORY_MB 1024
+#define CREATE_DISK_MB 3072
 #define CREATE_MINUTES_MAX 43200 // 30 days
 
 // Labels of cove that keep Daytona's settings of a sandbox. Daytona's clients do not see them.
 #define CREATE_LABEL_ARCHIVE ENV_MAP_RESERVED "auto-archive"
 
 // INVALID bad_field, and the errors of spec_read(); NOT_OFFERED not_offered with a hint. Unknown
-// members are ignored, as Daytona does. No I/O. The caller owns *out.
+// members are ignored, as Daytona does. A Dockerfile of more than one line is the caller's to
+// build: the spec has no template then. No I/O. The caller owns *out.
 fallible create_read(const struct json *body, const struct spec_bounds *bounds, struct spec *out);
+// The Dockerfile of `buildInfo`; empty: none. INVALID bad_field; NOT_OFFERED: it needs files of the
+// client.
+fallible create_dockerfile(const struct json *body, struct str *out);
+// Whether a value asks for something: not null, false, 0, "", [] or {}.
+bool create_is_asked(const struct json *value);
 // The image of a Dockerfile that has no other line than FROM; else false.
 bool create_from_line(struct str dockerfile, struct str *out_image);

@@ -9,10 +9,8 @@ static const struct {
 	const char *word, *hint;
 } absent[] = {
 	{"/volumes", "copy the files into the sandbox"},
-	{"/snapshots", "templates are made and listed by /v1/templates"},
-	{"/snapshot", "POST /v1/sandboxes/{id}/snapshot makes a template"},
-	{"/fork", "POST /v1/sandboxes/{id}/fork makes copies"},
-	{"/pause", "POST /v1/sandboxes/{id}/pause freezes a sandbox"},
+	{"/build-logs", "a create of a snapshot answers when it is built"},
+	{"/object-storage", "'cove template build' builds with files"},
 	{"/archive", "a stopped sandbox keeps its files and uses no memory"},
 	{"/resize", "create the sandbox with the resources that it needs"},
 	{"/ssh-access", "'cove exec -it NAME bash' opens a shell"},
@@ -23,7 +21,6 @@ static const struct {
 	 "run git as a command for the rest"},
 	{"/network-settings", "PATCH /v1/sandboxes/{id} with 'network'"},
 	{"/lsp/", "start the language server as a command"},
-	{"/computeruse/", "cove has no desktop"},
 };
 
 static fallible daytona_refuse(struct http *x)
@@ -52,6 +49,47 @@ static fallible daytona_version(struct http *x)
 	return http_reply_json(x, 200, &body);
 }
 
+static fallible daytona_no_desktop(struct http *x)
+{
+	(void)x;
+	return err_hint(err_new(UNAVAILABLE, "no_desktop", "this sandbox has no desktop"),
+			"run a display server and a VNC server as commands");
+}
+
+// What a client asks before it signs in: nothing of it is secret.
+static fallible daytona_config(struct http *x)
+{
+	auto_buf body = BUF_INIT(4096);
+	struct json_out out = json_to(&body);
+
+	json_begin(&out, '{');
+	json_put_text(&out, "version", gateway_of(x)->version);
+	json_put_text(&out, "proxyToolboxUrl",
+		      arena_fmt(x->arena, "http://" STR_FMT "/daytona/toolbox",
+				STR_ARG(http_field(x, "Host"))));
+	json_put_text(&out, "proxyTemplateUrl", NULL);
+	json_put_text(&out, "defaultSnapshot", "host");
+	json_put_text(
+		&out, "dashboardUrl",
+		arena_fmt(x->arena, "http://" STR_FMT "/ui/", STR_ARG(http_field(x, "Host"))));
+	json_put_text(&out, "analyticsApiUrl", NULL);
+	json_put_bool(&out, "maintananceMode", false); // upstream's spelling
+	json_put_text(&out, "environment", "cove");
+	json_end(&out, '}');
+	return http_reply_json(x, 200, &body);
+}
+
+static fallible daytona_health(struct http *x)
+{
+	auto_buf body = BUF_INIT(256);
+	struct json_out out = json_to(&body);
+
+	json_begin(&out, '{');
+	json_put_text(&out, "status", "ok");
+	json_end(&out, '}');
+	return http_reply_json(x, 200, &body);
+}
+
 #define API "/daytona"
 #define SANDBOX API "/sandbox/{id}"
 #define TOOLBOX API "/toolbox/{id}"
@@ -71,6 +109,14 @@ const struct route daytona_routes[] = {
 	{"POST",   SANDBOX "/autostop/{minutes}",         daytona_sandbox_interval,    ROUTE_AUDITED,  "stop after so much idleness"},
 	{"POST",   SANDBOX "/autoarchive/{minutes}",      daytona_sandbox_interval,    ROUTE_AUDITED,  "kept and shown; cove archives nothing"},
 	{"POST",   SANDBOX "/autodelete/{minutes}",       daytona_sandbox_interval,    ROUTE_AUDITED,  "delete so long after the stop"},
+	{"POST",   SANDBOX "/pause",                      daytona_sandbox_pause,       ROUTE_AUDITED,  "freeze a sandbox until it is started"},
+	{"POST",   SANDBOX "/snapshot",                   daytona_snapshots_of_sandbox, ROUTE_AUDITED, "make a snapshot of the files of a sandbox"},
+	{"POST",   SANDBOX "/fork",                       daytona_snapshots_fork,      ROUTE_AUDITED,  "make a sandbox with the files of a sandbox"},
+	{"GET",    API "/snapshots",                      daytona_snapshots_list,      0,              "list templates in numbered pages"},
+	{"POST",   API "/snapshots",                      daytona_snapshots_create,    ROUTE_AUDITED,  "pull an image, or build a Dockerfile"},
+	{"GET",    API "/snapshots/{name}",               daytona_snapshots_get,       0,              "get a template"},
+	{"DELETE", API "/snapshots/{name}",               daytona_snapshots_delete,    ROUTE_AUDITED,  "remove a template"},
+	{"POST",   API "/snapshots/{name}/activate",      daytona_snapshots_get,       ROUTE_READONLY, "get a template: each is active"},
 	{"POST",   SANDBOX "/public/{flag}",              daytona_preview_public,      ROUTE_AUDITED,  "let visitors of previews in without a token"},
 	{"GET",    SANDBOX "/ports/{port}/preview-url",   daytona_preview_url,         0,              "the address of a port, and the token of the sandbox"},
 	{"GET",    SANDBOX "/ports/{port}/signed-preview-url", daytona_preview_sign,   0,              "an address of a port that needs no token, for a time"},
@@ -122,7 +168,10 @@ const struct route daytona_routes[] = {
 	{"POST",   TOOLBOX "/files/upload-v2",            daytona_transfer_upload_one, ROUTE_STREAM,   "write the body to a file"},
 	{"POST",   TOOLBOX "/files/bulk-download",        daytona_transfer_download_bulk, ROUTE_READONLY, "read files as a form"},
 	{"GET",    TOOLBOX "/files/download",             daytona_transfer_download_one, 0,            "read one file"},
+	{"*",      TOOLBOX "/computeruse/{path*}",        daytona_no_desktop,          ROUTE_READONLY, "there is no desktop"},
 	{"*",      TOOLBOX "/{path*}",                    daytona_refuse,              ROUTE_READONLY, "not offered"},
+	{"GET",    API "/config",                         daytona_config,              ROUTE_OPEN,     "addresses of this cove"},
+	{"GET",    API "/health",                         daytona_health,              ROUTE_OPEN,     "whether cove answers"},
 	{"*",      API "/{path*}",                        daytona_refuse,              ROUTE_READONLY, "not offered"},
 	{0},
 };

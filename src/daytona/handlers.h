@@ -28,7 +28,11 @@ route_fn daytona_pty_create, daytona_pty_create_connect, daytona_pty_connect, da
 route_fn daytona_sandbox_create, daytona_sandbox_list, daytona_sandbox_list_pages,
 	daytona_sandbox_get, daytona_sandbox_toolbox_url, daytona_sandbox_delete,
 	daytona_sandbox_start, daytona_sandbox_stop, daytona_sandbox_labels,
-	daytona_sandbox_activity, daytona_sandbox_interval;
+	daytona_sandbox_activity, daytona_sandbox_interval, daytona_sandbox_pause;
+
+// snapshots.c
+route_fn daytona_snapshots_list, daytona_snapshots_get, daytona_snapshots_create,
+	daytona_snapshots_delete, daytona_snapshots_of_sandbox, daytona_snapshots_fork;
 
 // session.c
 route_fn daytona_session_create, daytona_session_list, daytona_session_get, daytona_session_delete,

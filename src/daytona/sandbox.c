@@ -1,9 +1,12 @@
 // Sandboxes: create, look up, list, delete, start, stop, labels and intervals. Each call answers
 // with the final state, so that the SDK never polls. Lists are the newest first; a cursor is the
 // time and id of the last item. Filters that cove cannot apply are refused, never ignored.
+#include <stdio.h>
+
 #include "base/mem.h"
 #include "base/secret.h"
 #include "daytona/create.h"
+#include "daytona/dockerfile.h"
 #include "daytona/handlers.h"
 #include "daytona/sandbox_json.h"
 #include "gateway/gateway.h"
@@ -52,6 +55,8 @@ fallible daytona_sandbox_create(struct http *x)
 {
 	struct gateway *gateway = gateway_of(x);
 	const struct record *record = NULL;
+	struct str dockerfile = {0};
+	const char *template = NULL;
 	struct create_grant grant;
 	auto_json body = NULL;
 	auto_spec spec = {0};
@@ -61,6 +66,12 @@ fallible daytona_sandbox_create(struct http *x)
 	TRY(access_create(gateway_who(x), &grant));
 	TRY(gateway_object(x, &body));
 	TRY(create_read(body, manager_bounds(gateway->manager), &spec));
+	TRY(create_dockerfile(body, &dockerfile));
+	if (dockerfile.len && !spec.image) {
+		http_be_patient(x);
+		TRY(dockerfile_template(x, dockerfile, &template));
+		snprintf(spec.template, sizeof(spec.template), "%s", template);
+	}
 	ask_name_box(gateway->manager->ask, spec.id);
 	gateway_begin(x, spec.id);
 	err = create_box(gateway->manager, &grant, &spec, CREATE_NEW, &record, &made);
@@ -404,10 +415,21 @@ static fallible sandbox_turn_token(struct http *x, const struct record *record)
 fallible daytona_sandbox_start(struct http *x)
 {
 	const struct record *record;
+	bool paused;
 
 	TRY(sandbox_find(x, &record));
+	paused = record->state == STATE_PAUSED;
 	TRY(sandbox_turn_token(x, record));
-	TRY(pause_request(gateway_of(x)->manager, gateway_who(x), x->params[0], "start", &record));
+	TRY(pause_request(gateway_of(x)->manager, gateway_who(x), x->params[0],
+			  paused ? "resume" : "start", &record));
+	return sandbox_answer(x, record, NULL);
+}
+
+fallible daytona_sandbox_pause(struct http *x)
+{
+	const struct record *record;
+
+	TRY(pause_request(gateway_of(x)->manager, gateway_who(x), x->params[0], "pause", &record));
 	return sandbox_answer(x, record, NULL);
 }
 

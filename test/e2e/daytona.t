@@ -32,6 +32,16 @@ c.same({key: got.json.get(key) for key in ("statusCode", "code", "method", "sour
 got = ask("POST", "/toolbox/%s/process/execute" % box, {"command": "sleep 100", "timeout": 1})
 c.same((got.status, got.json["code"]), (408, "PROCESS_EXECUTION_TIMEOUT"), "daytona 6: the time limit")
 c.same(ask("GET", "/toolbox/%s/version" % box).status, 200, "daytona 6: the version")
+got = cove.request("GET", "/daytona/config", key=False)
+c.same((got.status, got.json["proxyToolboxUrl"], got.json["defaultSnapshot"]), (200, cove.url + "/daytona/toolbox", "host"), "daytona 14: the configuration, without a key")
+c.same(cove.request("GET", "/daytona/health", key=False).json, {"status": "ok"}, "daytona 14: health, without a key")
+for method, path, status in (("POST", "/lsp/start", 501), ("GET", "/computeruse/status", 503), ("POST", "/computeruse/mouse/click", 503)):
+    got = ask(method, "/toolbox/%s%s" % (box, path), {} if method == "POST" else None)
+    c.same((got.status, got.json["source"], "(" in got.json["message"]), (status, "DAYTONA_DAEMON", True), "daytona 14: %s is refused with a hint" % path)
+for method, path in (("GET", "/object-storage/push-access"), ("POST", "/sandbox/%s/archive" % box), ("POST", "/sandbox/%s/resize" % box), ("POST", "/sandbox/%s/ssh-access" % box), ("GET", "/warm-pools"), ("GET", "/secret"),
+                     ("GET", "/snapshots/a/build-logs-url"), ("GET", "/sandbox/%s/signing-key" % box)):
+    got = ask(method, path)
+    c.same((got.status, got.json["error"], "(" in got.json["message"]), (501, "Not Implemented", True), "daytona 14: %s is refused with a hint" % path.replace(box, "ID"))
 got = ask("POST", "/toolbox/%s/process/code-run" % box, {"code": "print(1)", "language": "cobol"})
 c.same(got.status, 400, "daytona 13: an unknown language")
 c.same(ask("POST", "/toolbox/%s/process/code-run" % box, {"code": "1", "language": "typescript"}).status, 501, "daytona 13: TypeScript is refused with a hint")
@@ -95,7 +105,7 @@ c.same((got.status, got.json["state"]), (200, "destroyed"), "daytona 5: delete a
 for minutes, kind, status in (("-1", "autostop", 400), ("-1", "autoarchive", 400), ("-1", "autodelete", 200), ("x", "autodelete", 400), ("43201", "autostop", 400)):
     c.same(ask("POST", "/sandbox/%s/%s/%s" % (more[1], kind, minutes)).status, status, "daytona 5: %s %s" % (kind, minutes))
 c.same(ask("PUT", "/sandbox/%s/labels" % more[1], {"labels": {"cove/type": "x"}}).status, 400, "daytona 5: labels of cove's own are refused")
-for body, status in (({"buildInfo": {"dockerfileContent": "FROM a\nRUN b\n"}}, 501), ({"snapshot": "a", "buildInfo": {"dockerfileContent": "FROM a"}}, 400),
+for body, status in (({"buildInfo": {"dockerfileContent": "FROM cove://host\nFLY b\n"}}, 400), ({"snapshot": "a", "buildInfo": {"dockerfileContent": "FROM a"}}, 400),
                      ({"gpu": 1}, 501), ({"cpu": 10000}, 400), ({"autoDeleteInterval": "x"}, 400), ({"name": "A B"}, 400)):
     c.same(ask("POST", "/sandbox", body).status, status, "daytona 5: create with %s" % json.dumps(body))
 got = ask("POST", "/sandbox", {"networkBlockAll": True}).json

@@ -1,0 +1,242 @@
+// Snapshots: the templates of cove, whose id is their name. One is made of an image, which is
+// pulled, of a Dockerfile, which is built, or of the files of a sandbox. A create answers when it
+// is there: its state is always active.
+
+#include "manager/snapshots.h"
+
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "daytona/create.h"
+#include "daytona/dockerfile.h"
+#include "daytona/handlers.h"
+#include "daytona/sandbox_json.h"
+#include "gateway/gateway.h"
+#include "manager/pull.h"
+#include "manager/snapshot_note.h"
+
+#define REPLY_MAX (16 << 20)
+#define PAGE_MAX 200
+#define PAGE_DEFAULT 100
+#define GIB (1024.0 * 1024 * 1024)
+
+// What a snapshot's sandboxes get unless their create says otherwise.
+static void snapshot_put_size(struct json_out *out, const char *key, const struct json *limits,
+			      const char *name, double preset, double scale)
+{
+	double value = 0;
+
+	err_free(json_double(json_get(limits, name), name, 0, 1e18, &value));
+	json_key(out, key);
+	json_add_double(out, value > 0 ? value / scale : preset);
+}
+
+static void snapshot_put(struct json_out *out, const struct template *template)
+{
+	auto_buf time = BUF_INIT(64);
+	auto_json note = NULL;
+	const struct json *limits;
+	struct str source;
+
+	if (template->note[0])
+		err_free(json_read(str_of(template->note), &note));
+	limits = note ? json_get(note, "limits") : NULL;
+	source = json_chars(
+		note && !snapshot_note_is_built(template->note) ? json_get(note, "source") : NULL);
+	if (template->created_ms)
+		clock_iso(template->created_ms, &time);
+	json_begin(out, '{');
+	json_put_text(out, "id", template->name);
+	json_put_text(out, "name", template->name);
+	json_put_bool(out, "general", !strcmp(template->kind, "host"));
+	json_put_text(out, "imageName", template->image ? template->image->reference : NULL);
+	json_put_text(out, "state", "active");
+	json_key(out, "size");
+	json_add_double(out, (double)template->bytes / GIB);
+	json_put_text(out, "entrypoint", NULL);
+	snapshot_put_size(out, "cpu", limits, limit_rows[LIMIT_CPUS].stored, 1, 1000);
+	json_put_int(out, "gpu", 0);
+	snapshot_put_size(out, "mem", limits, limit_rows[LIMIT_MEMORY].stored,
+			  CREATE_MEMORY_MB / 1024.0, GIB);
+	snapshot_put_size(out, "disk", limits, limit_rows[LIMIT_DISK].stored,
+			  CREATE_DISK_MB / 1024.0, GIB);
+	json_put_text(out, "errorReason", NULL);
+	json_put_text(out, "createdAt", time.len ? time.at : "1970-01-01T00:00:00.000Z");
+	json_put_text(out, "updatedAt", time.len ? time.at : "1970-01-01T00:00:00.000Z");
+	json_put_text(out, "lastUsedAt", NULL);
+	if (source.len)
+		json_put_str(out, "sourceSandboxId", source);
+	else
+		json_put_text(out, "sourceSandboxId", NULL);
+	json_end(out, '}');
+}
+
+static fallible snapshot_answer(struct http *x, struct str name)
+{
+	auto_buf body = BUF_INIT(REPLY_MAX);
+	struct json_out out = json_to(&body);
+	struct template template;
+
+	TRY(templates_get(gateway_of(x)->manager, gateway_who(x), name, &template));
+	snapshot_put(&out, &template);
+	return http_reply_json(x, 200, &body);
+}
+
+fallible daytona_snapshots_get(struct http *x)
+{
+	return snapshot_answer(x, x->params[0]);
+}
+
+fallible daytona_snapshots_delete(struct http *x)
+{
+	TRY(templates_forget(gateway_of(x)->manager, gateway_who(x), x->params[0]));
+	return http_reply_empty(x, 200);
+}
+
+static fallible snapshots_read_number(struct http *x, const char *key, uint64_t max, uint64_t *out)
+{
+	struct str text = http_query(x, key);
+
+	if (text.len && !str_to_u64(text, 1, max, out))
+		return err_new(INVALID, "bad_field", "'%s' must be within 1 and %llu", key,
+			       (unsigned long long)max);
+	return OK;
+}
+
+static bool is_of_source(const struct template *template, struct str source)
+{
+	return !source.len ||
+	       (!snapshot_note_is_built(template->note) &&
+		memmem(template->note, strlen(template->note), source.at, source.len));
+}
+
+fallible daytona_snapshots_list(struct http *x)
+{
+	struct str source = http_query(x, "sourceSandboxId");
+	auto_free struct template *all = NULL;
+	uint64_t limit = PAGE_DEFAULT, page = 1;
+	auto_buf body = BUF_INIT(REPLY_MAX);
+	struct json_out out = json_to(&body);
+	size_t count = 0, kept = 0, from;
+
+	TRY(snapshots_read_number(x, "limit", PAGE_MAX, &limit));
+	TRY(snapshots_read_number(x, "page", UINT32_MAX, &page));
+	TRY(templates_all(gateway_of(x)->manager, gateway_who(x), &all, &count));
+	for (size_t i = 0; i < count; i++)
+		if (is_of_source(&all[i], source))
+			all[kept++] = all[i];
+	from = (page - 1) * limit < kept ? (size_t)((page - 1) * limit) : kept;
+	json_begin(&out, '{');
+	json_put_begin(&out, "items", '[');
+	for (size_t i = from; i < kept && i - from < limit; i++)
+		snapshot_put(&out, &all[i]);
+	json_end(&out, ']');
+	json_put_int(&out, "total", (int64_t)kept);
+	json_put_int(&out, "page", (int64_t)page);
+	json_put_int(&out, "totalPages", (int64_t)((kept + limit - 1) / limit));
+	json_end(&out, '}');
+	return http_reply_json(x, 200, &body);
+}
+
+// ------------------------------------------------------------------------------------------ create
+
+static fallible snapshot_pull(struct http *x, struct str name, struct str image)
+{
+	struct pull_ask ask = {.image = image, .name = name};
+	struct operation *operation = NULL;
+
+	TRY(pull_begin(gateway_of(x)->manager, gateway_who(x), &ask, &operation));
+	return dockerfile_await(x, operation);
+}
+
+// What a template of cove does not keep.
+static fallible snapshot_refuse(const struct json *body)
+{
+	static const struct {
+		const char *key, *hint;
+	} rows[] = {
+		{"cpu", "give 'resources' when a sandbox is made"},
+		{"memory", "give 'resources' when a sandbox is made"},
+		{"disk", "give 'resources' when a sandbox is made"},
+		{"gpu", "leave it out"},
+		{"entrypoint", "start the program as a session command"},
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
+		if (create_is_asked(json_get(body, rows[i].key)))
+			return err_hint(err_new(NOT_OFFERED, "not_offered",
+						"cove keeps no '%s' with a snapshot", rows[i].key),
+					"%s", rows[i].hint);
+	return OK;
+}
+
+fallible daytona_snapshots_create(struct http *x)
+{
+	struct str name = {0}, image = {0}, dockerfile = {0};
+	struct template template;
+	auto_json body = NULL;
+	auto_err err = NULL;
+
+	TRY(gateway_object(x, &body));
+	TRY(json_str(json_get(body, "name"), "name", &name));
+	TRY(json_str(json_get(body, "imageName"), "imageName", &image));
+	if (!name.len)
+		return err_new(INVALID, "bad_field", "'name' is missing");
+	TRY(snapshot_refuse(body));
+	TRY(create_dockerfile(body, &dockerfile));
+	if (!image.len == !dockerfile.len)
+		return err_new(INVALID, "bad_field", "there must be 'imageName' or 'buildInfo'");
+	err = templates_get(gateway_of(x)->manager, gateway_who(x), name, &template);
+	if (!err)
+		return err_new(CONFLICT, "template_exists", "there is a snapshot of this name");
+	if (err_kind(err) != ERR_NOT_FOUND)
+		return take_ptr(err);
+	http_be_patient(x);
+	if (image.len || create_from_line(dockerfile, &image))
+		TRY(snapshot_pull(x, name, image));
+	else
+		TRY(dockerfile_build(x, name, dockerfile));
+	return snapshot_answer(x, name);
+}
+
+// ------------------------------------------------------------------------------------ of a sandbox
+
+fallible daytona_snapshots_of_sandbox(struct http *x)
+{
+	struct str name = {0};
+	struct snapshot made;
+	auto_json body = NULL;
+
+	TRY(gateway_object(x, &body));
+	TRY(json_str(json_get(body, "name"), "name", &name));
+	if (!name.len)
+		return err_new(INVALID, "bad_field", "'name' is missing");
+	TRY(snapshots_make(gateway_of(x)->manager, gateway_who(x), x->params[0], name, &made));
+	return daytona_sandbox_get(x);
+}
+
+fallible daytona_snapshots_fork(struct http *x)
+{
+	struct fork_request request = {.count = 1, .secrets = true};
+	const struct record *record;
+	auto_buf body = BUF_INIT(REPLY_MAX);
+	struct json_out out = json_to(&body);
+	struct create_grant grant;
+	struct str name = {0};
+	auto_json json = NULL;
+	struct fork fork = {0};
+
+	TRY(access_create(gateway_who(x), &grant));
+	TRY(gateway_json(x, &json, NULL));
+	if (json)
+		TRY(json_str(json_get(json, "name"), "name", &name));
+	if (name.len && !id_is_name(name))
+		return err_new(INVALID, "bad_name", "this is not a name for a sandbox");
+	snprintf(request.name, sizeof(request.name), STR_FMT, STR_ARG(name));
+	TRY(snapshots_fork(gateway_of(x)->manager, &grant, x->params[0], &request, &fork));
+	if (fork.err)
+		return fork.err;
+	TRY(manager_get(gateway_of(x)->manager, gateway_who(x), str_of(fork.id), &record));
+	sandbox_json_put(x, &out, record, NULL, true);
+	return http_reply_json(x, 200, &body);
+}
