@@ -85,6 +85,7 @@ const struct route api_routes[] = {
 	{"DELETE", "/v1/registries/{host}",      api_registries_drop,    ROUTE_AUDITED, "remove the credential for a registry"},
 	{"POST",   "/v1/cleanup",                api_cleanup_run,        ROUTE_AUDITED, "run the janitor now"},
 	{"GET",    "/v1/cleanup",                api_cleanup_look,       0,             "counts of the last rounds of the janitor"},
+	{"GET",    "/v1/live",                   api_live,               0,             "WebSocket: all that a page of the dashboard subscribes to"},
 	{"GET",    "/v1/events",                 api_events,             0,             "events, as a page or as a stream"},
 	{"GET",    "/v1/audit",                  api_audit,              0,             "the audit log, in pages"},
 	{"GET",    "/v1/audit/check",            api_audit_check,        0,             "check the hash chain of the audit log"},

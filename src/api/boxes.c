@@ -1,6 +1,7 @@
 // Routes for sandboxes. Creating honours an Idempotency-Key: the answer is durable before it is
 // sent, and a repeated request gets the same one. A client that disconnects before it learns the id
 // of an unnamed sandbox leaves none behind. Lists are in pages with an encrypted cursor.
+#include <math.h>
 #include <stdio.h>
 
 #include "api/box_json.h"
@@ -11,6 +12,7 @@
 #include "manager/manager.h"
 #include "manager/sampler.h"
 #include "manager/usage.h"
+#include "types/live.h"
 
 #define SUMMARY_AGE_MS 1000 // samples of a summary are younger
 #define PAGE_DEFAULT 100
@@ -378,35 +380,59 @@ static void put_known(struct json_out *out, const char *key, uint64_t value)
 		json_add_int(out, (int64_t)value);
 }
 
-// The columns of a table of sandboxes: who it is, and the last sample.
-static void put_summary(struct json_out *out, const struct record *record)
+static void boxes_put_sample(struct json_out *out, const struct sample *sample, unsigned fields)
 {
-	const struct sample *sample = sampler_last(link_of(record, struct entry, record));
+	if (fields & LIVE_FIELD_CPU) {
+		json_key(out, "cpu");
+		json_add_double(out,
+				sample && sample->cores >= 0
+					? (double)(int64_t)(sample->cores * 10000 + 0.5) / 10000
+					: NAN);
+	}
+	if (fields & LIVE_FIELD_MEMORY)
+		put_known(out, "memory",
+			  sample ? sample->counters.memory_working : COUNTER_UNKNOWN);
+	if (fields & LIVE_FIELD_PIDS)
+		put_known(out, "pids", sample ? sample->counters.pids : COUNTER_UNKNOWN);
+	if (fields & LIVE_FIELD_DISK)
+		put_known(out, "disk", sample ? sample->disk : COUNTER_UNKNOWN);
+	if (fields & LIVE_FIELD_REQUESTS)
+		put_known(out, "requests", sample ? sample->network.requests : COUNTER_UNKNOWN);
+}
+
+void box_put_row(struct json_out *out, struct entry *entry, unsigned fields)
+{
+	const struct record *record = &entry->record;
+	const struct {
+		unsigned field;
+		const char *key, *text;
+	} texts[] = {
+		{LIVE_FIELD_SHORT_ID, "shortId", record->short_id},
+		{LIVE_FIELD_NAME, "name", record->name[0] ? record->name : NULL},
+		{LIVE_FIELD_STATE, "state", state_word(record->state)},
+		{LIVE_FIELD_REASON, "reason", record->reason[0] ? record->reason : NULL},
+		{LIVE_FIELD_TENANT, "tenant", record->tenant[0] ? record->tenant : NULL},
+		{LIVE_FIELD_TEMPLATE, "template", record_template(record)},
+	};
 
 	json_put_text(out, "id", record->id);
-	json_put_text(out, "shortId", record->short_id);
-	json_put_text(out, "name", record->name[0] ? record->name : NULL);
-	json_put_text(out, "state", state_word(record->state));
-	json_put_text(out, "reason", record->reason[0] ? record->reason : NULL);
-	json_put_text(out, "tenant", record->tenant[0] ? record->tenant : NULL);
-	json_put_text(out, "template", record_template(record));
-	json_key(out, "labels");
-	env_map_write(out, &record->labels);
-	json_put_time(out, "createdAt", record->created_ms);
-	json_key(out, "cpu");
-	if (sample && sample->cores >= 0)
-		json_add_double(out, (double)(int64_t)(sample->cores * 10000 + 0.5) / 10000);
-	else
-		json_add_null(out);
-	put_known(out, "memory", sample ? sample->counters.memory_working : COUNTER_UNKNOWN);
-	put_known(out, "pids", sample ? sample->counters.pids : COUNTER_UNKNOWN);
-	put_known(out, "disk", sample ? sample->disk : COUNTER_UNKNOWN);
-	put_known(out, "requests", sample ? sample->network.requests : COUNTER_UNKNOWN);
-	json_put_begin(out, "limits", '{');
-	json_put_int(out, "memory", (int64_t)record->limits.memory);
-	json_key(out, "cpu");
-	json_add_double(out, (double)record->limits.cpu_milli / 1000);
-	json_end(out, '}');
+	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
+		if (fields & texts[i].field)
+			json_put_text(out, texts[i].key, texts[i].text);
+	if (fields & LIVE_FIELD_LABELS) {
+		json_key(out, "labels");
+		env_map_write(out, &record->labels);
+	}
+	if (fields & LIVE_FIELD_CREATED)
+		json_put_time(out, "createdAt", record->created_ms);
+	boxes_put_sample(out, sampler_last(entry), fields);
+	if (fields & LIVE_FIELD_LIMITS) {
+		json_put_begin(out, "limits", '{');
+		json_put_int(out, "memory", (int64_t)record->limits.memory);
+		json_key(out, "cpu");
+		json_add_double(out, (double)record->limits.cpu_milli / 1000);
+		json_end(out, '}');
+	}
 }
 
 static void write_page(const struct gateway *gateway, struct buf *body, const struct page *page)
@@ -420,7 +446,8 @@ static void write_page(const struct gateway *gateway, struct buf *body, const st
 	for (size_t i = 0; i < page->count; i++) {
 		json_begin(&out, '{');
 		if (page->summary)
-			put_summary(&out, page->records[i]);
+			box_put_row(&out, link_of(page->records[i], struct entry, record),
+				    LIVE_FIELDS_ALL);
 		else
 			record_put(&out, page->records[i]);
 		if (page->usage)

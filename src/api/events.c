@@ -79,7 +79,7 @@ static bool events_is_wanted(struct http *x, const struct filter *filter,
 	return access_sees(gateway_who(x), event->tenant, event->sandbox);
 }
 
-static void write_event(struct json_out *out, const struct store_event *event)
+void events_write(struct json_out *out, const struct store_event *event)
 {
 	json_begin(out, '{');
 	json_put_int(out, "id", (int64_t)event->id);
@@ -129,7 +129,7 @@ static fallible events_reply_page(struct http *x, struct filter *filter)
 			place->after = page.at[i].id;
 			if (!events_is_wanted(x, filter, &page.at[i]))
 				continue;
-			write_event(&out, &page.at[i]);
+			events_write(&out, &page.at[i]);
 			count++;
 		}
 		if (i == page.count)
@@ -184,7 +184,7 @@ static fallible events_copy(struct http *x, struct filter *filter)
 			if (!events_is_wanted(x, filter, &page.at[i]))
 				continue;
 			buf_clear(&line);
-			write_event(&out, &page.at[i]);
+			events_write(&out, &page.at[i]);
 			snprintf(id, sizeof(id), "%llu", (unsigned long long)page.at[i].id);
 			sse_put(&text, str_of(page.at[i].kind), str_of(id), buf_view(&line));
 		}
@@ -212,8 +212,10 @@ static fallible events_stream(struct http *x, struct filter *filter)
 	http_set(x, "Cache-Control", STR("no-cache"));
 	TRY(http_begin_with(x, 200, "text/event-stream", STR(":\n\n")));
 	while (!manager->closing) {
+		uint64_t written = manager->events_written;
+
 		TRY(events_copy(x, filter));
-		if (!manager->closing)
+		if (!manager->closing && written == manager->events_written)
 			TRY(http_while_away(x, HTTP_PROBE_EVENT,
 					    condition_wait(&manager->event_written, CLOCK_NEVER)));
 	}

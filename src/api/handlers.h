@@ -28,6 +28,9 @@ route_fn api_events, api_audit, api_audit_check, api_verify;
 // health.c
 route_fn api_health;
 
+// live.c
+route_fn api_live;
+
 // keys.c
 route_fn api_keys_make, api_keys_list, api_keys_revoke, api_tenants_list, api_tenants_get,
 	api_tenants_set, api_tenants_drop;

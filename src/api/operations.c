@@ -99,8 +99,8 @@ static fallible operation_send_log(struct http *x, const struct operation *opera
 			return OK;
 		buf_fmt(&data, "{\"offset\":%llu,\"text\":\"", (unsigned long long)*offset);
 		json_piece(&data, room, len, carry);
-		buf_text(&data, "\"}");
 		*offset += len;
+		buf_fmt(&data, "\",\"end\":%llu}", (unsigned long long)*offset);
 		sse_put(&text, STR("log"), (struct str){0}, buf_view(&data));
 		if (!buf_ok(&text) || !buf_ok(&data))
 			return err_new(INTERNAL, "internal", "an event did not fit");

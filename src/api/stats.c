@@ -1,5 +1,7 @@
 // What sandboxes and the host use now: one sandbox, or the sums of all that the caller sees. A
 // stream sends the same object again and again. Unknown is null, never 0.
+#include "api/stats.h"
+
 #include <math.h>
 
 #include "api/events.h"
@@ -77,7 +79,7 @@ static double stats_cores(struct sample *was, const struct sample *now)
 	return cores;
 }
 
-static void stats_put_box(struct json_out *out, const struct entry *entry, struct sample *was)
+void stats_put_box(struct json_out *out, const struct entry *entry, struct sample *was)
 {
 	static const struct sample none = {.disk = COUNTER_UNKNOWN, .cores = -1};
 	const struct sample *sample = sampler_last(entry);
@@ -204,8 +206,7 @@ static void stats_put_failures(struct json_out *out, struct monitor *monitor, bo
 	json_end(out, '}');
 }
 
-static void stats_put_host(struct json_out *out, const struct gateway *gateway,
-			   const struct who *who)
+void stats_put_host(struct json_out *out, const struct gateway *gateway, const struct who *who)
 {
 	static const char *const pool[] = {"ready", "hits", "misses", NULL};
 	struct manager *manager = gateway->manager;

@@ -1,6 +1,8 @@
 // The files of the dashboard, embedded by the build: an index in lines, then the bytes of each file
 // as they are, by gzip and by brotli. Their names hold a hash of their content, so that they may be
 // kept for ever; the page itself is asked for each time. They hold no data, and need no key.
+#include "api/ui.h"
+
 #include "api/handlers.h"
 #include "gateway/gateway.h"
 
@@ -67,6 +69,13 @@ static bool ui_find(struct str wanted, struct ui_file *out)
 		found_at += found[i];
 	}
 	return true;
+}
+
+struct str ui_build(void)
+{
+	struct ui_file file;
+
+	return ui_find(STR(INDEX), &file) ? file.hash : STR("");
 }
 
 static void ui_set_headers(struct http *x)

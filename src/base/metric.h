@@ -52,6 +52,7 @@ enum metric_kind {
 	X(REFUSALS,           COUNTER, "refusals_total",             "reason", "",        "Requests that were refused for lack of room: 429, 503, 507") \
 	X(HTTP_REQUESTS,      COUNTER, "http_requests_total",        "group", "code",     "Requests of the API") \
 	X(STORE_FAILURES,     COUNTER, "store_failures_total",       "", "",              "Commits that the disk refused") \
+	X(LIVE_DROPPED,       COUNTER, "live_dropped_total",         "topic", "",         "Readings that were not sent to a feed because its reader was slow") \
 	X(NOTIFICATIONS,      COUNTER, "notifications_total",        "sink", "outcome",   "Notices of alerts by kind of sink: sent, failed, dropped") \
 	X(CPU_SECONDS,        COUNTER, "cpu_seconds_total",          "", "",              "CPU time of the daemon") \
 	X(RESIDENT,           GAUGE,   "resident_memory_bytes",      "", "",              "Memory of the daemon") \

@@ -235,6 +235,7 @@ static void on_revoked(void *arg, const char *key)
 void gateway_open(struct gateway *gateway)
 {
 	link_init(&gateway->running);
+	link_init(&gateway->feeds);
 	gateway->shares = shares_new();
 	authenticate_trust(gateway->auth, gateway->ring, gateway->web);
 	web_sessions_on_end(gateway->web, on_signed_out, gateway);

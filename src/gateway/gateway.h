@@ -42,6 +42,7 @@ struct gateway {
 	struct outbound outbound;      // addresses that the daemon itself may connect to
 	struct shares *shares;	       // of connections and memory, by tenant
 	struct link running;	       // running requests whose key can be revoked
+	struct link feeds;	       // of api/live
 	struct http_server *server;    // for its counters
 	const struct route *routes;
 	const char *version;

@@ -50,6 +50,8 @@ struct manager *manager_new(const struct manager_options *options)
 	manager->queue = queue_new(manager, manager->queue_wait_ms);
 	link_init(&manager->entries);
 	condition_init(&manager->left);
+	condition_init(&manager->operation_changed);
+	manager->live_log = live_log_new();
 	condition_init(&manager->attach_changed);
 	box_prepare();
 	return manager;
@@ -74,6 +76,7 @@ void manager_free(struct manager *manager)
 	named_secrets_free(manager);
 	registry_logins_free(manager);
 	volumes_free(manager);
+	live_log_free(manager->live_log);
 	free(manager);
 }
 

@@ -47,7 +47,13 @@ bool operation_has_ended(const struct operation *operation)
 
 void operation_changed(struct operation *operation)
 {
+	struct manager *manager = operation->manager;
+
 	operation->version++;
+	if (manager && manager->operation_changed.waiters.next) {
+		operation->changed_at = ++manager->operation_changes;
+		condition_signal(&manager->operation_changed);
+	}
 	condition_signal(&operation->changed);
 }
 

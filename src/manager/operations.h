@@ -47,6 +47,7 @@ struct operation {
 	bool log_cut;	      // the rest is not kept
 	bool made;	      // the template is new, or has moved
 	uint64_t version;     // counts changes
+	uint64_t changed_at;  // number of the last one among all operations
 	struct err *err;      // of one that failed
 	struct condition changed;
 	struct task *task; // at work

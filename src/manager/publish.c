@@ -39,6 +39,7 @@ static void publication_written(void *arg)
 {
 	struct publication *publication = arg;
 
+	publication->manager->events_written++;
 	condition_signal(&publication->manager->event_written);
 	arena_free(publication->arena);
 }

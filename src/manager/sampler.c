@@ -168,6 +168,8 @@ static void sampler_take(struct sampler *sampler, struct entry *entry, struct sa
 	sampled->last = *now;
 	sampled->state = entry->record.state;
 	metering_add(entry, sampler->boot, &before, now);
+	if (entry->listed)
+		live_log_sample(entry->manager->live_log, &entry->live, &before, now);
 	for (size_t i = 0; i < sampler->subscriber_count; i++)
 		sampler->subscribers[i].fn(sampler->subscribers[i].arg, entry, &before, now);
 }
@@ -450,8 +452,14 @@ static void sampler_measure_disks(void *arg)
 		entry_ref(entry);
 		entry->sampled->disk_due_ms = loop_now(manager->loop) + SAMPLER_DISK_MS;
 		usage_ask(manager, entry->record.id, &usage);
-		if (usage.disk != ORDER_USAGE_UNKNOWN)
+		if (usage.disk != ORDER_USAGE_UNKNOWN) {
+			struct sample before = entry->sampled->last;
+
 			entry->sampled->last.disk = usage.disk;
+			if (entry->listed)
+				live_log_sample(manager->live_log, &entry->live, &before,
+						&entry->sampled->last);
+		}
 		entry_unref(entry);
 	}
 }

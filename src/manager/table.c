@@ -173,8 +173,10 @@ void entry_move(struct entry *entry, enum state state)
 	entry->manager->changes++;
 	entry_weigh(entry);
 	entry_keep(entry);
-	if (entry->listed)
+	if (entry->listed) {
+		live_log_record(entry->manager->live_log, &entry->live);
 		entry_publish_move(entry, before);
+	}
 	condition_signal(&entry->changed);
 }
 
@@ -204,6 +206,8 @@ void entry_keep(struct entry *entry)
 
 fallible entry_keep_now(struct entry *entry)
 {
+	if (entry->listed)
+		live_log_record(entry->manager->live_log, &entry->live);
 	if (!entry->manager->store)
 		return OK;
 	entry_keep(entry);
@@ -291,6 +295,7 @@ fallible table_add(struct manager *manager, struct spec *spec, struct entry **ou
 	entry_weigh(entry);
 	link_add(&manager->entries, &entry->link);
 	manager->changes++;
+	live_log_record(manager->live_log, &entry->live);
 	*out = entry;
 	return OK;
 }
@@ -333,6 +338,7 @@ void table_remove(struct entry *entry)
 	map_take(manager->by_short, str_of(entry->record.short_id));
 	take_name(manager, entry);
 	link_drop(&entry->link);
+	live_log_remove(manager->live_log, &entry->live, &entry->record);
 	manager->changes++;
 	entry_weigh(entry);
 	condition_signal(&entry->changed);

@@ -10,6 +10,7 @@
 #include "manager/account.h"
 #include "manager/admit.h"
 #include "manager/exposed_ports.h"
+#include "manager/live_log.h"
 #include "types/event.h"
 #include "types/record.h"
 #include "types/usage.h"
@@ -74,6 +75,7 @@ struct entry {
 		uint64_t start;
 		int pid;
 	} spoofed; // the last process with false marks that was told of: agent/discover
+	struct live_mark live;
 };
 
 struct manager {
@@ -109,12 +111,16 @@ struct manager {
 	struct egress *egress;		   // NULL: no box has a network
 	struct condition
 		attach_changed; // of manager/network_attach: a box may need an attach or a detach
-	struct condition event_written; // signalled when there are more events in the store
-	const char *sockets;		// directory of the boxes' sockets
-	bool settled;			// manager/adopt has settled all boxes
-	bool rebooted; // a create in the store may have been acknowledged: see manager/adopt
-	bool unknown;  // the records could not be read: an absent record proves nothing
-	bool doubtful; // a record's id is malformed: boxes without a record are left alone
+	struct condition event_written;	    // signalled when there are more events in the store
+	uint64_t events_written;	    // counts them, since the start
+	struct live_log *live_log;	    // NULL: changes are not noted
+	struct condition operation_changed; // of manager/operations: any of them
+	uint64_t operation_changes;
+	const char *sockets; // directory of the boxes' sockets
+	bool settled;	     // manager/adopt has settled all boxes
+	bool rebooted;	     // a create in the store may have been acknowledged: see manager/adopt
+	bool unknown;	     // the records could not be read: an absent record proves nothing
+	bool doubtful;	     // a record's id is malformed: boxes without a record are left alone
 	struct link entries;
 	uint64_t next_seq;
 	struct condition

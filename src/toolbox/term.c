@@ -40,6 +40,8 @@ struct terminal_command {
 	bool must_exist;    // `terminal` was named: only attach
 	bool is_command;
 	uint64_t cols, rows;
+	bool has_after;
+	uint64_t after; // output that the client has already, by its offset
 	// as it is started
 	const char **argv;
 	struct env_map env;
@@ -59,6 +61,16 @@ static fallible read_side(struct http *x, const char *key, uint64_t *out)
 
 	if (text.at && !str_to_u64(text, 1, TERM_SIDE_MAX, out))
 		return err_new(INVALID, "bad_field", "'%s' must be 1 to %d", key, TERM_SIDE_MAX);
+	return OK;
+}
+
+static fallible read_after(struct http *x, struct terminal_command *out)
+{
+	struct str text = http_query(x, "after");
+
+	out->has_after = text.at != NULL;
+	if (text.at && !str_to_u64(text, 0, INT64_MAX, &out->after))
+		return terminal_command_bad("after", "must be a number of bytes");
 	return OK;
 }
 
@@ -160,6 +172,7 @@ static fallible terminal_command_read(struct http *x, struct terminal_command *o
 		out->session = (struct str){NULL, 0};
 	TRY(read_side(x, "cols", &out->cols));
 	TRY(read_side(x, "rows", &out->rows));
+	TRY(read_after(x, out));
 	TRY(terminal_command_read_lists(x, out));
 	TRY(terminal_command_read_path_arg(x, out));
 	if (terminal.len > TERM_ID_MAX || out->session.len > TERM_ID_MAX)
@@ -357,7 +370,9 @@ struct watcher {
 	struct term *term;
 	struct wsock *ws;
 	uint64_t at; // output offset sent so far
-	char *room;  // PIECE
+	bool has_after;
+	uint64_t after; // what the client has
+	char *room;	// PIECE
 };
 
 static void watcher_drop(struct watcher *watcher)
@@ -416,25 +431,47 @@ static fallible tell_skipped(struct wsock *ws, uint64_t bytes)
 	return wsock_send(ws, WSOCK_BINARY, buf_view(&text));
 }
 
-// Sends all kept output in one frame, starting at a complete UTF-8 sequence.
+static fallible send_number(struct wsock *ws, const char *type, const char *key, uint64_t value,
+			    const char *terminal)
+{
+	auto_buf text = BUF_INIT(TEXT_MAX);
+	struct json_out out = json_to(&text);
+
+	json_begin(&out, '{');
+	json_put_text(&out, "type", type);
+	if (terminal)
+		json_put_text(&out, "terminal", terminal);
+	json_put_int(&out, key, (int64_t)value);
+	json_end(&out, '}');
+	return send_text(ws, &text);
+}
+
+// Sends what the client lacks of the kept output in one frame. All of it starts at a complete UTF-8
+// sequence; what follows on `after` starts there.
 static fallible toolbox_term_replay(struct watcher *watcher)
 {
 	struct term_view view = term_view(watcher->term);
 	uint64_t skipped;
 	size_t len, cut = 0;
 	auto_free char *kept = NULL;
+	bool goes_on = watcher->has_after && watcher->after <= view.bytes;
 
 	watcher->at = term_kept(watcher->term);
+	if (goes_on && watcher->after < watcher->at)
+		TRY(send_number(watcher->ws, "gap", "bytes", watcher->at - watcher->after, NULL));
+	else if (goes_on)
+		watcher->at = watcher->after;
 	len = (size_t)(view.bytes - watcher->at);
 	if (len > 0) {
 		kept = mem_grow(NULL, len, 1);
 		len = term_read(watcher->term, &watcher->at, kept, len, &skipped);
-		while (watcher->at > len && cut < 3 && cut < len &&
+		while (!goes_on && watcher->at > len && cut < 3 && cut < len &&
 		       ((unsigned char)kept[cut] & 0xc0) == 0x80)
 			cut++;
 		TRY(wsock_send(watcher->ws, WSOCK_BINARY, (struct str){kept + cut, len - cut}));
 	}
-	return send_word(watcher->ws, "ready", view.is_command ? "terminal" : NULL, view.id);
+	return send_number(watcher->ws, "ready", "offset", watcher->at,
+			   view.is_command ? view.id : NULL);
 }
 
 static fallible term_follow(struct watcher *watcher)
@@ -527,13 +564,16 @@ static fallible term_receive(struct watcher *watcher)
 	}
 }
 
-static fallible toolbox_term_watch(struct wsock *ws, struct term *term)
+static fallible toolbox_term_watch(struct wsock *ws, struct term *term,
+				   const struct terminal_command *command)
 {
 	struct watcher *watcher = mem_new_of(struct watcher);
 	struct err *err;
 
 	watcher->refs = 2;
 	watcher->term = term; // takes the reference
+	watcher->has_after = command->has_after;
+	watcher->after = command->after;
 	watcher->ws = ws;
 	wsock_ref(ws);
 	watcher->room = mem_grow(NULL, PIECE, 1);
@@ -559,7 +599,7 @@ static fallible term_talk(struct http *x, struct wsock *ws, void *arg)
 	auto_err err = terminal_command_take(x, &opening->ref, &opening->command, &term);
 
 	if (!err)
-		return toolbox_term_watch(ws, term);
+		return toolbox_term_watch(ws, term, &opening->command);
 	if (err_kind(err) == ERR_CANCELLED)
 		return take_ptr(err);
 	TRY(send_word(ws, "error", "message", err_message(err)));

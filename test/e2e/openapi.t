@@ -605,6 +605,15 @@ def sockets(w, box):
     socket.close()
     wrong = faults(box + "/ws", told + asked[:1] + asked[2:])
     c.ok(not wrong and {one["type"] for one in told} == {"response", "error", "stream"}, "and so are those of the transport", told, *wrong)
+    feed = wsclient.WebSocket(w.cove, "/v1/live")
+    asked = [{"op": "sub", "id": topic, "topic": topic} for topic in ("events", "sandboxes", "stats", "host", "operations", "none")]
+    told = [feed.json()]
+    for one in asked:
+        feed.send(one)
+        told.append(feed.json())
+    feed.close()
+    wrong = faults("/v1/live", told + asked[:-1])
+    c.ok(not wrong and len({one.get("id") for one in told}) == len(told), "and those of a feed", told, *wrong)
     for path in ("/api/ws", "/rpc"):
         wsclient.WebSocket(w.cove, box + path).close()
     c.ok(True, "the other sockets open")

@@ -27,6 +27,7 @@ export type Link = 'Live' | 'Reconnecting…' | 'Offline';
 let session: Session | null = null;
 let clockAhead = 0; // of the server, in ms
 let link: Link = 'Live';
+let feed: 'unused' | 'up' | 'down' = 'unused';
 const onSession = new Set<() => void>();
 const onLink = new Set<() => void>();
 const KEPT = 'cove.session';
@@ -52,6 +53,18 @@ function setLink(next: Link): void {
 		return;
 	link = next;
 	onLink.forEach((told) => told());
+}
+
+// The feed of live.ts: while it is wanted, it says whether the pages are live.
+export function feedIs(next: typeof feed): void {
+	feed = next;
+	setLink(feed !== 'down' ? 'Live' : navigator.onLine ? 'Reconnecting…' : 'Offline');
+}
+
+// The server's clock, unless it is as this one.
+export function clockIs(time: number): void {
+	if (!Number.isNaN(time))
+		clockAhead = Math.abs(time - Date.now()) > 2000 ? time - Date.now() : 0;
 }
 
 function setSession(next: Session | null): void {
@@ -120,10 +133,9 @@ async function send(method: string, path: string, body: unknown, token: string |
 		setLink(navigator.onLine ? 'Reconnecting…' : 'Offline');
 		throw new Failure(0, 'offline', T.unreachable, '', '');
 	}
-	setLink('Live');
-	const date = Date.parse(reply.headers.get('Date') ?? '');
-	if (!Number.isNaN(date) && Math.abs(date - Date.now()) > 2000)
-		clockAhead = date - Date.now();
+	if (feed !== 'down')
+		setLink('Live');
+	clockIs(Date.parse(reply.headers.get('Date') ?? ''));
 	if (reply.status === 401 && token && session?.token === token)
 		setSession(null);
 	if (!reply.ok)

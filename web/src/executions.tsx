@@ -3,6 +3,7 @@ import {useState} from 'preact/hooks';
 import {call} from './api';
 import {bytes, count, labelText, readLabels, shown, span} from './format';
 import {Log} from './log';
+import {useFresh} from './live';
 import {T} from './text';
 import {save} from './transfer';
 import type {Artifact, Page, Work} from './types';
@@ -42,7 +43,7 @@ function NewExecution({close}: {close: () => void}) {
 
 export function Executions() {
 	const state = new URLSearchParams(location.search).get('state') ?? '';
-	const list = usePoll(async () => (await call<Page<Work>>('GET', `/v1/executions?limit=200${state ? `&state=${encodeURIComponent(state)}` : ''}`)).items, 2000, 'executions' + state);
+	const list = useFresh(async () => (await call<Page<Work>>('GET', `/v1/executions?limit=200${state ? `&state=${encodeURIComponent(state)}` : ''}`)).items, {kinds: ['execution']}, 'executions' + state);
 	const [creating, setCreating] = useState(new URLSearchParams(location.search).has('create'));
 	const create = <Do label={T.newExecution} scope="make" primary work={async () => setCreating(true)} />;
 	return <>

@@ -9,6 +9,7 @@ import {currentLink, currentSession, may, resume, signOut, watchLink, watchSessi
 import {Executions, Execution} from './executions';
 import {Audit, Nodes} from './host';
 import {Keys} from './keys';
+import {isOldPage, watchBuild} from './live';
 import {Overview} from './overview';
 import {PAGES} from './pages';
 import {Palette, Shortcuts, useKeys} from './palette';
@@ -52,6 +53,8 @@ function route(path: string) {
 function Connection() {
 	const [state, setState] = useState(currentLink());
 	const [late, setLate] = useState(false);
+	const [isOld, setIsOld] = useState(isOldPage());
+	useEffect(() => watchBuild(() => setIsOld(isOldPage())), []);
 	useEffect(() => watchLink(() => setState(currentLink())), []);
 	useEffect(() => {
 		setLate(false);
@@ -66,6 +69,7 @@ function Connection() {
 	return <>
 		<span role="status" aria-label={T.connection} class={state === 'Live' ? 'live' : 'lost'}>{state}</span>
 		{late && <div role="alert" class="banner">{T.reconnecting}</div>}
+		{isOld && <div role="status" class="banner">{T.newBuild} <button type="button" onClick={() => location.reload()}>{T.reload}</button></div>}
 	</>;
 }
 

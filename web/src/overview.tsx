@@ -5,29 +5,28 @@ import {bytes, cores, count} from './format';
 import {isOperator} from './pages';
 import {fieldText} from './sandbox';
 import {nameOf} from './sandboxes';
+import {useFresh, useHost, useSandboxes} from './live';
 import {T} from './text';
-import type {Alert, Happening, Health, HostStats, Page, Row, Work} from './types';
-import {Ago, Chart, Fault, Link, Loading, State, Str, keepPoint, usePoll, useTail} from './ui';
+import type {Alert, Happening, Health, Page, Row, Work} from './types';
+import {Ago, Chart, Fault, Link, Loading, State, Str, keepPoint, useTail} from './ui';
 import type {Point} from './ui';
 
 interface Seen {
-	host: HostStats;
 	health: Health;
-	rows: Row[];
 	alerts: Alert[];
 	failed: Work[];
 }
 
 async function look(): Promise<Seen> {
-	const [host, health, page, alerts, failed] = await Promise.all([
-		call<HostStats>('GET', '/v1/stats'),
+	const [health, alerts, failed] = await Promise.all([
 		call<Health>('GET', '/v1/health'),
-		call<Page<Row>>('GET', '/v1/sandboxes?view=summary&limit=1000'),
 		isOperator() ? call<{items: Alert[]}>('GET', '/v1/alerts?state=firing') : {items: []},
 		call<Page<Work>>('GET', '/v1/executions?state=failed&limit=5'),
 	]);
-	return {host, health, rows: page.items, alerts: alerts.items, failed: failed.items};
+	return {health, alerts: alerts.items, failed: failed.items};
 }
+
+const FIELDS = ['name', 'shortId', 'cpu', 'memory']; // of rows
 
 function Tile({label, value, to, alarm}: {label: string; value: string; to: string; alarm?: boolean}) {
 	return <Link to={to} class={alarm ? 'tile alarm' : 'tile'}><span>{label}</span><b>{value}</b></Link>;
@@ -41,13 +40,15 @@ function Top({title, rows, text}: {title: string; rows: Row[]; text: (row: Row) 
 }
 
 export function Overview() {
-	const {value, fault, again} = usePoll(look, 2000, 'overview');
+	const {value, fault, again} = useFresh(look, {kinds: ['alert', 'execution'], everyMs: 15000}, 'overview');
+	const {value: host, fault: lost} = useHost(2000);
+	const {rows, ready} = useSandboxes(FIELDS);
 	const events = useTail<Happening>('/v1/events?', 3000, 'all events');
 	const [points, setPoints] = useState<Record<'cpu' | 'boxes' | 'memory' | 'create', Point[]>>({cpu: [], boxes: [], memory: [], create: []});
 	useEffect(() => {
-		if (!value)
+		if (!host)
 			return;
-		const {host} = value, time = Date.parse(host.time);
+		const time = Date.parse(host.time);
 		const used = host.memory.totalBytes !== null && host.memory.availableBytes !== null ? host.memory.totalBytes - host.memory.availableBytes : null;
 		setPoints((old) => ({
 			cpu: keepPoint(old.cpu, {time, value: host.cpu.used ?? host.cpu.sandboxes}),
@@ -55,10 +56,11 @@ export function Overview() {
 			memory: keepPoint(old.memory, {time, value: used ?? host.memory.sandboxesBytes}),
 			create: keepPoint(old.create, {time, value: host.latency.create.p95Ms}),
 		}));
-	}, [value]);
-	if (!value)
-		return <><h1>{T.overview}</h1>{fault ? <Fault of={fault} again={again} /> : <Loading />}</>;
-	const {host, health, rows, alerts, failed} = value;
+	}, [host]);
+	const problem = fault ?? lost;
+	if (!value || !host)
+		return <><h1>{T.overview}</h1>{problem ? <Fault of={problem} again={again} /> : <Loading />}</>;
+	const {health, alerts, failed} = value;
 	const states = host.sandboxes;
 	const top = (key: 'cpu' | 'memory', least: number) => rows.filter((one) => (one[key] ?? 0) > least).sort((a, b) => (b[key] ?? 0) - (a[key] ?? 0)).slice(0, 5);
 	const some = (...names: string[]) => names.reduce((sum, name) => sum + (states[name] ?? 0), 0);
@@ -84,7 +86,7 @@ export function Overview() {
 			<Chart label={T.hostMemory} points={points.memory} limit={host.memory.totalBytes} text={bytes} />
 			<Chart label={T.createP95} points={points.create} limit={null} text={ms} />
 		</div>
-		{rows.length === 0 && <section class="panel"><h2>{T.firstRun}</h2>
+		{ready && rows.length === 0 && <section class="panel"><h2>{T.firstRun}</h2>
 			<pre>cove run --rm -- echo hello{'\n'}cove create --name web{'\n'}cove exec web -- uname -a</pre>
 		</section>}
 		<div class="columns">

@@ -1,13 +1,15 @@
 // One sandbox: its charts and facts, and a tab for each thing that can be done in it.
 import type {ComponentChildren} from 'preact';
 import {useEffect, useRef, useState} from 'preact/hooks';
-import {Failure, bytesOf, call, may} from './api';
+import {bytesOf, call, may} from './api';
 import {Code} from './box_code';
 import {Files} from './box_files';
 import {Network, Ports} from './box_network';
 import {BoxSettings, Limits} from './box_settings';
 import {cliOf, createLike, curlOf} from './copy';
 import {absolute, bytes, cores, count, labelText, plainLog, shown} from './format';
+import {useFresh, useStats} from './live';
+import {Terminal} from './pane';
 import {nameOf, step, stepsOf} from './sandboxes';
 import {T} from './text';
 import type {Box, Happening, Process, Stats} from './types';
@@ -130,47 +132,16 @@ function Events({id}: {id: string}) {
 	]} />}</Listed>;
 }
 
-type Status = 'connecting' | 'connected' | 'reconnecting' | 'ended';
-
-function Terminal({id}: {id: string}) {
-	const at = useRef<HTMLDivElement>(null);
-	const [status, setStatus] = useState<Status>('connecting');
-	const [round, setRound] = useState(0);
-	useEffect(() => {
-		let over = false;
-		let close = () => undefined as void;
-		setStatus('connecting');
-		void import('./terminal').then(({openTerminal}) => {
-			if (!over && at.current)
-				close = openTerminal(at.current, id, setStatus);
-		}).catch(() => setStatus('ended'));
-		return () => {
-			over = true;
-			close();
-		};
-	}, [id, round]);
-	return <>
-		<div ref={at} data-testid="terminal" data-status={status} class="pane" />
-		{status === 'ended' && <p class="row">{T.ended} <button type="button" onClick={() => setRound(round + 1)}>{T.restart}</button></p>}
-		{status === 'reconnecting' && <p role="status">{T.reconnecting}</p>}
-	</>;
-}
-
 export function Sandbox({id, tab}: {id: string; tab: string}) {
-	const {value, fault, again} = usePoll<Seen>(async () => {
-		const box = await call<Box>('GET', `/v1/sandboxes/${encodeURIComponent(id)}`);
-		const stats = await call<Stats>('GET', `/v1/sandboxes/${box.id}/stats`).catch((problem: unknown) => {
-			if (problem instanceof Failure && problem.status >= 400)
-				return null;
-			throw problem;
-		});
-		return {box, stats};
-	}, 1500, id);
+	const [known, setKnown] = useState<string | null>(null);
+	const {value: box, fault, again} = useFresh(() => call<Box>('GET', `/v1/sandboxes/${encodeURIComponent(id)}`),
+		{kinds: ['sandbox', 'snapshot'], everyMs: 15000, ...(known ? {sandbox: known} : {})}, id);
+	useEffect(() => setKnown(box?.id ?? null), [box?.id]);
+	const stats = useStats(box?.id ?? null, 1000);
 	const [points, setPoints] = useState<Series>({cpu: [], memory: [], disk: [], in: [], out: []});
 	const counted = useRef<{time: number; in: number; out: number} | null>(null);
 	const [deleting, setDeleting] = useState(false);
 	useEffect(() => {
-		const stats = value?.stats;
 		if (!stats)
 			return;
 		const time = Date.parse(stats.time), {bytesIn, bytesOut} = stats.network;
@@ -187,14 +158,13 @@ export function Sandbox({id, tab}: {id: string; tab: string}) {
 			in: old ? keepPoint(was.in, {time, value: flow.in}) : was.in,
 			out: old ? keepPoint(was.out, {time, value: flow.out}) : was.out,
 		}));
-	}, [value]);
+	}, [stats]);
 	const tabs = useRef<HTMLDivElement>(null);
-	useEffect(() => tabs.current?.querySelector('[aria-selected=true]')?.scrollIntoView({block: 'nearest', inline: 'center'}), [tab, value === null]);
-	if (!value && fault?.status === 404)
+	useEffect(() => tabs.current?.querySelector('[aria-selected=true]')?.scrollIntoView({block: 'nearest', inline: 'center'}), [tab, box === null]);
+	if (!box && fault?.status === 404)
 		return <><h1>{T.sandbox}</h1><p class="empty">{T.gone}</p><Link to="/ui/sandboxes">{T.backToSandboxes}</Link></>;
-	if (!value)
+	if (!box)
 		return <><h1><Str of={id} max={20} /></h1>{fault ? <Fault of={fault} again={again} /> : <Loading />}</>;
-	const {box} = value;
 	const move = (event: KeyboardEvent) => {
 		const here = TABS.findIndex(([key]) => key === tab);
 		const by = event.key === 'ArrowRight' ? 1 : event.key === 'ArrowLeft' ? TABS.length - 1 : 0;
@@ -215,7 +185,7 @@ export function Sandbox({id, tab}: {id: string; tab: string}) {
 		if (tab === 'network')
 			return <Network box={box} again={again} />;
 		if (tab === 'overview' || !TABS.some(([key]) => key === tab))
-			return <Facts seen={value} points={points} />;
+			return <Facts seen={{box, stats}} points={points} />;
 		if (tab === 'ports')
 			return <Ports box={box} />;
 		if (!may('use'))

@@ -54,7 +54,41 @@ function terminalId(box: string): string {
 	return made;
 }
 
-export function openTerminal(at: HTMLElement, box: string, told: (status: Status) => void): () => void {
+export interface Pane {
+	close(): void;
+	focus(): void;
+	find(text: string, back: boolean): void;
+}
+
+export interface Asks {
+	ask(text: string, go: () => void): void; // before several lines are pasted
+	search(): void; // Ctrl+Shift+F
+}
+
+const PASTE_MAX = 4096; // bytes that are pasted without a question
+
+// What a terminal would obey is not pasted: escapes, C1 and other controls.
+export const cleanPaste = (text: string): string => text.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f]/g, '');
+
+// Selects the next line that has the text, from the selection on; it wraps around.
+function findText(terminal: Terminal, text: string, back: boolean): void {
+	const buffer = terminal.buffer.active, wanted = text.toLowerCase(), from = terminal.getSelectionPosition();
+	terminal.clearSelection();
+	if (!wanted)
+		return;
+	const begin = from ? from.start.y : back ? 0 : buffer.length - 1;
+	for (let i = 1; i <= buffer.length; i++) {
+		const row = (begin + (back ? buffer.length - i : i)) % buffer.length;
+		const at = buffer.getLine(row)?.translateToString(true).toLowerCase().indexOf(wanted) ?? -1;
+		if (at < 0)
+			continue;
+		terminal.select(at, row, text.length);
+		terminal.scrollToLine(Math.max(0, row - Math.floor(terminal.rows / 2)));
+		return;
+	}
+}
+
+export function openTerminal(at: HTMLElement, box: string, told: (status: Status) => void, asks: Asks): Pane {
 	install();
 	const style = getComputedStyle(document.documentElement);
 	const terminal = new Terminal({
@@ -72,32 +106,63 @@ export function openTerminal(at: HTMLElement, box: string, told: (status: Status
 	fit.fit();
 	terminal.focus();
 
+	const pasteText = (raw: string) => {
+		const text = cleanPaste(raw);
+		const go = () => {
+			terminal.paste(text);
+			terminal.focus();
+		};
+		if ((/[\r\n]/.test(text.replace(/[\r\n]+$/, '')) && !terminal.modes.bracketedPasteMode) || text.length > PASTE_MAX)
+			asks.ask(text, go);
+		else
+			go();
+	};
+	const pasted = (event: ClipboardEvent) => {
+		event.preventDefault();
+		event.stopPropagation();
+		pasteText(event.clipboardData?.getData('text/plain') ?? '');
+	};
+	at.addEventListener('paste', pasted, true);
+	terminal.attachCustomKeyEventHandler((event) => {
+		const isOurs = event.ctrlKey && event.shiftKey && ['KeyF', 'KeyC'].includes(event.code);
+		if (!isOurs || event.type !== 'keydown')
+			return !isOurs;
+		event.preventDefault();
+		if (event.code === 'KeyF')
+			asks.search();
+		else
+			void navigator.clipboard?.writeText(terminal.getSelection());
+		return false;
+	});
 	let socket: WebSocket | null = null;
-	let over = false, wait = 500, timer = 0, began = false;
+	let over = false, wait = 500, timer = 0;
+	let offset: number | null = null; // of the output that was written
 	const base = `/v1/sandboxes/${box}/ws/pty`;
 	const connect = () => {
 		// A terminal of that id is attached to; there is a new one if there is none.
 		const query = new URLSearchParams({terminal: terminalId(box), cols: String(terminal.cols), rows: String(terminal.rows)});
+		if (offset !== null)
+			query.set('after', String(offset));
 		for (const word of ['sh', '-c', 'if command -v bash >/dev/null; then exec bash -i; fi; exec sh -i'])
 			query.append('command', word);
 		const own = openSocket(`${base}?${query}`);
 		socket = own;
 		own.binaryType = 'arraybuffer';
-		own.onopen = () => {
-			if (began)
-				terminal.reset();
-		};
 		own.onmessage = (event: MessageEvent<ArrayBuffer | string>) => {
 			if (typeof event.data !== 'string') {
 				terminal.write(new Uint8Array(event.data));
+				if (offset !== null)
+					offset += event.data.byteLength;
 				return;
 			}
-			const word = JSON.parse(event.data) as {type: string; message?: string};
+			const word = JSON.parse(event.data) as {type: string; offset?: number; bytes?: number};
 			if (word.type === 'ready') {
-				began = true;
+				offset = word.offset ?? offset;
 				wait = 500;
 				told('connected');
 				own.send(JSON.stringify({type: 'resize', cols: terminal.cols, rows: terminal.rows}));
+			} else if (word.type === 'gap') {
+				terminal.write(T.skippedBytes(word.bytes ?? 0));
 			} else if (word.type === 'exit') {
 				end();
 			}
@@ -136,11 +201,16 @@ export function openTerminal(at: HTMLElement, box: string, told: (status: Status
 	});
 	observer.observe(at);
 	connect();
-	return () => {
-		over = true;
-		clearTimeout(timer);
-		observer.disconnect();
-		socket?.close(1000);
-		terminal.dispose();
+	return {
+		close: () => {
+			over = true;
+			clearTimeout(timer);
+			observer.disconnect();
+			at.removeEventListener('paste', pasted, true);
+			socket?.close(1000);
+			terminal.dispose();
+		},
+		focus: () => terminal.focus(),
+		find: (text, back) => findText(terminal, text, back),
 	};
 }

@@ -228,3 +228,41 @@ TEST(room, "the host has capacity, and reports it")
 	CHECK_OK(admit_ask(admit, 1));
 	admit_close(admit);
 }
+
+static void count_gone(void *arg, const struct live_gone *gone)
+{
+	(void)gone;
+	++*(size_t *)arg;
+}
+
+TEST(live, "changes have one order, each sandbox is in it once, and those that left are remembered")
+{
+	auto_app app = {0};
+	struct live_log *log;
+	struct entry *a, *b;
+	uint64_t seen, whole;
+	size_t gone = 0;
+
+	open_house(&app);
+	log = app.manager->live_log;
+	CHECK(!live_log_first(log, 0) && live_log_version(log) == 0);
+	a = add(app.manager, "a");
+	b = add(app.manager, "b");
+	seen = live_log_version(log);
+	CHECK(live_log_first(log, 0) == &a->live && live_log_next(log, &a->live) == &b->live);
+	CHECK(!live_log_next(log, &b->live) && !live_log_first(log, seen));
+	live_log_record(log, &a->live);
+	live_log_record(log, &a->live);
+	CHECK(live_log_first(log, 0) == &b->live && live_log_first(log, seen) == &a->live);
+	CHECK(live_mark_version(&a->live) == live_log_version(log));
+	whole = live_log_version(log);
+	table_remove(b);
+	live_log_gone(log, whole, live_log_version(log), count_gone, &gone);
+	CHECK(gone == 1 && live_log_first(log, 0) == &a->live);
+	live_log_gone(log, live_log_version(log), UINT64_MAX, count_gone, &gone);
+	CHECK(gone == 1 && live_log_is_whole(log, whole));
+	for (int i = 0; i < LIVE_GONE_MAX; i++)
+		table_remove(add(app.manager, "x"));
+	CHECK(!live_log_is_whole(log, whole));
+	CHECK(live_log_is_whole(log, live_log_version(log)));
+}
