@@ -10,6 +10,7 @@
 #include "gateway/gateway.h"
 #include "manager/access.h"
 #include "manager/manager.h"
+#include "manager/pools.h"
 #include "manager/sampler.h"
 #include "manager/usage.h"
 #include "types/live.h"
@@ -53,8 +54,8 @@ static const char *boxes_whose(const struct http *x)
 
 // Writes a record with its path token and a base URL that contains it, for clients that cannot send
 // headers. The host is the request's Host, unless configured otherwise.
-void box_write(struct http *x, struct json_out *out, const struct record *record,
-	       const struct order_usage *usage)
+static void box_put(struct http *x, struct json_out *out, const struct record *record,
+		    const struct order_usage *usage)
 {
 	const char *base = record->retention.base_url;
 	char token[PATH_TOKEN_LEN + 1];
@@ -64,7 +65,6 @@ void box_write(struct http *x, struct json_out *out, const struct record *record
 		base = arena_fmt(x->arena, "http://" STR_FMT, STR_ARG(http_field(x, "Host")));
 	path_token_write(gateway_of(x)->path_token_key, record->id, record->retention.token_turn,
 			 token);
-	json_begin(out, '{');
 	record_put(out, record);
 	if (usage)
 		usage_put(out, usage);
@@ -72,6 +72,13 @@ void box_write(struct http *x, struct json_out *out, const struct record *record
 	json_put_text(out, "baseUrl",
 		      told ? arena_fmt(x->arena, "%s/v1/t/%s/sandboxes/%s", base, token, record->id)
 			   : NULL);
+}
+
+void box_write(struct http *x, struct json_out *out, const struct record *record,
+	       const struct order_usage *usage)
+{
+	json_begin(out, '{');
+	box_put(x, out, record, usage);
 	json_end(out, '}');
 }
 
@@ -96,24 +103,98 @@ static fallible client_gone(void)
 		       "the client disconnected before the sandbox was reported");
 }
 
-static fallible boxes_make(struct http *x, const struct create_grant *grant, struct spec *spec,
+// A create, as the body says it.
+struct boxes_ask {
+	struct str pool;     // at NULL: none
+	struct json *change; // of a claim: the body without pool and name
+	struct spec spec;
+};
+
+static void boxes_ask_done(struct boxes_ask *ask)
+{
+	json_free(ask->change);
+	spec_done(&ask->spec);
+}
+
+// {pool, name?, labels?, ttl?, network?}
+static fallible boxes_read_claim(const struct json *json, struct boxes_ask *out)
+{
+	static const char *const known[] = {"pool", "name", "labels", "ttl", "network", NULL};
+	auto_buf text = BUF_INIT(REPLY_MAX);
+	struct json_out change = json_to(&text);
+
+	TRY(json_only(json, known));
+	TRY(json_str(json_get(json, "pool"), "pool", &out->pool));
+	if (!id_is_name(out->pool))
+		return err_new(INVALID, "bad_name", "this is not a name for a pool");
+	json_begin(&change, '{');
+	for (size_t i = 2; known[i]; i++) {
+		const struct json *value = json_get(json, known[i]);
+
+		if (!value)
+			continue;
+		json_key(&change, known[i]);
+		json_add_value(&change, value);
+	}
+	json_end(&change, '}');
+	return json_read(buf_view(&text), &out->change);
+}
+
+static fallible boxes_read(struct http *x, const struct json *json, struct boxes_ask *out)
+{
+	const struct spec_bounds *bounds = manager_bounds(gateway_of(x)->manager);
+	struct str name = {0};
+
+	if (!json || json_type(json) != JSON_OBJECT || !json_get(json, "pool"))
+		return spec_read(json, bounds, &out->spec);
+	TRY(boxes_read_claim(json, out));
+	TRY(spec_read(out->change, bounds, &out->spec));
+	TRY(json_str(json_get(json, "name"), "name", &name));
+	if (name.at && !id_is_name(name))
+		return err_new(INVALID, "bad_name", "this is not a name for a sandbox");
+	snprintf(out->spec.name, sizeof(out->spec.name), STR_FMT, STR_ARG(name));
+	return OK;
+}
+
+// *out_from_pool: of a claim.
+static fallible boxes_do(struct manager *manager, const struct create_grant *grant,
+			 struct boxes_ask *ask, const struct record **out, bool *out_from_pool)
+{
+	struct pool_claim claim = {
+		.pool = ask->pool,
+		.name = ask->spec.name,
+		.idempotency = ask->spec.idempotency,
+		.id = ask->spec.id,
+		.change = ask->change,
+	};
+	bool made;
+
+	return ask->pool.at ? pools_claim(manager, grant, &claim, out, out_from_pool)
+			    : create_box(manager, grant, &ask->spec, CREATE_NEW, out, &made);
+}
+
+static fallible boxes_make(struct http *x, const struct create_grant *grant, struct boxes_ask *ask,
 			   struct idempotency *idempotency)
 {
 	struct gateway *gateway = gateway_of(x);
 	auto_buf body = BUF_INIT(REPLY_MAX);
 	struct json_out out = json_to(&body);
 	const struct record *record;
+	bool from_pool = false;
 	struct str place;
-	bool made;
 
 	// Probe before the work as well: the peer's RST arrives while the box is made.
-	if (is_orphan(x, spec->name, idempotency != NULL))
+	if (is_orphan(x, ask->spec.name, idempotency != NULL))
 		return client_gone();
-	ask_name_box(gateway->manager->ask, spec->id);
-	gateway_begin(x, spec->id);
-	TRY(create_box(gateway->manager, grant, spec, CREATE_NEW, &record, &made));
+	ask_name_box(gateway->manager->ask, ask->spec.id);
+	gateway_begin(x, ask->spec.id);
+	TRY(boxes_do(gateway->manager, grant, ask, &record, &from_pool));
 	place = str_of(arena_fmt(x->arena, "/v1/sandboxes/%s", record->id));
-	box_write(x, &out, record, NULL);
+	json_begin(&out, '{');
+	box_put(x, &out, record, NULL);
+	if (ask->pool.at)
+		json_put_bool(&out, "fromPool", from_pool);
+	json_end(&out, '}');
 	if (!buf_ok(&body) || is_orphan(x, record->name, idempotency != NULL)) {
 		log_event(LOG_INFO, "box.orphan", "sandbox", record->id, NULL);
 		err_free(life_delete(gateway->manager, gateway_who(x), str_of(record->id),
@@ -171,7 +252,7 @@ fallible api_boxes_create(struct http *x)
 	struct str key = http_field(x, "Idempotency-Key");
 	struct create_grant grant;
 	auto_json json = NULL;
-	auto_spec spec = {0};
+	on_exit_call(boxes_ask_done) struct boxes_ask ask = {0};
 	auto_idempotency idempotency = NULL;
 	uint8_t hash[SECRET_HASH];
 	struct str text;
@@ -180,9 +261,9 @@ fallible api_boxes_create(struct http *x)
 	// Also before replaying an answer that was given to another key.
 	TRY(access_create(gateway_who(x), &grant));
 	TRY(gateway_json(x, &json, &text));
-	TRY(spec_read(json, manager_bounds(gateway->manager), &spec));
+	TRY(boxes_read(x, json, &ask));
 	if (!key.at)
-		return boxes_make(x, &grant, &spec, NULL);
+		return boxes_make(x, &grant, &ask, NULL);
 	secret_sha256(text.at ? text.at : "", text.len, hash);
 	hash[0] ^= !may_use(
 		x); // only the answer to an authorized principal contains the path token
@@ -198,8 +279,8 @@ fallible api_boxes_create(struct http *x)
 	}
 	if (!first)
 		return boxes_replay(x, idempotency);
-	idempotency_mark(idempotency, spec.idempotency);
-	return boxes_make(x, &grant, &spec, idempotency);
+	idempotency_mark(idempotency, ask.spec.idempotency);
+	return boxes_make(x, &grant, &ask, idempotency);
 }
 
 fallible api_boxes_ensure(struct http *x)

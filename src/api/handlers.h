@@ -46,6 +46,9 @@ route_fn api_ports_expose, api_ports_list, api_ports_unexpose, api_ports_link, a
 // secrets.c
 route_fn api_secrets_list, api_secrets_get, api_secrets_set, api_secrets_drop;
 
+// pools.c
+route_fn api_pools_set, api_pools_list, api_pools_get, api_pools_delete;
+
 // volumes.c
 route_fn api_volumes_create, api_volumes_list, api_volumes_get, api_volumes_delete;
 // registries.c

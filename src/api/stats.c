@@ -13,6 +13,7 @@
 #include "execution/execution.h"
 #include "gateway/gateway.h"
 #include "manager/host_load.h"
+#include "manager/pools.h"
 #include "manager/sampler.h"
 #include "manager/usage.h"
 #include "monitor/monitor.h"
@@ -208,8 +209,8 @@ static void stats_put_failures(struct json_out *out, struct monitor *monitor, bo
 
 void stats_put_host(struct json_out *out, const struct gateway *gateway, const struct who *who)
 {
-	static const char *const pool[] = {"ready", "hits", "misses", NULL};
 	struct manager *manager = gateway->manager;
+	struct pools_sums pools = pools_sum(manager, who);
 	struct stats_host host = stats_sum(manager, who);
 	struct admit_view room = admit_look(manager->admit, loop_now(manager->loop));
 	struct host_load_view load = {.cores_used = -1, .cores_daemon = -1, .load1 = -1};
@@ -251,7 +252,11 @@ void stats_put_host(struct json_out *out, const struct gateway *gateway, const s
 		json_put_int(out, state_word(state), (int64_t)host.sums.states[state]);
 	json_end(out, '}');
 	stats_put_executions(out, gateway->executions, who);
-	stats_put_nulls(out, "pool", pool);
+	json_put_begin(out, "pool", '{');
+	stats_put_counter(out, "ready", pools.ready);
+	stats_put_counter(out, "hits", pools.hits);
+	stats_put_counter(out, "misses", pools.misses);
+	json_end(out, '}');
 	json_put_begin(out, "latency", '{');
 	stats_put_latency(out, "create", METRIC_BOX_CREATE, host.whole);
 	stats_put_latency(out, "exec", METRIC_EXEC_START, host.whole);

@@ -297,6 +297,7 @@ fallible body_box(const struct call *call, struct body *out)
 	out->box.from = call_value(call, OPT_TEMPLATE);
 	out->box.image = call_value(call, OPT_IMAGE);
 	out->box.pull = call_value(call, OPT_PULL);
+	out->box.pool = call_value(call, OPT_POOL);
 	TRY(cli_body_get_limits(call, &out->box));
 	TRY(cli_body_get_env(call, out));
 	TRY(get_labels(call, out));

@@ -67,6 +67,10 @@
 	V(TEMPLATE_FREEZE, cli_template_freeze) \
 	V(TEMPLATE_RM, cli_template_rm) \
 	V(TEMPLATE_PRUNE, image_prune) \
+	V(POOL_SET, cli_pool_set) \
+	V(POOL_LS, cli_pool_ls) \
+	V(POOL_INSPECT, cli_pool_inspect) \
+	V(POOL_RM, cli_pool_rm) \
 	V(VOLUME_CREATE, cli_volume_create) \
 	V(VOLUME_LS, cli_volume_ls) \
 	V(VOLUME_INSPECT, cli_volume_inspect) \
@@ -219,6 +223,7 @@ enum opt {
 	OPT_PERIOD,
 	OPT_PIDS,
 	OPT_PLATFORM,
+	OPT_POOL,
 	OPT_PRINT_PLAN,
 	OPT_PULL,
 	OPT_PROFILE,
@@ -270,6 +275,8 @@ enum opt {
 	OPT_UNUSED,
 	OPT_URL,
 	OPT_USER,
+	OPT_START,
+	OPT_READY,
 	OPT_VOLUME,
 	OPT_WAIT,
 	OPT_WORKDIR,

@@ -19,6 +19,7 @@
 #define STEPS (ON(UPDATE) | ON(SNAPSHOT) | ON(FORK) | ON(PAUSE) | ON(RESUME) | ON(STOP) | ON(START) | ON(ROTATE_TOKEN))
 #define KEYS (ON(KEY_CREATE) | ON(KEY_LS) | ON(KEY_RM))
 #define REGISTRIES (ON(REGISTRY_LOGIN) | ON(REGISTRY_LS) | ON(REGISTRY_LOGOUT))
+#define POOLS (ON(POOL_SET) | ON(POOL_LS) | ON(POOL_INSPECT) | ON(POOL_RM))
 #define VOLUMES (ON(VOLUME_CREATE) | ON(VOLUME_LS) | ON(VOLUME_INSPECT) | ON(VOLUME_RM))
 #define TENANTS (ON(TENANT_SET) | ON(TENANT_LS) | ON(TENANT_RM))
 #define SESSION_LISTS (ON(SESSION_LS) | ON(SESSION_RUNS))
@@ -38,7 +39,7 @@
 #define SYNC_LOOKS (SYNCS | ON(SYNC_STATUS))
 #define AGENT_SHOWS (ON(AGENT_RUN) | ON(AGENT_RECONNECT))
 #define AGENTS (ON(AGENT_RECONNECT) | ON(AGENT_STATUS) | ON(AGENT_STOP) | ON(AGENT_LIST))
-#define ASKS (EXECUTIONS | NETWORK | CODE | PORTS | LOOKS | SESSIONS | STEPS | KEYS | REGISTRIES | VOLUMES | TENANTS | ON(CLEANUP) | ON(DASHBOARD) | MAKES_OR_RUNS | INSIDE | ON(PS) | ON(INSPECT) | ON(RM) | TEMPLATES | ON(DOCTOR) | ON(WORDS) | ON(PLAY) | STATS | SYNC_LOOKS | ON(SYNC_GC) | AGENTS)
+#define ASKS (EXECUTIONS | NETWORK | CODE | PORTS | LOOKS | SESSIONS | STEPS | KEYS | REGISTRIES | POOLS | VOLUMES | TENANTS | ON(CLEANUP) | ON(DASHBOARD) | MAKES_OR_RUNS | INSIDE | ON(PS) | ON(INSPECT) | ON(RM) | TEMPLATES | ON(DOCTOR) | ON(WORDS) | ON(PLAY) | STATS | SYNC_LOOKS | ON(SYNC_GC) | AGENTS)
 
 const struct option cli_options[] = {
 	{OPT_AFTER,	  0,   "after",	   "TIME",	 "the condition must hold so long (5m)", ON(ALERTS_RULES)},
@@ -65,11 +66,12 @@ const struct option cli_options[] = {
 	{OPT_COST,	  0,   "cost",	   "NUMBER",	 "limit of the cost, in the currency of the configuration", ON(BUDGET_SET)},
 	{OPT_CONTEXT,	  0,   "context",  "FILE|-",	 "JSON for the file that COVE_CONTEXT names in the execution; - is standard input", ON(SUBMIT)},
 	{OPT_COUNT,	  0,   "count",	   "NUMBER",	 "how many sandboxes to make, up to 64 (default 1)", ON(FORK)},
+	{OPT_COUNT,	  0,   "count",	   "NUMBER",	 "how many members are kept ready, 1 to 256", ON(POOL_SET)},
 	{OPT_CPU_TIME,	  0,   "cpu-time", "TIME",	 "kill the command after this much CPU time (10s, 5m)", MAKES_OR_RUNS},
 	{OPT_CPU_TIME,	  0,   "cpu-time", "TIME",	 "limit of CPU time (100h)", ON(BUDGET_SET)},
 	{OPT_CPU_TIME,	  0,   "cpu-time", "TIME",	 "limit of CPU time of the whole execution (30s, 2m)", ON(SUBMIT)},
 	{OPT_COMPRESSION, 0,   "compression", "gzip|zstd", "pack the layers so (default gzip, which every tool reads)", ON(TEMPLATE_EXPORT)},
-	{OPT_CPUS,	  0,   "cpus",	   "NUMBER",	 "limit of CPUs (default 1; 0.5 is half of one)", MAKES},
+	{OPT_CPUS,	  0,   "cpus",	   "NUMBER",	 "limit of CPUs (default 1; 0.5 is half of one)", MAKES | ON(POOL_SET)},
 	{OPT_CPUS,	  0,   "cpus",	   "NUMBER",	 "limit of CPUs", ON(UPDATE)},
 	{OPT_CPUS,	  0,   "cpus",	   "NUMBER",	 "limit of CPUs of its running sandboxes together", ON(TENANT_SET)},
 	{OPT_CPUS,	  0,   "cpus",	   "NUMBER",	 "limit of CPUs of the execution", ON(SUBMIT)},
@@ -100,7 +102,7 @@ const struct option cli_options[] = {
 	{OPT_FOLLOW,	  'f', "follow",   NULL,	 "follow new events", ON(EVENTS)},
 	{OPT_FOLLOW,	  'f', "follow",   NULL,	 "follow new connections", ON(EGRESS)},
 	{OPT_FOR,	  0,   "for",	   "HOST",	 "a host that may get it (api.example.com, *.example.com); several with commas; may be repeated", ON(SECRET_SET)},
-	{OPT_FORCE,	  'f', "force",	   NULL,	 "do not fail when it does not exist", ON(CONTEXT_RM) | ON(TEMPLATE_RM) | ON(KEY_RM) | ON(REGISTRY_LOGOUT) | ON(VOLUME_RM) | ON(TENANT_RM) | ON(SECRET_RM) | ON(SESSION_RM) | ON(EXECUTIONS_RM) | ON(BUDGET_RM)},
+	{OPT_FORCE,	  'f', "force",	   NULL,	 "do not fail when it does not exist", ON(CONTEXT_RM) | ON(TEMPLATE_RM) | ON(KEY_RM) | ON(REGISTRY_LOGOUT) | ON(POOL_RM) | ON(VOLUME_RM) | ON(TENANT_RM) | ON(SECRET_RM) | ON(SESSION_RM) | ON(EXECUTIONS_RM) | ON(BUDGET_RM)},
 	{OPT_FORCE,	  'f', "force",	   NULL,	 "also one with changes that were not brought back; do not fail when it does not exist", ON(RM)},
 	{OPT_FORCE,	  'f', "force",	   NULL,	 "also sandboxes with changes that were not brought back", ON(SYNC_GC)},
 	{OPT_FORMAT,	  0,   "format",   "csv",	 "print CSV", ON(USAGE)},
@@ -139,7 +141,7 @@ const struct option cli_options[] = {
 	{OPT_MAN,	  0,   "man",	   NULL,	 "the whole manual, as a man page", ON(HELP)},
 	{OPT_MAX_FILE,	  0,   "max-file", "SIZE",	 "largest file that travels (default 100m)", SYNC_LOOKS | AGENT_SHOWS},
 	{OPT_MAX_FILES,	  0,   "max-files", "NUMBER",	 "how many files may travel (default 200000)", SYNC_LOOKS | AGENT_SHOWS},
-	{OPT_MEMORY,	  'm', "memory",   "SIZE",	 "limit of memory (default 512m)", MAKES | ON(RUN_CODE)},
+	{OPT_MEMORY,	  'm', "memory",   "SIZE",	 "limit of memory (default 512m)", MAKES | ON(RUN_CODE) | ON(POOL_SET)},
 	{OPT_MEMORY,	  'm', "memory",   "SIZE",	 "limit of memory", ON(UPDATE)},
 	{OPT_MEMORY,	  'm', "memory",   "SIZE",	 "limit of memory of its running sandboxes together", ON(TENANT_SET)},
 	{OPT_MEMORY,	  'm', "memory",   "SIZE",	 "limit of memory of the execution", ON(SUBMIT)},
@@ -167,6 +169,7 @@ const struct option cli_options[] = {
 	{OPT_PIDS,	  0,   "pids",	   "NUMBER",	 "limit of processes and threads", ON(UPDATE)},
 	{OPT_PROFILE,	  0,   "profile",  "PROFILE",	 "a profile of the server: template, allowed names, secrets and limits that are not given here", ON(SESSION_CREATE)},
 	{OPT_PLATFORM,	  0,   "platform", "OS/ARCH[/VARIANT]", "pull the image for this platform (default: the host's)", ON(TEMPLATE_PULL)},
+	{OPT_POOL,	  0,   "pool",	   "POOL",	 "claim a prepared sandbox of this pool; beside it --name, --label, --ttl and --network", ON(CREATE)},
 	{OPT_PRINT_PLAN,  0,   "print-plan", NULL,	 "print the plan of the Dockerfile as JSON, and build nothing", ON(TEMPLATE_BUILD)},
 	{OPT_PULL,	  0,   "pull",	   NULL,	 "ask the registry for images that are there, too", ON(TEMPLATE_BUILD)},
 	{OPT_PULL,	  0,   "pull",	   "missing|always|never", "when to ask the registry for --image (default missing)", MAKES | ON(SUBMIT)},
@@ -177,8 +180,8 @@ const struct option cli_options[] = {
 	{OPT_QUESTION,	  0,   "question", "ID",	 "answer only this question", ON(SESSION_ANSWER)},
 	{OPT_QUEUE,	  0,   "queue",	   "true|false", "false: fail at once when the host is busy, instead of waiting", ON(SUBMIT)},
 	{OPT_QUEUE_TIMEOUT, 0, "queue-timeout", "TIME", "longest wait in the queue (default 10m)", ON(SUBMIT)},
-	{OPT_QUIET,	  'q', "quiet",	   NULL,	 "print no messages of cove itself", ON(LOGIN) | ON(DASHBOARD) | ON(CONTEXT_USE) | ON(CONTEXT_RM) | CODE | HOST | SESSION_ACTS | RUNS | STEPS | EXECUTION_ACTS | EXECUTION_FOLLOWS | ON(EXECUTIONS_EXEC) | ON(EXECUTIONS_ARTIFACTS) | ON(KEY_CREATE) | ON(KEY_RM) | ON(REGISTRY_LOGIN) | ON(REGISTRY_LOGOUT) | ON(SECRET_SET) | ON(SECRET_RM) | ON(TENANT_SET) | ON(TENANT_RM) | ON(RM) | TEMPLATES | ON(SHELL) | ON(ATTACH) | ON(KILL) | ON(CP) | ON(UNEXPOSE) | ON(FORWARD) | ON(BUDGET_SET) | ON(BUDGET_RM) | ON(ALERTS_ACK) | ON(ALERTS_SILENCE) | ON(ALERTS_TEST) | SYNCS | ON(SYNC_GC) | AGENT_SHOWS | ON(AGENT_STOP) | ON(VOLUME_CREATE) | ON(VOLUME_RM)},
-	{OPT_QUIET,	  'q', "quiet",	   NULL,	 "print ids only", ON(CONTEXT_LS) | ON(EXECUTIONS_LS) | SESSION_LISTS | ON(PS) | ON(KEY_LS) | ON(REGISTRY_LS) | ON(VOLUME_LS) | ON(SECRET_LS) | ON(TENANT_LS) | ON(BUDGET_LS) | ON(ALERTS_LS) | ON(ALERTS_RULES)},
+	{OPT_QUIET,	  'q', "quiet",	   NULL,	 "print no messages of cove itself", ON(LOGIN) | ON(DASHBOARD) | ON(CONTEXT_USE) | ON(CONTEXT_RM) | CODE | HOST | SESSION_ACTS | RUNS | STEPS | EXECUTION_ACTS | EXECUTION_FOLLOWS | ON(EXECUTIONS_EXEC) | ON(EXECUTIONS_ARTIFACTS) | ON(KEY_CREATE) | ON(KEY_RM) | ON(REGISTRY_LOGIN) | ON(REGISTRY_LOGOUT) | ON(SECRET_SET) | ON(SECRET_RM) | ON(TENANT_SET) | ON(TENANT_RM) | ON(RM) | TEMPLATES | ON(SHELL) | ON(ATTACH) | ON(KILL) | ON(CP) | ON(UNEXPOSE) | ON(FORWARD) | ON(BUDGET_SET) | ON(BUDGET_RM) | ON(ALERTS_ACK) | ON(ALERTS_SILENCE) | ON(ALERTS_TEST) | SYNCS | ON(SYNC_GC) | AGENT_SHOWS | ON(AGENT_STOP) | ON(POOL_SET) | ON(POOL_RM) | ON(VOLUME_CREATE) | ON(VOLUME_RM)},
+	{OPT_QUIET,	  'q', "quiet",	   NULL,	 "print ids only", ON(CONTEXT_LS) | ON(EXECUTIONS_LS) | SESSION_LISTS | ON(PS) | ON(KEY_LS) | ON(REGISTRY_LS) | ON(POOL_LS) | ON(VOLUME_LS) | ON(SECRET_LS) | ON(TENANT_LS) | ON(BUDGET_LS) | ON(ALERTS_LS) | ON(ALERTS_RULES)},
 	{OPT_READ_ONLY,	  0,   "read-only", NULL,	 "the session may only look", ON(DASHBOARD)},
 	{OPT_RECURSIVE,	  'R', "recursive", NULL,	 "list subdirectories too", ON(LS)},
 	{OPT_REQUESTS,	  0,   "requests", "NUMBER",	 "limit of network requests", ON(BUDGET_SET)},
@@ -213,6 +216,7 @@ const struct option cli_options[] = {
 	{OPT_TASK,	  0,   "task",	   "ID",	 "your name of the task", ON(SUBMIT)},
 	{OPT_TASK,	  0,   "task",	   "ID",	 "only executions of this task", ON(EXECUTIONS_LS)},
 	{OPT_TEMPLATE,	  0, "template", "TEMPLATE",	 "template of the sandbox (default host, or the tenant's own default)", MAKES | ON(SESSION_CREATE) | ON(RUN_CODE) | ON(SUBMIT)},
+	{OPT_TEMPLATE,	  0,   "template", "TEMPLATE",	 "template or snapshot of the members", ON(POOL_SET)},
 	{OPT_TEMPLATE,	  0,   "template", "TEMPLATE",	 "a template of the operator that the tenant may use, * for all; may be repeated", ON(TENANT_SET)},
 	{OPT_TENANT,	  0,   "tenant",   "TENANT",	 "sandboxes of this tenant", ON(BUDGET_SET)},
 	{OPT_TENANT,	  0,   "tenant",   "TENANT",	 "only this tenant; for the operator", ON(USAGE)},
@@ -240,6 +244,8 @@ const struct option cli_options[] = {
 	{OPT_USER,	  'u', "user",	   "USER",	 "name or uid, with :group or without, of its commands (default: the image's, or root)", ON(CREATE)},
 	{OPT_USER,	  'u', "user",	   "USER",	 "user who owns the session", ON(SESSION_CREATE)},
 	{OPT_USER,	  'u', "username", "NAME",	 "name at the registry (default: the credential of docker's files)", ON(REGISTRY_LOGIN)},
+	{OPT_START,	  0,   "start",	   "COMMAND",	 "run in each member once it is made", ON(POOL_SET)},
+	{OPT_READY,	  0,   "ready",	   "COMMAND",	 "exits with 0 once the member is ready", ON(POOL_SET)},
 	{OPT_VOLUME,	  0,   "volume",   "VOLUME:PATH[:ro]", "mount this volume of the tenant there; ro: read-only; may be repeated", MAKES | ON(SESSION_CREATE) | ON(SUBMIT)},
 	{OPT_WAIT,	  0,   "wait",	   NULL,	 "print the id, and wait for the end without showing the output", ON(SUBMIT) | EXECUTION_AGAIN},
 	{OPT_WORKDIR,	  'w', "workdir",  "PATH",	 "directory to run in (default: the sandbox's)", PLACED | CODE | ON(SUBMIT) | ON(EXECUTIONS_EXEC)},

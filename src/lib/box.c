@@ -102,6 +102,8 @@ static fallible put_spec(struct buf *to, const struct cove_box_spec *spec, bool 
 	json_begin(&out, '{');
 	if (spec->name && named)
 		json_put_text(&out, "name", spec->name);
+	if (spec->pool)
+		json_put_text(&out, "pool", spec->pool);
 	if (spec->from)
 		json_put_text(&out, "template", spec->from);
 	if (spec->image)

@@ -316,6 +316,8 @@ struct cove_box_spec {
 	const char *image;		   // instead of `from`: pulled by name if need be
 	const char *pull;		   // "missing" (NULL), "always" or "never"
 	const char *const *volumes;	   // "NAME:PATH", "NAME:PATH:ro"
+	const char *pool; // claim a member of it, with name, labels, TTL and network
+			  // of this spec; NULL: none
 };
 
 struct cove_box_info {

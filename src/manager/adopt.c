@@ -20,6 +20,7 @@
 #include "manager/life.h"
 #include "manager/named_secrets.h"
 #include "manager/network_attach.h"
+#include "manager/pools.h"
 #include "manager/registry_logins.h"
 #include "manager/templates.h"
 #include "manager/volumes.h"
@@ -123,6 +124,7 @@ void adopt_load(struct manager *manager)
 	named_secrets_load(manager);
 	registry_logins_load(manager);
 	volumes_load(manager);
+	pools_load(manager);
 	err = manager_adopt_load(manager);
 	manager->unknown = err != NULL;
 	if (err)

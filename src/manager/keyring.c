@@ -20,6 +20,7 @@
 #include "manager/access.h"
 #include "manager/life.h"
 #include "manager/named_secrets.h"
+#include "manager/pools.h"
 #include "manager/registry_logins.h"
 #include "manager/templates.h"
 #include "manager/volumes.h"
@@ -532,6 +533,14 @@ static fallible ask_no_volumes(const struct keyring *ring, const char *tenant)
 			"delete them first, as an operator by their ids");
 }
 
+static fallible ask_no_pools(const struct keyring *ring, const char *tenant)
+{
+	if (!pools_are_of(ring->manager, tenant))
+		return OK;
+	return err_hint(err_new(CONFLICT, "tenant_in_use", "it has pools"),
+			"delete them first, with a key of the tenant");
+}
+
 fallible keyring_drop_tenant(struct keyring *ring, const struct who *who, struct str name)
 {
 	struct account *account;
@@ -541,6 +550,7 @@ fallible keyring_drop_tenant(struct keyring *ring, const struct who *who, struct
 	account = tenant_find(ring, name);
 	if (!account)
 		return tenant_absent(name);
+	TRY(ask_no_pools(ring, account->tenant.name));
 	TRY(ask_no_boxes(account));
 	TRY(ask_no_volumes(ring, account->tenant.name));
 	memcpy(own, account->tenant.name, sizeof(own));

@@ -6,6 +6,7 @@
 #include "manager/access.h"
 #include "manager/named_secrets.h"
 #include "manager/operations.h"
+#include "manager/pools.h"
 #include "manager/publish.h"
 #include "manager/pulled.h"
 #include "manager/queue.h"
@@ -77,6 +78,7 @@ void manager_free(struct manager *manager)
 	registry_logins_free(manager);
 	volumes_free(manager);
 	live_log_free(manager->live_log);
+	pools_free(manager);
 	free(manager);
 }
 

@@ -248,6 +248,18 @@ struct entry *table_named(const struct manager *manager, const char *tenant, str
 	return key.len ? map_get(manager->by_name, key) : NULL;
 }
 
+fallible table_rename(struct entry *entry, const char *name)
+{
+	if (table_named(entry->manager, entry->record.tenant, str_of(name)))
+		return err_hint(
+			err_new(CONFLICT, "name_taken", "there is a sandbox named '%s'", name),
+			"choose another name");
+	take_name(entry->manager, entry);
+	snprintf(entry->record.name, sizeof(entry->record.name), "%s", name);
+	manager_table_put_name(entry->manager, entry);
+	return OK;
+}
+
 // 48 random bits hardly ever collide, but a short id must never name two boxes.
 static void settle_short_id(struct manager *manager, struct entry *entry)
 {

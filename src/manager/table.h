@@ -144,6 +144,8 @@ fallible table_add(struct manager *manager, struct spec *spec, struct entry **ou
 // Adds a box from the store, with its sequence number and state. Takes the record over.
 struct entry *table_restore(struct manager *manager, struct record *record);
 void table_remove(struct entry *entry); // no lookup finds it any more; wakes its waiters
+// Gives a sandbox without a name one. CONFLICT name_taken.
+fallible table_rename(struct entry *entry, const char *name);
 // By id, short id, or name within the tenant; NULL: absent. Access is checked in manager/access.h.
 struct entry *table_find(const struct manager *manager, const char *tenant, struct str key);
 struct entry *table_named(const struct manager *manager, const char *tenant, struct str name);

@@ -54,6 +54,7 @@
 #include "manager/pull.h"
 #include "manager/queue.h"
 #include "manager/sampler.h"
+#include "manager/pools.h"
 #include "manager/volumes.h"
 #include "monitor/monitor.h"
 #include "os/fd.h"
@@ -639,6 +640,7 @@ static void on_settled(void *arg)
 	serve_agents_start(app->agents);
 	pull_resume(app->gateway.manager);
 	builds_resume(app->gateway.manager);
+	pools_open(app->gateway.manager);
 	condition_signal(&app->condition);
 }
 

@@ -45,6 +45,7 @@
 	X(BUILD_ENDED,  "build.ended",       "the build of a template has ended: `operation`, `template`; `reason`: why it failed") \
 	X(VOLUME_MADE,  "volume.created",    "a volume was made: `volume`") \
 	X(VOLUME_GONE,  "volume.deleted",    "a volume is verified gone: `volume`") \
+	X(POOL_EMPTY,   "pool.empty",        "a create found no member of the pool ready: `pool`") \
 	X(BUDGET_NEAR,  "budget.warning",    "80 % of a budget are used: `budget`") \
 	X(BUDGET_OVER,  "budget.exceeded",   "a budget is used up: `budget`; idle sandboxes are paused, new ones refused") \
 	X(EXECUTION,    "execution.state",   "an execution changed its state: `execution`, `state`, `outcome`, `reason`") \
