@@ -184,10 +184,10 @@ static void command_task(void *arg)
 	command->exit_code = err ? -1 : result.exit_code;
 	if (!err && result.end == SESSION_DESTROYED)
 		command->exit_code = 137;
-	command->is_over = true;
-	condition_signal(&command->ended);
 	if (!err)
 		input_remove(command, task_loop());
+	command->is_over = true;
+	condition_signal(&command->ended);
 	command_unref(command);
 }
 
