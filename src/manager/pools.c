@@ -204,7 +204,7 @@ static fallible pool_ask_ready(struct pool *pool, const char *id, bool *out, str
 	return terms->port || terms->file.at ? OK : files_probe(&files);
 }
 
-static fallible pool_start(struct pool *pool, const char *id)
+static fallible pool_start_member(struct pool *pool, const char *id)
 {
 	const struct pool_terms *terms = &pool->terms;
 	size_t count = terms->start_argv ? json_count(terms->start_argv) : 0;
@@ -224,13 +224,13 @@ static fallible pool_start(struct pool *pool, const char *id)
 }
 
 // Starts it, and waits until it is ready.
-static fallible pool_prepare(struct pool *pool, const char *id)
+static fallible pool_prepare_member(struct pool *pool, const char *id)
 {
 	int64_t deadline = loop_now(pool->manager->loop) + READY_MS;
 	auto_buf tail = BUF_INIT(TAIL_BYTES);
 	bool ready = false;
 
-	TRY(pool_start(pool, id), "start a member of a pool");
+	TRY(pool_start_member(pool, id), "start a member of a pool");
 	for (;;) {
 		TRY(pool_ask_ready(pool, id, &ready, &tail));
 		if (ready)
@@ -299,7 +299,7 @@ static fallible member_build(struct pool *pool, struct member *member)
 	env_map_set(&spec.labels, STR(LABEL_TERMS), str_of(pool->version));
 	TRY(create_box(manager, &grant, &spec, CREATE_NEW, &record, &made));
 	kill_point("daemon.pool", "made");
-	TRY(pool_prepare(pool, member->id));
+	TRY(pool_prepare_member(pool, member->id));
 	TRY(change_own_label(manager, &owner, str_of(member->id), LABEL_READY, "1", &record));
 	kill_point("daemon.pool", "ready");
 	return OK;
@@ -907,7 +907,7 @@ static fallible pool_make_cold(struct pool *pool, const struct create_grant *gra
 	snprintf(spec.id, sizeof(spec.id), "%s", claim->id);
 	snprintf(spec.idempotency, sizeof(spec.idempotency), "%s", claim->idempotency);
 	TRY(create_box(manager, grant, &spec, CREATE_NEW, out, &made));
-	err = pool_prepare(pool, claim->id);
+	err = pool_prepare_member(pool, claim->id);
 	if (!err)
 		err = access_entry(manager, grant->who, ACCESS_READ, str_of(claim->id), &entry);
 	if (!err) {
