@@ -223,11 +223,12 @@ static void limits_sweep_one(struct entry *entry)
 fallible limits_sweep(void *arg, struct sweep_round *round)
 {
 	struct manager *manager = arg;
-	struct entry *open;
+	uint64_t after = 0;
 
 	(void)round;
-	for (uint64_t after = 0;; after = open->record.seq) {
-		open = NULL;
+	for (;;) {
+		struct entry *open = NULL;
+
 		list_each (at, &manager->entries) {
 			struct entry *entry = link_of(at, struct entry, link);
 
@@ -237,6 +238,7 @@ fallible limits_sweep(void *arg, struct sweep_round *round)
 		}
 		if (!open)
 			return OK;
+		after = open->record.seq;
 		entry_ref(open);
 		limits_sweep_one(open);
 		entry_unref(open);

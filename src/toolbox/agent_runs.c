@@ -216,8 +216,11 @@ static fallible agent_runs_spawn(struct process *process, const struct exec_requ
 	marked = entry->record.unsynced_ms;
 	TRY(entry_keep_now(entry), "mark %s", entry->record.id);
 	err = spawn_process(&process->ref, &request->spec, &spec, &process->proc);
-	// Nothing began: the mark is that of before, unless it was set meanwhile.
-	if (err && entry->record.unsynced_ms == marked) {
+	// If nothing began, the mark is that of before, unless it was set meanwhile. An error of
+	// the way to pid 1 does not tell: the mark stays.
+	if (err && entry->record.unsynced_ms == marked && err_kind(err) != ERR_UNAVAILABLE &&
+	    err_kind(err) != ERR_TIMEOUT && err_kind(err) != ERR_CANCELLED &&
+	    err_kind(err) != ERR_INTERNAL) {
 		entry->record.unsynced_ms = before;
 		err_free(entry_keep_now(entry));
 	}
