@@ -1,5 +1,5 @@
-// The verbs pool set, ls, inspect and rm, by the routes of /v1/pools. A sandbox is claimed by
-// --pool of create (cli/body).
+// The verbs pool set, ls, inspect and rm: a table of columns, and requests made from rows of
+// options. A sandbox is claimed by --pool of create (cli/body).
 #include "base/mem.h"
 #include "cli/body.h"
 #include "cli/collection.h"

@@ -93,7 +93,7 @@ static struct pool *pool_named(const struct manager *manager, const char *tenant
 	return manager->pools ? map_get(manager->pools->by_key, str_of(key)) : NULL;
 }
 
-static void pool_free(struct pool *pool)
+static void pool_release(struct pool *pool)
 {
 	list_each (at, &pool->members)
 		free(link_of(at, struct member, link));
@@ -105,7 +105,7 @@ static void pool_free(struct pool *pool)
 static void pool_drop(struct pool *pool)
 {
 	if (!--pool->holds)
-		pool_free(pool);
+		pool_release(pool);
 }
 
 static struct who pool_owner(const struct pool *pool)
@@ -224,7 +224,7 @@ static fallible pool_start_member(struct pool *pool, const char *id)
 }
 
 // Starts it, and waits until it is ready.
-static fallible pool_prepare_member(struct pool *pool, const char *id)
+static fallible pool_await_ready(struct pool *pool, const char *id)
 {
 	int64_t deadline = loop_now(pool->manager->loop) + READY_MS;
 	auto_buf tail = BUF_INIT(TAIL_BYTES);
@@ -299,7 +299,7 @@ static fallible member_build(struct pool *pool, struct member *member)
 	env_map_set(&spec.labels, STR(LABEL_TERMS), str_of(pool->version));
 	TRY(create_box(manager, &grant, &spec, CREATE_NEW, &record, &made));
 	kill_point("daemon.pool", "made");
-	TRY(pool_prepare_member(pool, member->id));
+	TRY(pool_await_ready(pool, member->id));
 	TRY(change_own_label(manager, &owner, str_of(member->id), LABEL_READY, "1", &record));
 	kill_point("daemon.pool", "ready");
 	return OK;
@@ -907,7 +907,7 @@ static fallible pool_make_cold(struct pool *pool, const struct create_grant *gra
 	snprintf(spec.id, sizeof(spec.id), "%s", claim->id);
 	snprintf(spec.idempotency, sizeof(spec.idempotency), "%s", claim->idempotency);
 	TRY(create_box(manager, grant, &spec, CREATE_NEW, out, &made));
-	err = pool_prepare_member(pool, claim->id);
+	err = pool_await_ready(pool, claim->id);
 	if (!err)
 		err = access_entry(manager, grant->who, ACCESS_READ, str_of(claim->id), &entry);
 	if (!err) {

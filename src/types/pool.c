@@ -1,5 +1,5 @@
-// Reads the terms of a pool, which come from tenants: fields are checked, sizes bounded. The body
-// is kept whole, so that it is stored and shown as it came.
+// Reads the terms of a pool. The body is kept whole, so that it is stored and shown as it came: the
+// texts of the terms point into it. Limits and environment are checked by the create of a member.
 #include "types/pool.h"
 
 #include <string.h>
