@@ -41,7 +41,7 @@ def terminals():
 # ---- a shell
 t = terminal()
 ok(t.until(event="ready"), "a new terminal is ready", t.events)
-same(t.events, [{"type": "ready"}], "and says just that")
+same(t.events, [{"type": "ready", "offset": 0}], "and says just that")
 t.type("echo $((6*7))\n")
 ok(t.until(b"42\r\n"), "typed input is run, and its output is shown", t.seen)
 t.type("stty size; echo term=$TERM; tty; pwd\n")
