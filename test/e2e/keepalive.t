@@ -80,6 +80,7 @@ run = talk.run("silent")
 bridge = cove.post("/v1/sandbox").json["id"]
 execution = "/v1/executions/" + cove.post("/v1/executions", {"command": "echo begun; sleep 600"}).json["id"]
 cove.get(execution + "/wait?for=running")
+agent = cove.post("/v1/agent-runs", {"sandbox": "silent", "argv": ["sleep", "600"]}).json["id"]
 c.until(lambda: cove.get(execution + "/logs").status == 200, 60)
 
 
@@ -108,6 +109,7 @@ STREAMS = {
     ("POST", "/v1/sandboxes/{id}/api/execute/code"): lambda: ("POST", base + "/api/execute/code", CELL),
     ("GET", "/v1/sandboxes/{id}/api/contexts/{context}/cells/{cell}"): cell,
     ("POST", "/v1/sandboxes/{id}/api/watch"): lambda: ("POST", base + "/api/watch", {"path": "/workspace"}),
+    ("GET", "/v1/agent-runs/{id}/stream"): lambda: ("GET", "/v1/agent-runs/%s/stream" % agent),
     ("GET", "/v1/executions/{id}/logs"): lambda: ("GET", execution + "/logs"),
     ("GET", "/v1/executions/{id}/events"): lambda: ("GET", execution + "/events"),
     ("GET", "/v1/operations/{id}/events"): pull,
