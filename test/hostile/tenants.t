@@ -384,7 +384,7 @@ def hold_streams(stage, most):
     socks = []
     for i in range(most):
         socks.append(opened(stage, stream))
-        if i < 60:  # a head that was not read yet may give way to a newer one
+        if i < 48:  # a head that was not read yet may give way to a newer one
             select.select([socks[i]], [], [], 30)
     # A connection that was refused keeps its place for a moment: until it is found idle.
     other = bool(c.until(lambda: stage.cove.get("/v1/sandboxes", key=right, timeout=10).status == 200, 3))
