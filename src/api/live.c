@@ -247,7 +247,7 @@ static void live_put_gone(void *arg, const struct live_gone *gone)
 	rows->count++;
 }
 
-// What has changed since *seen, as one message at most; *seen is then what it covers.
+// Sends the changes since *seen, as one message at most; *seen is then what it covers.
 static fallible live_send_changes(struct live_rows *rows, uint64_t *seen)
 {
 	const struct live_log *log = live_manager(rows->sub)->live_log;
@@ -438,7 +438,7 @@ static fallible live_send_operation(struct live_sub *sub, const struct operation
 	return live_send(sub, &out);
 }
 
-// Those that an earlier daemon has ended did not change since: they are sent once, at first.
+// Operations that an earlier daemon has ended do not change: they are sent once, at first.
 static fallible live_send_operations(struct live_sub *sub)
 {
 	auto_buf text = BUF_INIT(TEXT_MAX);

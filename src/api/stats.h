@@ -1,4 +1,4 @@
-// What a sandbox or the host uses now, as an object.
+// Writes the usage of a sandbox or of the host now, as an object.
 #pragma once
 
 #include "codec/json.h"

@@ -55,7 +55,7 @@ static void cast_piece(struct cast_writer *writer, int stream, struct str bytes,
 		json_piece(out, bytes.at, bytes.len, &writer->carry[stream]);
 }
 
-// One event; none if it would have no text.
+// Writes one event; none if it would have no text.
 static void cast_put(struct cast_writer *writer, int stream, struct str bytes, bool is_last,
 		     struct buf *out)
 {
