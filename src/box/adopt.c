@@ -169,22 +169,30 @@ static fallible find_cgroups(struct adoption *adoption)
 }
 
 // The counter of OOM kills comes with a cgroup: how a command ended while no daemon was there is
-// judged by it. Without it a kill by the kernel is taken for a signal.
-static void find_oom_counter(struct adoption *adoption)
+// judged by it. Without it a kill by the kernel would be taken for a signal, so adoption waits for
+// the warden.
+static fallible find_oom_counter(struct adoption *adoption)
 {
 	struct box *box = adoption->box;
 	struct box_cgroup *exec_cgroup = NULL;
 	bool wanted = false;
-	auto_err err = OK;
+	struct err *err;
 	int tries = 0;
 
 	list_each (at, &adoption->helds)
 		wanted |= link_of(at, struct adoptee, link)->talk.held.ended;
 	if (!wanted || box->oom >= 0)
-		return;
-	err = box_exec_cgroup_take(box, &tries, &exec_cgroup);
+		return OK;
+	err = ask_unanswered(box_exec_cgroup_take(box, &tries, &exec_cgroup));
 	if (!err)
 		box_exec_cgroup_give(exec_cgroup, true);
+	else if (err_kind(err) == ERR_UNAVAILABLE)
+		return err;
+	else
+		log_event(LOG_WARN, "box.no_oom_counter", "sandbox", box->id, "trail",
+			  err_trail(err), NULL);
+	err_free(err);
+	return OK;
 }
 
 // Commands whose clients are gone run on. A shell or terminal without a record is useless, and is
@@ -208,7 +216,7 @@ static fallible take_rest(struct adoption *adoption)
 static fallible box_adopt_take_all(struct adoption *adoption)
 {
 	TRY(ask_unanswered(find_cgroups(adoption)), "find the exec cgroups");
-	find_oom_counter(adoption);
+	TRY(find_oom_counter(adoption), "find the counter of OOM kills");
 	TRY(list_folder(adoption));
 	for (size_t i = 0; i < UNIT_TYPES; i++)
 		TRY(units_adopt(adoption, unit_kinds[i]), "adopt each %s", unit_kinds[i]->name);

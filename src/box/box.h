@@ -56,6 +56,8 @@ void box_set_user(struct box *box, const char *user);
 bool box_is_alive(const struct box *box);
 // Called once, when pid 1 is gone unasked (socket closed, protocol broken, warden lost).
 void box_on_loss(struct box *box, void (*lost)(struct box *box, void *arg), void *arg);
+// Processes that the kernel killed for the memory limit of the box; 0: not known.
+uint64_t box_oom_kills(const struct box *box);
 uint32_t box_execs(const struct box *box);	      // running now
 const struct stall_at *box_at(const struct box *box); // the owner of its pipes, for pipe_take()
 

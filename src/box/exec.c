@@ -23,6 +23,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/metric.h"
+#include "box/box.h"
 #include "box/exec_cgroup.h"
 #include "box/exec_message.h"
 #include "box/exec_private.h"

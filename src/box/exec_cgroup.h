@@ -30,7 +30,6 @@ bool box_exec_cgroup_freeze(struct box *box);
 void box_exec_cgroup_begin(struct box_cgroup *exec_cgroup, struct exec *exec);
 
 uint64_t box_exec_cgroup_used_us(const struct box_cgroup *exec_cgroup);
-uint64_t box_oom_kills(const struct box *box);
 
 // Limits the CPU time of the cgroup from now on. When it is used up the exec is told; if the exec
 // has ended, the rest is killed.

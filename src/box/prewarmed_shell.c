@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "box/box.h"
 #include "box/exec_cgroup.h"
 #include "box/exec_message.h"
 #include "box/exec_private.h"

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/secret.h"
+#include "box/box.h"
 #include "box/box_file.h"
 #include "box/exec_cgroup.h"
 #include "box/exec_message.h"

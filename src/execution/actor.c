@@ -21,6 +21,7 @@
 #define AGAIN_MS 1000	 // after a failed observation, and while the counters cannot be read
 #define LOOK_MAX_MS 5000 // between two looks at the counters
 #define LOOK_MIN_MS 100
+#define LOOK_MEMORY_MS 500 // between two looks at the kernel's kills
 
 static struct loop *actor_loop(const struct execution *execution)
 {
@@ -358,18 +359,21 @@ static void actor_finish(struct execution *execution, struct attempt_end end)
 		execution_unlist(execution);
 }
 
-// A killed command may have been killed with its sandbox, when that was ended.
+// A command that did not end well may have been ended with its sandbox, by a signal or by what the
+// command made of one. Unknown is asked again: the command is judged by what is seen.
 static bool actor_lost_sandbox(struct execution *execution, const struct exec_result *result)
 {
+	bool is_killed = result->ending == ENDING_KILLED_BY_API || result->signal;
 	char why[LEASE_ERROR_MAX] = "";
 	enum lease_seen seen;
 
-	if (result->ending == ENDING_BOX_LOST)
+	if (result->ending == ENDING_BOX_LOST || (is_killed && execution->all->draining))
 		return true;
-	if (result->ending != ENDING_KILLED_BY_API && !result->signal)
+	if (!is_killed && result->exit_code == 0)
 		return false;
-	seen = sandbox_observe(execution, why);
-	return execution->all->draining || seen == LEASE_SEES_NOTHING || seen == LEASE_SEES_OTHER;
+	while ((seen = sandbox_observe(execution, why)) == LEASE_SEES_FAILED)
+		err_free(task_sleep_until(loop_now(actor_loop(execution)) + AGAIN_MS));
+	return seen == LEASE_SEES_NOTHING || seen == LEASE_SEES_OTHER;
 }
 
 // By the end of its command.
@@ -384,7 +388,7 @@ static struct attempt_end actor_judge(struct execution *execution)
 	end.signal = result->signal;
 	if (actor_lost_sandbox(execution, result))
 		return actor_end(OUTCOME_INFRA, "sandbox_lost");
-	switch (result->ending) {
+	switch (sandbox_met_oom(execution) ? ENDING_OOM : result->ending) {
 	case ENDING_OOM:
 		end.outcome = OUTCOME_MEMORY;
 		return end;
@@ -807,6 +811,19 @@ static void actor_plan_look(struct execution *execution)
 	execution->look_at = loop_now(actor_loop(execution)) + wait;
 }
 
+// A command that goes on after the kernel killed a part of it has exceeded its memory all the same.
+static bool actor_look_memory(struct execution *execution)
+{
+	if ((execution->lease.state != LEASE_READY && execution->lease.state != LEASE_ACTIVE) ||
+	    loop_now(actor_loop(execution)) < execution->memory_at)
+		return false;
+	execution->memory_at = loop_now(actor_loop(execution)) + LOOK_MEMORY_MS;
+	if (!sandbox_met_oom(execution))
+		return false;
+	actor_finish(execution, actor_end(OUTCOME_MEMORY, ""));
+	return true;
+}
+
 static bool actor_look(struct execution *execution)
 {
 	char why[LEASE_ERROR_MAX] = "";
@@ -1011,9 +1028,9 @@ typedef bool actor_item(struct execution *execution);
 
 // In this order: the first that is due is done. Evidence comes before deadlines.
 static actor_item *const actor_items[] = {
-	actor_adopt,	   actor_take_stopped, actor_serve_command,
-	actor_take_launch, actor_take_end,     actor_see_deadlines,
-	actor_look,	   actor_pull,	       actor_begin_attempt,
+	actor_adopt,	actor_take_stopped,  actor_serve_command, actor_take_launch,
+	actor_take_end, actor_see_deadlines, actor_look_memory,	  actor_look,
+	actor_pull,	actor_begin_attempt,
 };
 
 static bool actor_turn(struct execution *execution)
@@ -1046,8 +1063,10 @@ static int64_t actor_wake_at(const struct execution *execution)
 	if (!is_over && execution->lease.state == LEASE_NONE && execution->granted)
 		actor_sooner(&steady, execution->next_at);
 	until = steady == CLOCK_NEVER ? CLOCK_NEVER : now + steady - clock_steady_ms();
-	if (execution->lease.state == LEASE_READY || execution->lease.state == LEASE_ACTIVE)
+	if (execution->lease.state == LEASE_READY || execution->lease.state == LEASE_ACTIVE) {
 		actor_sooner(&until, execution->look_at);
+		actor_sooner(&until, execution->memory_at);
+	}
 	return until > now ? until : now + 1;
 }
 

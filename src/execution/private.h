@@ -159,6 +159,7 @@ struct execution {
 	struct proc *proc; // held; NULL: not known yet
 	bool watching;	   // a task waits for its end
 	int64_t look_at;   // loop time of the next look at the counters
+	int64_t memory_at; // of the next look at the kernel's kills
 	struct {
 		char attempt[LEASE_ATTEMPT_LEN + 1]; // "": no result
 		enum lease_seen seen;
@@ -254,6 +255,7 @@ fallible sandbox_remove(struct execution *execution);
 fallible sandbox_find_proc(const struct execution *execution, struct proc **out);
 void sandbox_measure(struct execution *execution);
 bool sandbox_is_full(const struct execution *execution);
+bool sandbox_met_oom(const struct execution *execution); // does not wait
 bool sandbox_was_refused(const struct execution *execution);
 void sandbox_quiet(struct execution *execution); // kills its command
 struct results_found;

@@ -585,6 +585,14 @@ void sandbox_sample(const struct execution *execution)
 		sampler_before_end(entry);
 }
 
+// The sandbox is of this attempt alone, so each kill was one of the attempt.
+bool sandbox_met_oom(const struct execution *execution)
+{
+	const struct entry *entry = execution->attempt_count ? sandbox_entry(execution) : NULL;
+
+	return entry && entry->box && box_oom_kills(entry->box) > 0;
+}
+
 bool sandbox_was_refused(const struct execution *execution)
 {
 	struct who who = sandbox_who(execution);

@@ -130,7 +130,10 @@ def soak(cove, outside):
     for (name, way), (record, want) in sorted(got.items()):
         while record["state"] not in ("completed", "failed"):
             record = cove.get("/v1/executions/%s/wait?timeoutMs=600000" % record["id"], timeout=700).json
-        c.same(record["outcome"], want, "%s: %s" % (name, way))
+        starved = way == "cpu" and record["outcome"] == "timeout" and record["usage"]["cpuMs"] < TYPES[name][1] * 1000
+        if starved:
+            c.note("%s: the host gave it %d ms of CPU time in its wall time" % (name, record["usage"]["cpuMs"]))
+        c.ok(record["outcome"] == want or starved, "%s: %s" % (name, way), record["outcome"], record["usage"], record["durations"])
         if way == "wall":
             limit = TYPES[name][2] * 1000
             c.ok(limit <= record["durations"]["runMs"] <= limit * 1.05 + 1000, "%s ended at its time" % name, record["durations"])

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Mixed executions, many at once, while daemon and warden are killed: the client's tally is the list's, each has one result, every
-artifact has its bytes, and no sandbox is left. COVE_SOAK=1: 1,000 of them, 50 at once."""
+artifact has its bytes, and no sandbox is left. COVE_SOAK=1: 1,000 of them, 50 at once. COVE_EXECUTIONS and COVE_KILLS: others."""
 import collections
 import hashlib
 import os
@@ -15,7 +15,9 @@ import cove as c  # noqa: E402
 from live import patiently  # noqa: E402
 
 c.need_root()
-COUNT, ABREAST = (1000, 50) if os.environ.get("COVE_SOAK") else (40, 10)
+COUNT = int(os.environ.get("COVE_EXECUTIONS") or (1000 if os.environ.get("COVE_SOAK") else 40))
+ABREAST = 50 if COUNT >= 300 else 10
+KILLS = int(os.environ.get("COVE_KILLS", "4"))
 
 
 def body_of(n):
@@ -107,11 +109,12 @@ def main():
         threads = [threading.Thread(target=client.work) for _ in range(ABREAST)]
         for thread in threads:
             thread.start()
-        for step, role in enumerate(("daemon", "warden", "daemon", "warden")):
-            c.until(lambda at=COUNT * (step + 1) // 6: client.ended >= at, 3000)
-            pid = cove.children().get(role)
-            if pid:
-                os.kill(pid, signal.SIGKILL)
+        for step in range(KILLS):
+            c.until(lambda at=COUNT * (step + 1) // (KILLS + 2): client.ended >= at, 3000)
+            for role in (("daemon",), ("warden",), ("daemon",), ("warden",), ("daemon", "warden"))[step % 5]:
+                pid = cove.children().get(role)
+                if pid:
+                    os.kill(pid, signal.SIGKILL)
         for thread in threads:
             thread.join()
         c.same(client.wrong, [], "each ended as it should, with its artifacts")
