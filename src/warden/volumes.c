@@ -1,6 +1,7 @@
 // Keeps the table of volumes, and the mounts that boxes are about to get. A volume's directory is
 // durable before its disk is made, and renamed before its disk is dropped, so that nothing is left
-// that no record names.
+// that no record names. A child writes a new disk out: that takes as long as what other boxes have
+// written needs.
 //
 // syscalls: openat mkdirat renameat close fchmod syncfs getdents64 unlinkat umount2 fstat
 // syscalls: open_tree move_mount mount_setattr newfstatat readlinkat
@@ -22,6 +23,9 @@
 #include "os/mount.h"
 #include "os/path.h"
 #include "warden/disk.h"
+#include "warden/disk_copy.h"
+#include "warden/helper.h"
+#include "warden/jail.h"
 #include "warden/private_dir.h"
 #include "warden/reply_queue.h"
 
@@ -38,6 +42,16 @@ struct warden_volume {
 	int repair;    // pid of e2fsck; 0: none
 };
 
+// A volume that is being made.
+struct volume_job {
+	struct link link;
+	uint32_t order; // 0: its daemon is gone
+	char id[ID_BOX_LEN + 1];
+	char trace[ORDER_TRACE_MAX];
+	uint64_t size;
+	int pid, report; // of the child that writes its disk out
+};
+
 struct pending_mounts {
 	struct link link;
 	uint32_t count;
@@ -47,7 +61,8 @@ struct pending_mounts {
 struct volumes {
 	struct private_dir dir;
 	struct map *by_id;
-	struct link pending;
+	struct link pending, jobs;
+	size_t job_count;
 };
 
 static struct warden_volume *volume_find(const struct volumes *volumes, const char *id)
@@ -100,6 +115,12 @@ static void volume_unmount(struct warden_volume *volume, int dir, const char *na
 		private_dir_unmount(root);
 }
 
+static fallible volume_busy(void)
+{
+	return err_hint(err_new(EXHAUSTED, "volume_busy", "the volume is being made or repaired"),
+			"try again in a moment");
+}
+
 // ------------------------------------------------------------------------------------------- make
 
 static fallible volume_dir_write(const struct volumes *volumes, const char *name, uint64_t size)
@@ -116,13 +137,12 @@ static fallible volume_dir_write(const struct volumes *volumes, const char *name
 }
 
 // Any user of a box may write to a new volume, as to /tmp.
-static fallible volume_open_to_all(int tree)
+static fallible volume_open_to_all(int tree, int *out_files)
 {
-	auto_fd files = openat(tree, FILES, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-
-	if (files < 0 || fchmod(files, 01777))
+	*out_files = openat(tree, FILES, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (*out_files < 0 || fchmod(*out_files, 01777))
 		return err_sys(errno, "set the mode of a volume");
-	return syncfs(files) ? err_sys(errno, "write a volume out") : OK;
+	return OK;
 }
 
 static fallible volume_drop(struct warden *warden, const char *id)
@@ -136,51 +156,108 @@ static fallible volume_drop(struct warden *warden, const char *id)
 	return path_sync(volumes->dir.dir);
 }
 
-static fallible volume_make(struct warden *warden, const char *id, uint64_t size)
+static struct volume_job *volume_job_find(const struct volumes *volumes, const char *id, int pid)
 {
-	const struct limits limits = volume_limits(size);
-	struct volumes *volumes = warden->volumes;
+	list_each (at, &volumes->jobs) {
+		struct volume_job *job = link_of(at, struct volume_job, link);
+
+		if (id ? !strcmp(job->id, id) : job->pid == pid)
+			return job;
+	}
+	return NULL;
+}
+
+static void volume_job_drop(struct volumes *volumes, struct volume_job *job)
+{
+	link_drop(&job->link);
+	volumes->job_count--;
+	fd_drop(&job->report);
+	free(job);
+}
+
+static fallible volume_flush(struct disk_copy *copy)
+{
+	return syncfs(copy->fds[0]) ? err_sys(errno, "write a volume out") : OK;
+}
+
+static fallible volume_begin(struct warden *warden, struct volume_job *job)
+{
+	struct disk_copy flush = {.run = volume_flush, .fds = {-1}, .count = 1};
+	const struct limits limits = volume_limits(job->size);
 	char hidden[ID_BOX_LEN + 2];
 	auto_fd tree = -1;
 
-	volume_hidden(hidden, id);
-	TRY(volume_dir_write(volumes, hidden, size));
+	volume_hidden(hidden, job->id);
+	TRY(volume_dir_write(warden->volumes, hidden, job->size));
 	kill_point("warden.volume", "named");
-	TRY(disk_make(warden->disk, id, &limits, true, -1, &tree));
-	TRY(volume_open_to_all(tree));
-	kill_point("warden.volume", "made");
-	if (renameat(volumes->dir.dir, hidden, volumes->dir.dir, id))
-		return err_sys(errno, "name a volume");
-	return path_sync(volumes->dir.dir);
+	TRY(disk_make(warden->disk, job->id, &limits, true, -1, &tree));
+	TRY(volume_open_to_all(tree, &flush.fds[0]));
+	return disk_copy_start(&flush, &job->pid, &job->report);
 }
 
 fallible volumes_make(struct warden *warden, const struct order *order)
 {
 	struct volumes *volumes = warden->volumes;
+	struct volume_job *job;
 	struct err *err;
 
 	if (volume_find(volumes, order->volume)) {
 		reply_queue_done(warden, ORDER_VOLUME, order->id);
 		return OK;
 	}
-	if (map_count(volumes->by_id) >= VOLUMES_MAX)
+	if (volume_job_find(volumes, order->volume, 0))
+		return volume_busy();
+	if (map_count(volumes->by_id) + volumes->job_count >= VOLUMES_MAX)
 		return err_hint(err_new(EXHAUSTED, "too_many_volumes",
 					"this host holds %d volumes and no more", VOLUMES_MAX),
 				"delete volumes first");
-	err = volume_make(warden, order->volume, order->size);
-	if (err) {
-		err_free(volume_drop(warden, order->volume));
-		return err_while(err, "make the volume %s", order->volume);
-	}
-	volume_add(volumes, order->volume, order->size);
-	reply_queue_done(warden, ORDER_VOLUME, order->id);
-	return OK;
+	job = mem_new_of(struct volume_job);
+	*job = (struct volume_job){.order = order->id, .size = order->size, .report = -1};
+	memcpy(job->id, order->volume, sizeof(job->id));
+	memcpy(job->trace, order->trace, sizeof(job->trace));
+	link_add(&volumes->jobs, &job->link);
+	volumes->job_count++;
+	err = volume_begin(warden, job);
+	if (!err)
+		return OK;
+	volume_job_drop(volumes, job);
+	err_free(volume_drop(warden, order->volume));
+	return err_while(err, "make the volume %s", order->volume);
 }
 
-static fallible volume_busy(void)
+static fallible volume_name(struct warden *warden, const struct volume_job *job)
 {
-	return err_hint(err_new(EXHAUSTED, "volume_busy", "the volume is being repaired"),
-			"try again in a moment");
+	int dir = warden->volumes->dir.dir;
+	char hidden[ID_BOX_LEN + 2];
+
+	volume_hidden(hidden, job->id);
+	kill_point("warden.volume", "made");
+	if (renameat(dir, hidden, dir, job->id))
+		return err_sys(errno, "name a volume");
+	return path_sync(dir);
+}
+
+// The disk of a new volume is written out, or could not be.
+static void volume_made(struct warden *warden, struct volume_job *job, int status)
+{
+	auto_free struct answer *sums = mem_new_of(struct answer);
+	struct err *err = jail_report_read(job->report, status, sums);
+
+	log_trace(job->trace);
+	if (!err && job->order)
+		err = volume_name(warden, job);
+	if (!err && job->order) {
+		volume_add(warden->volumes, job->id, job->size);
+		reply_queue_done(warden, ORDER_VOLUME, job->order);
+	} else {
+		err_free(volume_drop(warden, job->id));
+		if (job->order)
+			reply_queue_refusal(warden, ORDER_VOLUME, job->order, NULL, err);
+		else
+			err_free(err);
+	}
+	volume_job_drop(warden->volumes, job);
+	log_trace(NULL);
 }
 
 fallible volumes_remove(struct warden *warden, const struct order *order)
@@ -190,7 +267,7 @@ fallible volumes_remove(struct warden *warden, const struct order *order)
 	char hidden[ID_BOX_LEN + 2];
 
 	volume_hidden(hidden, order->volume);
-	if (volume && volume->repair)
+	if ((volume && volume->repair) || volume_job_find(volumes, order->volume, 0))
 		return volume_busy();
 	if (volume) {
 		volume_unmount(volume, volumes->dir.dir, volume->id);
@@ -258,7 +335,7 @@ static void volume_disk_see(void *arg, const char *id)
 
 	map_put(all->seen, str_of(id), all);
 	all->answer->inventory.volumes++;
-	if (!volume_find(all->warden->volumes, id))
+	if (!volume_find(all->warden->volumes, id) && !volume_job_find(all->warden->volumes, id, 0))
 		all->odd(all->answer, "disk_without_volume", id);
 }
 
@@ -366,10 +443,15 @@ fallible volumes_mount(struct warden *warden, const struct order *order)
 
 bool volumes_reaped(struct warden *warden, int pid, int status)
 {
+	struct volume_job *job = volume_job_find(warden->volumes, NULL, pid);
 	struct str key;
 	size_t at = 0;
 	void *value;
 
+	if (job) {
+		volume_made(warden, job, status);
+		return true;
+	}
 	while (map_next(warden->volumes->by_id, &at, &key, &value)) {
 		struct warden_volume *volume = value;
 
@@ -414,6 +496,9 @@ fallible volumes_take(struct warden *warden, const struct order *order, uint32_t
 
 void volumes_forget(struct warden *warden, const char *box)
 {
+	list_each (at, &warden->volumes->jobs)
+		if (!box)
+			link_of(at, struct volume_job, link)->order = 0;
 	list_each (at, &warden->volumes->pending) {
 		struct pending_mounts *pending = link_of(at, struct pending_mounts, link);
 
@@ -470,6 +555,7 @@ fallible volumes_open(struct warden *warden, struct volumes **out)
 	volumes->dir = PRIVATE_DIR_NONE;
 	volumes->by_id = map_new();
 	link_init(&volumes->pending);
+	link_init(&volumes->jobs);
 	*out = volumes;
 	TRY(private_dir_open(warden->data, "volumes", &volumes->dir));
 	return volumes_load(warden);
@@ -490,6 +576,12 @@ void volumes_close(struct volumes *volumes)
 		free(volume);
 	}
 	map_free(volumes->by_id);
+	list_each (at_job, &volumes->jobs) {
+		struct volume_job *job = link_of(at_job, struct volume_job, link);
+
+		helper_end(job->pid);
+		volume_job_drop(volumes, job);
+	}
 	list_each (at_link, &volumes->pending)
 		free(link_of(at_link, struct pending_mounts, link));
 	private_dir_close(&volumes->dir);

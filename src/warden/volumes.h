@@ -27,7 +27,7 @@ fallible volumes_list(struct warden *warden, const struct order *order);
 // MOUNT: answered when the volume is mounted here. NOT_FOUND no_volume; EXHAUSTED volume_busy while
 // its file system is being repaired.
 fallible volumes_mount(struct warden *warden, const struct order *order);
-// A child ended: true if it repaired a volume.
+// A child ended: true if it repaired a volume, or wrote a new one out, which answers its VOLUME.
 bool volumes_reaped(struct warden *warden, int pid, int status);
 
 // What the daemon has ordered by MOUNT for the next BUILD of the box. *out_count of them;
