@@ -19,7 +19,8 @@ static fallible bridge_health(struct http *x)
 // There is no warm pool: a sandbox is made in milliseconds when needed.
 static fallible pool_stats(struct http *x)
 {
-	struct manager_view view = manager_look(gateway_of(x)->manager);
+	struct manager_view view = manager_look_own(gateway_of(x)->manager,
+						    gateway_who(x)); // never another tenant's
 	auto_buf body = BUF_INIT(1024);
 	struct json_out out = json_to(&body);
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Hostile tenants: rows A, L and I, between two tenants of one host."""
+import hashlib
 import io
 import json
 import os
@@ -91,6 +92,83 @@ def guess(stage):
     c.ok(box["id"] not in seen and short not in seen and "mine" not in seen and "left" not in seen, "A-11: no list names them", seen)
     c.same(stage.cove.get("/v1/sandboxes/mine", key=left).status, 200, "A-11: its owner finds it")
     part(stage)
+
+
+@row("A-11", "nor what a tenant keeps beside its sandboxes")
+def keep(stage):
+    def make_all(stage, key):
+        """One thing of each kind: the names by which it is found, by the beginning of its routes."""
+        ask = stage.cove.request
+        box = make(stage, key, name="work").json["id"]
+        execution = ask("POST", "/v1/executions", {"command": "echo told"}, key=key).json["id"]
+        ask("GET", "/v1/executions/%s/wait" % execution, key=key, timeout=60)
+        run = ask("POST", "/v1/agent-runs", {"sandbox": box, "argv": ["true"]}, key=key).json["id"]
+        digest = "sha256:" + hashlib.sha256(b"told").hexdigest()
+        done = [ask("PUT", "/v1/pools/told", {"size": 1, "template": "host", "limits": {"memoryMB": 32}}, key=key),
+                ask("PUT", "/v1/secrets/told", {"value": "told-secret", "hosts": ["a.test"]}, key=key),
+                ask("PUT", "/v1/blobs/" + digest, b"told", key=key, raw=True),
+                ask("POST", "/v1/sandboxes/%s/snapshot" % box, {"name": "told"}, key=key)]
+        if any(reply.status not in (200, 201, 204) for reply in done):
+            raise RuntimeError(done)
+        return {"volumes": [ask("POST", "/v1/volumes", {"name": "told", "sizeMB": 16}, key=key).json["id"], "told"],
+                "templates": ["told"], "pools": ["told"], "secrets": ["told"], "blobs": [digest],
+                "executions": [execution], "agent-runs": [run],
+                "operations": [ask("POST", "/v1/templates?wait=false", {"image": "10.0.0.1/told"}, key=key).json["id"]]}
+
+    def absent(name):
+        """Another of that shape."""
+        head, dash, rest = name.rpartition("-") if "-" in name else name.rpartition(":") if ":" in name else name.rpartition("_")
+        return head + dash + re.sub("[0-9a-f]", "0", rest) if dash else "t0ld" if name == "told" else "x" + name
+
+    def unmake(stage, name, key):
+        for kind in ("pools", "executions", "sandboxes", "volumes", "templates"):
+            for item in stage.cove.get("/v1/" + kind, key=key).json["items"]:
+                if item.get("name") != "host":
+                    each = item["id"] if kind in ("executions", "sandboxes") else item["name"]
+                    c.until(lambda: stage.cove.request("DELETE", "/v1/%s/%s%s" % (kind, each, "?force=true" if kind == "sandboxes" else ""), key=key).status in (200, 202, 204, 404), 30)
+        said = []
+
+        def is_gone():
+            said.append(stage.cove.request("DELETE", "/v1/tenants/" + name))
+            return said[-1].status in (204, 404)
+        c.ok(c.until(is_gone, 30), "A-11: all of it can be deleted", said[-1:])
+
+    def used(stage, names, key):
+        """What a request of another tenant says that would use one of them."""
+        asks = [{"template": "told"}, {"pool": "told"}, {"volumes": [{"name": "told", "path": "/v"}]}]
+        return [stage.cove.post("/v1/sandboxes", ask, key=key).status for ask in asks]
+
+    def attack(stage):
+        left, right = couple(stage)
+        names = make_all(stage, left)
+        tried, leaks = 0, []
+        for route in routes.table():
+            kind = re.match(r"/v1/([a-z-]+)/\{", route.pattern)
+            if not kind or kind[1] not in names or route.method == "PUT":
+                continue
+            for name in names[kind[1]]:
+                rest = re.sub(r"\{[^}]*\}", "1234", route.pattern.split("}", 1)[1])
+                pair = [stage.cove.request(route.method, "/v1/%s/%s%s" % (kind[1], each, rest), RICH if route.method == "POST" else None,
+                                           key=right, timeout=30) for each in (name, absent(name))]
+                tried += 1
+                if plain(pair[0], name) != plain(pair[1], absent(name)) or pair[0].status < 400:
+                    leaks.append((route.method, route.pattern, *pair))
+        uses = used(stage, names, right)
+        lists = {path: stage.cove.get(path, key=right).body.decode(errors="replace") for path in
+                 ["/v1/" + kind for kind in names if kind != "blobs"] +
+                 ["/v1/events", "/v1/budgets", "/v1/usage", "/v1/stats", "/v1/pool/stats", "/v1/health", "/api/sandbox/health"]}
+        seen = [path for path, text in lists.items() if "told" in text or any(name in text for of in names.values() for name in of)]
+        counts = [json.loads(lists["/v1/pool/stats"])["total"], json.loads(lists["/v1/health"])["boxes"]["total"]]
+        kept = [stage.cove.get("/v1/%s/%s" % (kind, names[kind][0]), key=left).status for kind in names]
+        unmake(stage, "left", left)
+        unmake(stage, "right", right)
+        return tried, leaks, uses, seen, counts, kept
+    stage.control_weak("tenants", lambda weak: len(attack(weak)[1]), lambda leaks: leaks > 10)
+    tried, leaks, uses, seen, counts, kept = attack(stage)
+    c.ok(tried > 30 and not leaks, "A-11: %d requests for another's things answer as for none" % tried, *leaks[:5])
+    c.same(uses, [404] * 3, "A-11: nor can they be used")
+    c.same((seen, counts), ([], [0, 0]), "A-11: no list names them, and no number counts them")
+    c.same(set(kept), {200}, "A-11: and its owner has them all")
 
 
 @row("A-11", "nor does the time tell")
