@@ -499,8 +499,9 @@ static fallible orders_forget_template(struct warden *warden, const struct order
 {
 	bool done = false;
 
-	if (template_is_exported(warden->templates, order->name))
-		return err_hint(err_new(CONFLICT, "in_use", "the template is being exported"),
+	if (template_is_read(warden->templates, order->name))
+		return err_hint(err_new(CONFLICT, "in_use",
+					"the template is being exported, or unpacked onto"),
 				"try again when that has ended");
 	TRY(snapshot_forget(warden, order->name, &done));
 	if (!done)

@@ -80,8 +80,9 @@ struct snapshot_load {
 	char name[TEMPLATE_NAME_MAX];
 };
 
-// False: no snapshot of that name.
-static bool snapshot_read(const struct snapshots *all, const char *name, struct snapshot_meta *out)
+// False: no snapshot of that name, or *out_known is false.
+static bool snapshot_look(const struct snapshots *all, const char *name, struct snapshot_meta *out,
+			  bool *out_known)
 {
 	auto_buf text = BUF_INIT(META_MAX);
 	struct str rest, line, key;
@@ -91,6 +92,7 @@ static bool snapshot_read(const struct snapshots *all, const char *name, struct 
 
 	snprintf(path, sizeof(path), "%s/meta", name);
 	err = path_read(all->dir, path, &text);
+	*out_known = !err || err_kind(err) == ERR_NOT_FOUND;
 	if (err)
 		return false;
 	*out = (struct snapshot_meta){0};
@@ -114,6 +116,13 @@ static bool snapshot_read(const struct snapshots *all, const char *name, struct 
 	return is_snapshot;
 }
 
+static bool snapshot_read(const struct snapshots *all, const char *name, struct snapshot_meta *out)
+{
+	bool is_known;
+
+	return snapshot_look(all, name, out, &is_known);
+}
+
 static fallible snapshot_write(const struct snapshot_job *job, bool lasts)
 {
 	auto_buf meta = BUF_INIT(META_MAX);
@@ -131,16 +140,18 @@ static fallible snapshot_write(const struct snapshot_job *job, bool lasts)
 
 // --------------------------------------------------------------------------------------- the base
 
-// The base that a box stands on; false: its template.
-static bool pin_read(const struct snapshots *all, const char *box, char out[TEMPLATE_ID])
+// The base that a box stands on; "": its template.
+static fallible pin_read(const struct snapshots *all, const char *box, char out[TEMPLATE_ID])
 {
 	auto_buf text = BUF_INIT(64);
 	auto_err err = path_read(all->pins, box, &text);
 
-	if (err || !text.len)
-		return false;
-	snprintf(out, TEMPLATE_ID, "%s", text.at);
-	return true;
+	out[0] = '\0';
+	if (err && err_kind(err) != ERR_NOT_FOUND)
+		return take_ptr(err);
+	if (!err && text.len)
+		snprintf(out, TEMPLATE_ID, "%s", text.at);
+	return OK;
 }
 
 void snapshot_unpin(struct warden *warden, const char *box)
@@ -160,7 +171,8 @@ static fallible base_find(struct warden *warden, const char *base, int *out_root
 static fallible snapshot_choose_base(struct warden *warden, const struct order *order,
 				     char out[TEMPLATE_ID])
 {
-	if (pin_read(warden->snapshots, order->box, out))
+	TRY(pin_read(warden->snapshots, order->box, out));
+	if (out[0])
 		return OK;
 	if (str_is(str_of(order->base), BASE_HOST)) {
 		snprintf(out, TEMPLATE_ID, BASE_HOST);
@@ -169,7 +181,16 @@ static fallible snapshot_choose_base(struct warden *warden, const struct order *
 	return template_pin(warden->templates, order->base, order->since, out);
 }
 
-// Whether a snapshot, or a box that was made from one, needs the template of that id.
+static bool pin_is(const struct snapshots *all, const char *box, const char *id)
+{
+	char base[TEMPLATE_ID];
+	auto_err unknown = pin_read(all, box, base);
+
+	return unknown || !strcmp(base, id);
+}
+
+// Whether a snapshot, or a box that was made from one, needs the template of that id. What cannot
+// be read may need it.
 static bool snapshot_is_base(void *arg, const char *id)
 {
 	const struct snapshots *all = arg;
@@ -177,16 +198,20 @@ static bool snapshot_is_base(void *arg, const char *id)
 	auto_dir names = path_list(all->dir, ".");
 	auto_dir pins = path_list(all->pins, ".");
 	struct dirent *entry;
-	char base[TEMPLATE_ID];
 
 	if (!names || !pins)
-		return true; // not known
-	while ((entry = path_next(names)))
-		if (snapshot_read(all, entry->d_name, meta) && !strcmp(meta->base, id) &&
-		    !str_starts(str_of(entry->d_name), ".gone-"))
+		return true;
+	while ((entry = path_next(names))) {
+		bool is_known, is_one;
+
+		if (str_starts(str_of(entry->d_name), ".gone-"))
+			continue;
+		is_one = snapshot_look(all, entry->d_name, meta, &is_known);
+		if (!is_known || (is_one && !strcmp(meta->base, id)))
 			return true;
+	}
 	while ((entry = path_next(pins)))
-		if (pin_read(all, entry->d_name, base) && !strcmp(base, id))
+		if (pin_is(all, entry->d_name, id))
 			return true;
 	return false;
 }
@@ -678,9 +703,11 @@ fallible snapshot_find(struct warden *warden, const struct order *order, int *ou
 {
 	auto_free struct snapshot_meta *meta = mem_new_of(struct snapshot_meta);
 	struct snapshots *all = warden->snapshots;
-	char base[TEMPLATE_ID];
+	char base[TEMPLATE_ID] = "";
 
-	if (order->again && pin_read(all, order->box, base))
+	if (order->again)
+		TRY(pin_read(all, order->box, base));
+	if (base[0])
 		return base_find(warden, base, out_root, out_usr);
 	if (!snapshot_is_loaded_for(warden, order) || !snapshot_read(all, order->name, meta))
 		return template_find(warden->templates, order->name, out_root, out_usr);
@@ -722,6 +749,7 @@ static fallible snapshots_start(struct snapshots *all)
 {
 	struct warden *warden = all->warden;
 	struct map *known = map_new();
+	bool all_known = true;
 	struct dirent *entry;
 	auto_dir list = NULL;
 
@@ -744,8 +772,14 @@ static fallible snapshots_start(struct snapshots *all)
 		none = path_read(all->dir, path, &saved);
 		if (!none && saved.len)
 			map_put(known, buf_view(&saved), all);
+		if (none && err_kind(none) != ERR_NOT_FOUND) {
+			log_event(LOG_ERROR, "snapshot.unreadable", "snapshot", entry->d_name,
+				  "trail", err_trail(none), NULL);
+			all_known = false;
+		}
 	}
-	disk_sweep_saved(warden->disk, known);
+	if (all_known) // else the disk of one that exists may look like a leftover
+		disk_sweep_saved(warden->disk, known);
 	map_free(known);
 	return OK;
 }

@@ -56,7 +56,7 @@ struct template_job {
 	enum order_kind kind;
 	uint32_t order;
 	char name[TEMPLATE_NAME_MAX];
-	char parent[TEMPLATE_NAME_MAX]; // of an export, "": none
+	char parent[TEMPLATE_NAME_MAX]; // of a layer or an export, "": none
 	char temp[TEMPLATE_DIR_NAME];	// .new-N; of an export ""
 	int pid, report;
 };
@@ -230,6 +230,7 @@ static fallible job_new(struct templates *all, const struct order *order, struct
 	job = mem_new_of(struct template_job);
 	*job = (struct template_job){.kind = order->kind, .order = order->id, .report = -1};
 	memcpy(job->name, order->name, sizeof(job->name));
+	memcpy(job->parent, order->parent, sizeof(job->parent));
 	memcpy(job->temp, temp, sizeof(job->temp));
 	link_add(&all->jobs, &job->link);
 	all->job_count++;
@@ -454,13 +455,13 @@ fallible template_freeze(struct templates *all, const struct order *order)
 	return err;
 }
 
-bool template_is_exported(const struct templates *all, const char *name)
+bool template_is_read(const struct templates *all, const char *name)
 {
 	list_each (at, &all->jobs) {
 		const struct template_job *job = link_of(at, struct template_job, link);
 
-		if (job->kind == ORDER_EXPORT &&
-		    (!strcmp(job->name, name) || !strcmp(job->parent, name)))
+		if (!strcmp(job->parent, name) ||
+		    (job->kind == ORDER_EXPORT && !strcmp(job->name, name)))
 			return true;
 	}
 	return false;
@@ -684,7 +685,7 @@ void templates_on_idle(struct templates *all, bool (*is_needed)(void *arg, const
 }
 
 // "": it has none.
-static void read_id(struct templates *all, const char *name, char out[TEMPLATE_ID])
+static fallible read_id(struct templates *all, const char *name, char out[TEMPLATE_ID])
 {
 	auto_buf text = BUF_INIT(64);
 	char path[TEMPLATE_DIR_NAME + 8];
@@ -692,14 +693,19 @@ static void read_id(struct templates *all, const char *name, char out[TEMPLATE_I
 
 	snprintf(path, sizeof(path), "%s/id", name);
 	err = path_read(all->layers.dir, path, &text);
+	if (err && err_kind(err) != ERR_NOT_FOUND)
+		return take_ptr(err);
 	snprintf(out, TEMPLATE_ID, "%s", err || !text.len ? "" : text.at);
+	return OK;
 }
 
 static bool is_held(struct templates *all, const char *name)
 {
 	char id[TEMPLATE_ID];
+	auto_err unknown = read_id(all, name, id);
 
-	read_id(all, name, id);
+	if (unknown)
+		return true;
 	return id[0] && all->is_needed && all->is_needed(all->is_needed_arg, id);
 }
 
@@ -717,7 +723,7 @@ fallible template_pin(struct templates *all, const char *name, int64_t since, ch
 					"the template '%s' of the sandbox was removed or replaced",
 					name),
 				"only sandboxes whose template is still there can be copied");
-	read_id(all, name, out);
+	TRY(read_id(all, name, out));
 	if (out[0])
 		return OK;
 	snprintf(out, TEMPLATE_ID, "%016llx", (unsigned long long)all->number++);
@@ -737,7 +743,7 @@ fallible template_find_pinned(struct templates *all, const char *id, int *out_ro
 		    !order_is_layer(str_of(entry->d_name)) &&
 		    !str_starts(str_of(entry->d_name), ".gone-"))
 			continue;
-		read_id(all, entry->d_name, own);
+		TRY(read_id(all, entry->d_name, own));
 		if (strcmp(own, id) != 0)
 			continue;
 		*out_root = template_root(all, entry->d_name);

@@ -31,8 +31,8 @@ struct export_trees;
 fallible template_export(struct templates *all, const struct order *order,
 			 const struct export_trees *trees, int userns,
 			 const struct group_door *door, int out);
-// Whether such a child reads it: then it must stay.
-bool template_is_exported(const struct templates *all, const char *name);
+// Whether a child writes it out, or unpacks a layer onto it: then it must stay.
+bool template_is_read(const struct templates *all, const char *name);
 // Its root as a detached mount, read-only, idmapped by `userns`. NOT_FOUND no_template.
 fallible template_view(struct templates *all, const char *name, int userns, int *out_tree);
 fallible template_freeze(struct templates *all, const struct order *order);

@@ -358,6 +358,38 @@ TEST(forget, "a removed template is hidden, and deleted when no older box lives"
 			  "test -z \"$(ls data/layers/.trash)\"") == 0);
 }
 
+TEST(unknown, "a removed template whose id cannot be read stays: a snapshot may stand on it")
+{
+	CHECK(ready());
+	CHECK(scratch_run("cp -a data/layers/good data/layers/base && "
+			  "mkdir data/layers/base/id") == 0);
+	CHECK_OK(template_forget(all, "base"));
+	templates_idle(all, INT64_MAX);
+	CHECK(templates_has_gone(all));
+	CHECK(scratch_run("rmdir data/layers/.gone-*/id") == 0);
+	templates_idle(all, INT64_MAX);
+	CHECK(!templates_has_gone(all));
+	rest();
+}
+
+TEST(parent, "the template below a layer that is being unpacked is in use")
+{
+	struct order order = {.kind = ORDER_LAYER, .id = 1, .parent = "good"};
+	int archive[2];
+
+	CHECK(ready());
+	CHECK(pipe2(archive, O_CLOEXEC) == 0);
+	snprintf(order.name, sizeof(order.name), ORDER_LAYERS "%056d", 1);
+	memset(order.digest, '0', ORDER_DIGEST);
+	CHECK_OK(template_layer(all, &order, userns, &no_door, archive[0]));
+	CHECK(template_is_read(all, "good"));
+	CHECK(!template_is_read(all, "file"));
+	close(archive[0]);
+	close(archive[1]);
+	rest();
+	CHECK(!template_is_read(all, "good"));
+}
+
 TEST(at_once, "few templates are made at a time, and a close ends them")
 {
 	struct order order = {.kind = ORDER_IMPORT, .id = 1};
