@@ -114,7 +114,7 @@ static fallible build_read(const struct json *json, struct build_ask *out)
 	static const char *const known[] = {
 		"name",	   "dockerfile", "context",    "args",	  "target",  "from",
 		"steps",   "stages",	 "expand",     "line",	  "globals", "limits",
-		"network", "pull",	 "keepFailed", "secrets", NULL};
+		"network", "pull",	 "keepFailed", "noCache", "secrets", NULL};
 
 	TRY(json_want(json, "body", JSON_OBJECT));
 	TRY(json_only(json, known));
@@ -122,6 +122,7 @@ static fallible build_read(const struct json *json, struct build_ask *out)
 	TRY(json_str(json_get(json, "context"), "context", &out->context));
 	TRY(json_bool(json_get(json, "pull"), "pull", &out->pull));
 	TRY(json_bool(json_get(json, "keepFailed"), "keepFailed", &out->keep_failed));
+	TRY(json_bool(json_get(json, "noCache"), "noCache", &out->no_cache));
 	if (!out->name.len)
 		return err_new(INVALID, "bad_field", "'name' is missing");
 	TRY(build_read_secrets(json_get(json, "secrets"), &out->secrets));

@@ -8,6 +8,7 @@
 #include "codec/sse.h"
 #include "gateway/gateway.h"
 #include "manager/build_files.h"
+#include "manager/build_steps.h"
 #include "manager/pull.h"
 
 #define REPLY_MAX (16 << 20)
@@ -271,7 +272,7 @@ fallible api_templates_prune(struct http *x)
 	const struct who *who = gateway_who(x);
 	auto_buf body = BUF_INIT(4096);
 	struct json_out out = json_to(&body);
-	uint64_t unused_ms = 0, bytes = 0;
+	uint64_t unused_ms = 0, bytes = 0, cached = 0;
 	auto_json json = NULL;
 	bool cache = false;
 	size_t images = 0;
@@ -286,10 +287,14 @@ fallible api_templates_prune(struct http *x)
 	}
 	// Without a span only what creates have pulled: named images stay.
 	TRY(pulled_prune(manager, who->tenant, (int64_t)unused_ms, cache || !unused_ms, &images));
+	if (cache) {
+		TRY(build_steps_prune(manager, who->tenant, (int64_t)unused_ms, &cached));
+		build_caches_prune(manager, who->tenant, (int64_t)unused_ms);
+	}
 	TRY(pulled_collect(manager, who->role == WHO_OPERATOR ? NULL : who->tenant, 0, &bytes));
 	json_begin(&out, '{');
 	json_put_int(&out, "templates", (int64_t)images);
-	json_put_int(&out, "bytes", (int64_t)bytes);
+	json_put_int(&out, "bytes", (int64_t)(bytes + cached));
 	json_end(&out, '}');
 	return http_reply_json(x, 200, &body);
 }

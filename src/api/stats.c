@@ -149,7 +149,8 @@ static struct stats_host stats_sum(struct manager *manager, const struct who *wh
 
 		if (!access_sees(who, account->tenant.name, ""))
 			continue;
-		host.templates += account->used.templates + account->used.images;
+		host.templates += account->used.templates + account->used.images +
+				  account->used.steps;
 		host.tapes += account->output.kept;
 	}
 	return host;

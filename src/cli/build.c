@@ -283,6 +283,7 @@ static fallible build_remote(struct call *call, struct str dockerfile, struct st
 		.args = (const char *const *)args,
 		.network = call_value(call, OPT_NETWORK),
 		.pull = call_has(call, OPT_PULL),
+		.no_cache = call_has(call, OPT_NO_CACHE),
 		.keep_failed = call_has(call, OPT_KEEP_FAILED),
 	};
 	on_exit_call(pairs_wipe) char **secrets = NULL;

@@ -99,7 +99,9 @@ fallible image_pull(struct call *call)
 
 fallible image_prune(struct call *call)
 {
-	static const struct body_row rows[] = {{OPT_UNUSED, BODY_TIME, "unusedFor"}, {.key = NULL}};
+	static const struct body_row rows[] = {{OPT_UNUSED, BODY_TIME, "unusedFor"},
+					       {OPT_CACHE, BODY_FLAG, "cache"},
+					       {.key = NULL}};
 	auto_buf body = BUF_INIT(4096), line = BUF_INIT(256), text = BUF_INIT(REMOTE_REPLY_MAX);
 	struct json_out out = json_to(&body);
 	auto_remote remote = {0};

@@ -52,6 +52,8 @@ static fallible build_put(struct json_out *out, const struct cove_build_options 
 	}
 	if (options->pull)
 		json_put_bool(out, "pull", true);
+	if (options->no_cache)
+		json_put_bool(out, "noCache", true);
 	if (options->keep_failed)
 		json_put_bool(out, "keepFailed", true);
 	json_end(out, '}');

@@ -432,6 +432,7 @@ struct cove_build_options {
 	const char *const *args; // build arguments, "NAME=VALUE"; NULL: none
 	const char *network;	 // of its commands: "off", "allow" or "all"; NULL: the default
 	bool pull;		 // ask the registry for images that are there
+	bool no_cache;		 // run all steps
 	bool keep_failed;	 // leave the sandbox of a step that failed
 	// Of RUN --mount=type=secret: "ID=VALUE", NULL-ended; in no layer and no log. NULL: none
 	const char *const *secrets;

@@ -43,7 +43,8 @@ struct account *accounts_find(const struct accounts *accounts, struct str tenant
 uint64_t account_disk(const struct account *account)
 {
 	return account->used.disk + account->used.templates + account->used.images +
-	       account->used.volumes + account->used.requests + account->output.used;
+	       account->used.steps + account->used.volumes + account->used.requests +
+	       account->output.used;
 }
 
 uint64_t account_disk_left(const struct account *account)
@@ -223,7 +224,8 @@ void account_put(struct json_out *out, const struct account *account)
 	json_put_int(out, "diskMB", (int64_t)(account_disk(account) / MIB));
 	json_put_int(out, "outputMB", (int64_t)(account->output.used / MIB));
 	json_put_int(out, "templatesMB", (int64_t)(account->used.templates / MIB));
-	json_put_int(out, "imagesMB", (int64_t)(account->used.images / MIB));
+	json_put_int(out, "imagesMB",
+		     (int64_t)((account->used.images + account->used.steps) / MIB));
 	json_put_int(out, "volumesMB", (int64_t)(account->used.volumes / MIB));
 	json_end(out, '}');
 	json_put_int(out, "refused", (int64_t)account->refused);

@@ -16,6 +16,7 @@ struct account {
 		uint64_t disk;		    // sum of the limits of all boxes
 		uint64_t templates;	    // bytes of the tenant's templates
 		uint64_t images;	    // bytes of the layers of its images
+		uint64_t steps;		    // bytes of the steps that its builds have cached
 		uint64_t volumes;	    // sum of the limits of its volumes
 		uint64_t requests;	    // bytes of the stored requests of its executions
 	} used;

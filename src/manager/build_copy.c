@@ -49,7 +49,8 @@ struct copying {
 	struct tar_in *tar;
 	// the pipe
 	int pipe;
-	bool closed; // by the worker: files_end() says why
+	struct sha256 *hash; // of build_copy_hash()
+	bool closed;	     // by the worker: files_end() says why
 	char *head;
 };
 
@@ -633,18 +634,92 @@ static void copying_done(struct copying *copying)
 	closer_drop(&copying->pipe);
 }
 
-fallible build_copy(const struct files *files, const struct build_copy *copy, uint64_t *out_count)
+// ----------------------------------------------------------------------------------------- hashing
+
+static void hash_number(struct copying *copying, uint64_t number)
 {
-	on_exit_call(copying_done) struct copying copying = {
+	sha256_add(copying->hash, &number, sizeof(number));
+}
+
+static void hash_text(struct copying *copying, struct str text)
+{
+	hash_number(copying, text.len);
+	sha256_add(copying->hash, text.at ? text.at : "", text.len);
+}
+
+static fallible hash_content(struct copying *copying, uint64_t at, uint64_t size)
+{
+	while (size) {
+		const char *bytes = NULL;
+		size_t len = 0;
+
+		TRY(archive_at(copying, at, &bytes, &len));
+		if (len > size)
+			len = (size_t)size;
+		sha256_add(copying->hash, bytes ? bytes : "", len);
+		at += len;
+		size -= len;
+	}
+	return OK;
+}
+
+static fallible entry_hash(struct copying *copying, const struct tar_head *head, uint64_t content)
+{
+	auto_free char *path = NULL;
+
+	if (head->type == TAR_OTHER)
+		return OK;
+	TRY(path_clean(head->path, "an entry", &path));
+	for (size_t i = 0; i < copying->copy->count; i++) {
+		struct str item;
+
+		if (!source_matches(copying->sources[i], str_of(path), &item))
+			continue;
+		if (item.len == strlen(path) && head->type == TAR_DIRECTORY)
+			continue; // not copied itself
+		hash_number(copying, i);
+		hash_text(copying, item);
+		hash_text(copying, str_of(path));
+		hash_number(copying, head->type);
+		hash_number(copying, head->mode);
+		hash_text(copying, head->target);
+		hash_number(copying, copying->copy->keep_owners ? head->uid : 0);
+		hash_number(copying, copying->copy->keep_owners ? head->gid : 0);
+		hash_number(copying, head->type == TAR_FILE ? head->size : 0);
+		if (head->type == TAR_FILE)
+			TRY(hash_content(copying, content, head->size));
+	}
+	return OK;
+}
+
+static struct copying copying_begin(const struct files *files, const struct build_copy *copy)
+{
+	struct copying copying = {
 		.files = files,
 		.copy = copy,
-		.sources = mem_new((copy->count + 1) * sizeof(char *)),
-		.seen = mem_new((copy->count + 1) * sizeof(*copying.seen)),
-		.room = mem_new(ROOM),
-		.tar = mem_new_of(struct tar_in),
-		.head = mem_new(TAR_HEAD_MAX),
 		.pipe = -1,
 	};
+
+	copying.sources = mem_new((copy->count + 1) * sizeof(char *));
+	copying.seen = mem_new((copy->count + 1) * sizeof(*copying.seen));
+	copying.room = mem_new(ROOM);
+	copying.tar = mem_new_of(struct tar_in);
+	copying.head = mem_new(TAR_HEAD_MAX);
+	return copying;
+}
+
+fallible build_copy_hash(const struct build_copy *copy, struct sha256 *hash)
+{
+	on_exit_call(copying_done) struct copying copying = copying_begin(NULL, copy);
+
+	copying.hash = hash;
+	TRY(sources_find(&copying));
+	return archive_walk(&copying, entry_hash);
+}
+
+fallible build_copy(const struct files *files, const struct build_copy *copy, uint64_t *out_count)
+{
+	on_exit_call(copying_done) struct copying copying = copying_begin(files, copy);
 
 	TRY(sources_find(&copying));
 	TRY(destination_find(&copying));

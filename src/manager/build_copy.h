@@ -3,6 +3,7 @@
 // the sandbox are followed inside of its root only.
 #pragma once
 
+#include "base/sha256.h"
 #include "box/files.h"
 
 // A tar, read with pread().
@@ -33,6 +34,9 @@ struct build_copy {
 	size_t *found_count;	   // copied but noted here; NULL: they are copied
 };
 
+// Adds what would be copied to a hash: paths, types, modes, targets and contents of the sources.
+// Its destination is not looked at. INVALID as below. Waits.
+fallible build_copy_hash(const struct build_copy *copy, struct sha256 *hash);
 // INVALID bad_plan: a source that is not there or leads out, a destination that cannot be; INVALID
 // bad_archive, no_user; NO_SPACE. Waits.
 fallible build_copy(const struct files *files, const struct build_copy *copy, uint64_t *out_count);

@@ -391,6 +391,61 @@ void build_cache_free(struct build_cache *cache)
 	free(cache);
 }
 
+struct caches_prune {
+	int dir;
+	const char *prefix;
+	time_t before;
+	char (*names)[NAME_ROOM];
+	size_t count;
+};
+
+static void caches_find_run(void *arg)
+{
+	struct caches_prune *prune = arg;
+	DIR *list = files_list(prune->dir);
+	struct dirent *entry;
+	struct stat st;
+
+	while (list && (entry = readdir(list))) {
+		if (!is_named(entry->d_name, prune->prefix, SHA256_HEX) ||
+		    fstatat(prune->dir, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) ||
+		    st.st_mtime > prune->before)
+			continue;
+		prune->names = mem_grow(prune->names, prune->count + 1, NAME_ROOM);
+		snprintf(prune->names[prune->count++], NAME_ROOM, "%.*s", NAME_ROOM - 1,
+			 entry->d_name);
+	}
+	if (list)
+		closedir(list);
+}
+
+static void caches_remove_run(void *arg)
+{
+	struct caches_prune *prune = arg;
+
+	for (size_t i = 0; i < prune->count; i++)
+		if (prune->names[i][0])
+			unlinkat(prune->dir, prune->names[i], 0);
+}
+
+void build_caches_prune(struct manager *manager, const char *tenant, int64_t unused_ms)
+{
+	char prefix[WHO_TENANT_MAX + 8];
+	struct caches_prune prune = {.prefix = prefix,
+				     .before = (time_t)((clock_wall_ms() - unused_ms) / 1000)};
+	auto_err none = files_dir(manager, &prune.dir);
+
+	if (none)
+		return;
+	snprintf(prefix, sizeof(prefix), CACHE "%s-", tenant);
+	offload_run(caches_find_run, &prune);
+	for (size_t i = 0; i < prune.count; i++)
+		if (map_get(manager->build_caches, str_of(prune.names[i])))
+			prune.names[i][0] = '\0';
+	offload_run(caches_remove_run, &prune);
+	free(prune.names);
+}
+
 // -------------------------------------------------------------------------------------------- logs
 
 static void log_name(const struct operation *operation, char out[NAME_ROOM])

@@ -33,6 +33,8 @@ fallible build_cache_open(struct build_cache *cache, int *out_fd,
 fallible build_cache_create(struct build_cache *cache, int *out_fd);
 fallible build_cache_commit(struct build_cache *cache);
 void build_cache_free(struct build_cache *cache); // the next user may have it
+// Removes those of the tenant that no RUN has used for that time, nor uses now. Waits.
+void build_caches_prune(struct manager *manager, const char *tenant, int64_t unused_ms);
 
 // A log is written by the operation's task alone.
 fallible build_log_create(struct manager *manager, const struct operation *operation, int *out_fd);

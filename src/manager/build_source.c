@@ -112,6 +112,19 @@ static fallible spool_write(struct build_archive *archive, const void *bytes, si
 	return io.errnum ? spool_explain(io.errnum) : OK;
 }
 
+fallible build_source_empty(struct manager *manager, uint64_t bytes, int *out)
+{
+	static const char zeros[TAR_BLOCK];
+	auto_build_archive file = {.fd = -1};
+
+	TRY(build_source_spool(manager, &file.fd));
+	while (file.bytes < bytes)
+		TRY(spool_write(&file, zeros, sizeof(zeros)));
+	*out = file.fd;
+	file.fd = -1;
+	return OK;
+}
+
 static fallible spool_read(int fd, uint64_t at, void *room, size_t size, size_t *out)
 {
 	struct spool_io io = {.fd = fd, .at = at, .room = room, .len = size};

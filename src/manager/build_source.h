@@ -24,5 +24,7 @@ fallible build_source_link(struct manager *manager, const char *path, const char
 // it, as a template of the name `name` that is removed again. INVALID bad_archive; TOO_LARGE.
 fallible build_source_unpack(struct manager *manager, const struct who *who, const char *name,
 			     const struct build_found *found, int fd, struct build_archive *out);
+// A file of so many zeros.
+fallible build_source_empty(struct manager *manager, uint64_t bytes, int *out);
 // A file without a name, in the directory of builds.
 fallible build_source_spool(struct manager *manager, int *out);

@@ -1,7 +1,7 @@
-// A build is a task that reads top to bottom: for each stage a sandbox from its base and the steps
-// in it, then a snapshot of the last one. Commands run as those of any sandbox of the tenant, with
-// its limits, network policy and ledger. What is not a step is removed at the end: on success, on
-// failure, and by the next daemon if this one is killed.
+// A build is a task that reads top to bottom: the steps of each stage, then a snapshot of the last
+// one. A stage has a sandbox once a step must run that the cache does not have. Commands run as
+// those of any sandbox of the tenant, with its limits, network policy and ledger. What is not a
+// step is removed at the end: on success, on failure, and by the next daemon if this one is killed.
 #include "manager/builds.h"
 
 #include <errno.h>
@@ -19,10 +19,13 @@
 #include "manager/account.h"
 #include "manager/build_copy.h"
 #include "manager/build_files.h"
+#include "manager/build_key.h"
 #include "manager/build_mounts.h"
 #include "manager/build_source.h"
+#include "manager/build_steps.h"
 #include "manager/manager.h"
 #include "manager/pull.h"
+#include "manager/snapshot_note.h"
 #include "manager/snapshots.h"
 #include "types/build_state.h"
 
@@ -36,10 +39,23 @@
 #define TEMPLATE_MARK "cove://"
 #define ARCHIVE_TEMPLATE "add-" // of an archive while it is unpacked; then the operation's id
 #define TAIL_MAX 400		// bytes of a failed command's output in the error
+#define NO_SOURCE SIZE_MAX
+#define EMPTY_TAR 1024 // bytes of a tar without entries
 
+// A stage, or what is copied from. Its files are those of the sandbox; without one, those of the
+// step; without that, those of the sandbox `source`; else those of its base.
 struct build_box {
 	char id[ID_BOX_LEN + 1]; // "": none
 	struct build_state state;
+	char key[SHA256_HEX + 1];     // of its last step; "": not begun
+	char step[TEMPLATE_NAME_MAX]; // of manager/build_steps, held; "": none
+	size_t source;		      // NO_SOURCE: none
+	enum build_base base;
+	const char *from;	       // borrowed
+	char identity[SHA256_HEX + 1]; // of the base
+	char **dirs;		       // NULL-ended: of WORKDIR, made once there is a sandbox
+	size_t dir_count;
+	bool no_cache; // from here on
 };
 
 struct build {
@@ -48,8 +64,8 @@ struct build {
 	struct build_plan plan;
 	struct json *limits, *network;
 	struct who who;
-	bool pull, keep_failed;
-	bool kept; // the sandbox of a failed step stays
+	bool pull, keep_failed, no_cache;
+	char scratch[TEMPLATE_NAME_MAX]; // the empty layer, held; "": none
 	int context;
 	uint64_t context_bytes;
 	int log;
@@ -132,73 +148,338 @@ static fallible spec_of(struct build *build, struct spec *out)
 	return OK;
 }
 
-// The sandbox of an image or template. Its record has the base's environment, user and directory.
-static fallible box_make(struct build *build, size_t at, enum build_base base, const char *from)
+// -------------------------------------------------------------------------------------------- base
+
+static void build_say_layers(struct build *build, const struct operation *pull, size_t *told)
+{
+	while (*told < pull->layer_count) {
+		const struct operation_layer *layer = &pull->layers[*told];
+
+		if (strcmp(layer->state, "done") != 0 && strcmp(layer->state, "present") != 0)
+			return;
+		build_say(build, "layer %zu/%zu %.19s: %s\n", ++*told, pull->layer_count,
+			  layer->digest, layer->state);
+	}
+}
+
+// Pulls the image unless it is there. The build shows the layers' progress.
+static fallible base_pull(struct build *build, const char *image)
+{
+	struct operation *operation = build->operation, *pull = NULL;
+	const char *phase = operation->phase;
+	struct err *err = OK;
+	size_t told = 0;
+
+	TRY(pull_look(build->manager, &build->who, image, build->pull, &pull));
+	if (!pull)
+		return OK;
+	build_say(build, "pull %s\n", pull->reference);
+	operation->phase = "pull";
+	operation->pulling = pull;
+	while (!err && !operation_has_ended(pull)) {
+		operation_changed(operation);
+		err = condition_wait(&pull->changed, CLOCK_NEVER);
+		build_say_layers(build, pull, &told);
+	}
+	if (!err)
+		err = operation_failure(pull);
+	operation->pulling = NULL;
+	operation->phase = phase;
+	operation_drop(pull);
+	return err;
+}
+
+// The layer without files that FROM scratch begins with.
+static fallible scratch_hold(struct build *build)
+{
+	static const char nothing[EMPTY_TAR];
+	const char *tenant = build->who.tenant;
+	char diff_id[REFERENCE_DIGEST + 1] = "sha256:", chain[REFERENCE_DIGEST + 1];
+	const struct pulled_layer *layer;
+	struct sha256 hash;
+	int fd = -1;
+
+	if (build->scratch[0])
+		return OK;
+	sha256_begin(&hash);
+	sha256_add(&hash, nothing, sizeof(nothing));
+	sha256_end(&hash, diff_id + strlen("sha256:"));
+	pulled_chain(NULL, diff_id, chain);
+	pulled_layer_name(tenant, chain, build->scratch);
+	pulled_hold(build->manager, tenant, build->scratch, true);
+	layer = pulled_layer(build->manager, build->scratch);
+	if (layer->is_ready && !layer->making)
+		return OK;
+	TRY(build_source_empty(build->manager, sizeof(nothing), &fd));
+	return pulled_make_layer(build->manager, build->scratch, "", diff_id, fd);
+}
+
+static fallible base_changed(const char *from)
+{
+	return err_hint(
+		err_new(CONFLICT, "base_changed", "'%.200s' was replaced during the build", from),
+		"build it again");
+}
+
+static void identity_end(struct sha256 *hash, const char *what, const struct spec *spec,
+			 const struct template *template, char out[SHA256_HEX + 1])
+{
+	auto_free char *made = mem_fmt("%lld %llu", (long long)template->created_ms,
+				       (unsigned long long)template->bytes);
+
+	sha256_begin(hash);
+	build_key_add(hash, what);
+	build_key_add(hash, spec->root[0] ? spec->root : spec->template);
+	build_key_add(hash, spec->image_digest);
+	build_key_add(hash, made);
+	sha256_end(hash, out);
+}
+
+// The spec of sandboxes of the base, filled, and what tells it from others. *out_made 0: it is the
+// host, of which there is no copy yet.
+static fallible base_spec(struct build *build, const struct build_box *box, struct spec *spec,
+			  char identity[SHA256_HEX + 1], int64_t *out_made)
+{
+	auto_free struct template *template = mem_new_of(struct template);
+	struct manager *manager = build->manager;
+	struct operation *pull = NULL;
+	struct sha256 hash;
+	bool found = true;
+
+	TRY(spec_of(build, spec));
+	*out_made = 1;
+	if (box->base == BUILD_FROM_SCRATCH) {
+		TRY(scratch_hold(build));
+		snprintf(spec->template, sizeof(spec->template), BUILD_SCRATCH);
+		memcpy(spec->root, build->scratch, sizeof(spec->root));
+	} else {
+		if (box->base == BUILD_FROM_IMAGE)
+			spec->image = mem_str(box->from);
+		else if (!id_is_template(str_of(box->from)) ||
+			 strlen(box->from) >= sizeof(spec->template))
+			return err_new(INVALID, "bad_template", "'%.80s' is not a template's name",
+				       box->from);
+		else
+			snprintf(spec->template, sizeof(spec->template), "%s", box->from);
+		TRY(pull_fill(manager, &build->who, spec, &found, &pull));
+	}
+	if (pull) { // removed since it was pulled
+		operation_drop(pull);
+		return base_changed(box->from);
+	}
+	if (!found) {
+		TRY(templates_resolve(manager, &build->who, spec->template));
+		TRY(templates_get(manager, &build->who, str_of(box->from), template));
+		TRY(snapshot_note_fill(manager, spec));
+		*out_made = template->created_ms;
+	}
+	identity_end(&hash, found ? "image" : "template", spec, template, identity);
+	free(take_ptr(spec->image));
+	spec->filled = true;
+	return OK;
+}
+
+// ------------------------------------------------------------------------------------------ boxes
+
+static void box_release_step(struct build *build, struct build_box *box)
+{
+	build_steps_release(build->manager, box->step);
+	box->step[0] = '\0';
+}
+
+static void box_forget_dirs(struct build_box *box)
+{
+	mem_free_list(box->dirs);
+	box->dirs = NULL;
+	box->dir_count = 0;
+}
+
+static void box_add_dir(struct build_box *box, const char *path)
+{
+	box->dirs = mem_grow(box->dirs, box->dir_count + 2, sizeof(char *));
+	box->dirs[box->dir_count++] = mem_str(path);
+	box->dirs[box->dir_count] = NULL;
+}
+
+// A sandbox of the base, or with the files of the step.
+static fallible box_make(struct build *build, struct build_box *box)
 {
 	struct create_grant grant = {.who = &build->who};
 	const struct record *record = NULL;
-	auto_spec spec = {0};
+	char identity[SHA256_HEX + 1];
+	auto_spec spec = {0}, again = {0};
+	int64_t was_made;
 	bool made;
 
-	TRY(spec_of(build, &spec));
-	if (base == BUILD_FROM_IMAGE) {
-		spec.image = mem_str(from);
-		spec.pull = build->pull ? SPEC_PULL_ALWAYS : SPEC_PULL_MISSING;
-	} else {
-		if (!id_is_template(str_of(from)) || strlen(from) >= sizeof(spec.template))
-			return err_new(INVALID, "bad_template", "'%.80s' is not a template's name",
-				       from);
-		snprintf(spec.template, sizeof(spec.template), "%s", from);
-	}
+	TRY(base_spec(build, box, &spec, identity, &was_made));
+	if (box->identity[0] && strcmp(identity, box->identity) != 0)
+		return base_changed(box->from);
+	memcpy(spec.fork, box->step, sizeof(spec.fork));
 	ask_name_box(build->manager->ask, spec.id);
-	memcpy(build->boxes[at].id, spec.id, sizeof(spec.id));
-	return create_box(build->manager, &grant, &spec, CREATE_NEW, &record, &made);
+	memcpy(box->id, spec.id, sizeof(spec.id));
+	kill_point("daemon.build", "sandbox");
+	TRY(create_box(build->manager, &grant, &spec, CREATE_NEW, &record, &made));
+	if (box->step[0] || !box->identity[0])
+		return OK;
+	TRY(base_spec(build, box, &again, identity, &was_made));
+	return strcmp(identity, box->identity) != 0 ? base_changed(box->from) : OK;
 }
 
-// A sandbox with the files of an earlier stage.
-static fallible box_fork(struct build *build, size_t at)
+// A sandbox with the files of another one of the build.
+static fallible box_fork(struct build *build, struct build_box *box)
 {
-	struct build_box *source = &build->boxes[build->plan.stages[at].from_at];
 	struct create_grant grant = {.who = &build->who};
 	struct fork_request request = {.count = 1, .secrets = true};
 	struct fork fork = {0};
 
-	TRY(snapshots_fork(build->manager, &grant, str_of(source->id), &request, &fork));
+	TRY(snapshots_fork(build->manager, &grant, str_of(build->boxes[box->source].id), &request,
+			   &fork));
 	if (fork.err)
 		return fork.err;
-	memcpy(build->boxes[at].id, fork.id, sizeof(fork.id));
-	build_state_copy(&source->state, &build->boxes[at].state);
+	memcpy(box->id, fork.id, sizeof(fork.id));
 	return OK;
 }
 
-// Commands, labels and ports of the base: of an image as it was pulled, else what an
-// import or a build has left in the file.
-static fallible base_config(struct build *build, size_t at)
+// Makes the sandbox, unless there is one.
+static fallible box_need(struct build *build, size_t at)
 {
 	struct build_box *box = &build->boxes[at];
-	auto_buf text = BUF_INIT(IMAGE_BYTES_MAX);
-	const struct pulled_image *image;
+	auto_box_ref ref = {0};
+	struct files files;
+
+	if (!box->id[0])
+		TRY(!box->step[0] && box->source != NO_SOURCE ? box_fork(build, box)
+							      : box_make(build, box));
+	if (!box->dirs)
+		return OK;
+	TRY(build_ref(build, at, &ref));
+	files = build_files_of(build, &ref, FILES_QUICK_MS);
+	for (size_t i = 0; i < box->dir_count; i++)
+		TRY(files_mkdir(&files, box->dirs[i], true, 0755));
+	box_forget_dirs(box);
+	box_release_step(build, box);
+	return OK;
+}
+
+static void box_delete(struct build *build, struct build_box *box)
+{
+	struct err *err;
+
+	if (!box->id[0])
+		return;
+	err = life_delete(build->manager, &build->who, str_of(box->id), LIFE_WAITS | LIFE_FORCED);
+	if (err && err_kind(err) != ERR_NOT_FOUND)
+		log_event(LOG_WARN, "build.sandbox_left", "sandbox", box->id, "trail",
+			  err_trail(err), NULL);
+	err_free(err);
+	box->id[0] = '\0';
+}
+
+static void box_drop(struct build *build, size_t at)
+{
+	struct build_box *box = &build->boxes[at];
+
+	build_state_done(&box->state);
+	box_forget_dirs(box);
+	box_release_step(build, box);
+	box_delete(build, box);
+}
+
+// What an import or a build has left in the file.
+static fallible config_read(struct build *build, size_t at, struct buf *text)
+{
 	struct fileop_stat stat;
 	auto_closer_fd fd = -1;
 	auto_box_ref ref = {0};
 	struct files files;
 	struct err *err;
 
+	TRY(box_need(build, at));
 	TRY(build_ref(build, at, &ref));
-	image = pulled_find(build->manager, ref.entry->record.tenant,
-			    str_of(ref.entry->record.template));
-	if (ref.entry->record.root[0] && image && image->config)
-		return build_state_read(str_of(image->config), &box->state);
-	if (!strcmp(ref.entry->record.template, "host"))
-		return OK;
 	files = build_files_of(build, &ref, FILES_QUICK_MS);
-	err = files_read(&files, IMAGE_FILE, &text, &fd, &stat);
+	err = files_read(&files, IMAGE_FILE, text, &fd, &stat);
 	if (err && (err_kind(err) == ERR_NOT_FOUND || err_kind(err) == ERR_INVALID)) {
 		err_free(err);
 		return OK;
 	}
-	TRY(err);
-	return build_state_read(buf_view(&text), &box->state);
+	return err;
+}
+
+// The configuration of the base: of an image as it was pulled, else that of the file.
+static fallible base_config(struct build *build, size_t at, const struct spec *spec)
+{
+	struct build_box *box = &build->boxes[at];
+	auto_buf text = BUF_INIT(IMAGE_BYTES_MAX);
+	const struct pulled_image *image;
+	const char *known;
+
+	if (box->base == BUILD_FROM_SCRATCH || !strcmp(spec->template, "host"))
+		return OK;
+	image = pulled_find(build->manager, build->who.tenant, str_of(spec->template));
+	if (!image)
+		image = pulled_find(build->manager, "", str_of(spec->template));
+	if (spec->root[0] && image && image->config)
+		return build_state_read(str_of(image->config), &box->state);
+	known = build_steps_config(build->manager, box->identity);
+	if (known)
+		return build_state_read(str_of(known), &box->state);
+	TRY(config_read(build, at, &text));
+	TRY(build_state_read(buf_view(&text), &box->state));
+	build_steps_put_config(build->manager, box->identity, buf_view(&text));
+	return OK;
+}
+
+// Begins with a base. Its sandbox is made when it is needed.
+static fallible box_begin(struct build *build, size_t at, enum build_base base, const char *from)
+{
+	struct build_box *box = &build->boxes[at];
+	auto_spec spec = {0};
+	int64_t made;
+
+	box->base = base;
+	box->from = from;
+	box->source = NO_SOURCE;
+	box->no_cache = build->no_cache;
+	if (base == BUILD_FROM_IMAGE)
+		TRY(base_pull(build, from));
+	TRY(base_spec(build, box, &spec, box->identity, &made));
+	if (!made) {
+		box->identity[0] = '\0';
+		TRY(box_need(build, at));
+		spec_done(&spec);
+		spec = (struct spec){0};
+		TRY(base_spec(build, box, &spec, box->identity, &made));
+	}
+	memcpy(box->key, box->identity, sizeof(box->key));
+	TRY(base_config(build, at, &spec));
+	if (!box->state.user && spec.user[0])
+		box->state.user = mem_str(spec.user);
+	if (!box->state.workdir && spec.workdir)
+		box->state.workdir = mem_str(spec.workdir);
+	return OK;
+}
+
+// Begins with the files of an earlier stage.
+static void box_begin_with(struct build *build, size_t at, size_t source)
+{
+	struct build_box *box = &build->boxes[at], *from = &build->boxes[source];
+	struct sha256 hash;
+
+	box->base = from->base;
+	box->from = from->from;
+	memcpy(box->identity, from->identity, sizeof(box->identity));
+	box->source = from->id[0] ? source : from->source;
+	box->no_cache = from->no_cache;
+	memcpy(box->step, from->step, sizeof(box->step));
+	build_steps_hold(build->manager, box->step);
+	for (size_t i = 0; i < from->dir_count; i++)
+		box_add_dir(box, from->dirs[i]);
+	build_state_copy(&from->state, &box->state);
+	// Its shell and arguments are not those of that stage.
+	sha256_begin(&hash);
+	build_key_add(&hash, "stage");
+	build_key_add(&hash, from->key);
+	sha256_end(&hash, box->key);
 }
 
 static fallible stage_begin(struct build *build, size_t at)
@@ -206,26 +487,45 @@ static fallible stage_begin(struct build *build, size_t at)
 	const struct build_stage *stage = &build->plan.stages[at];
 
 	build_say(build, "from %s\n", stage->from);
-	kill_point("daemon.build", "sandbox");
-	if (stage->base == BUILD_FROM_STAGE)
-		return box_fork(build, at);
-	TRY(box_make(build, at, stage->base, stage->from));
-	return base_config(build, at);
+	if (stage->base != BUILD_FROM_STAGE)
+		return box_begin(build, at, stage->base, stage->from);
+	box_begin_with(build, at, stage->from_at);
+	return OK;
 }
 
-static void box_drop(struct build *build, size_t at)
-{
-	struct err *err;
+// ------------------------------------------------------------------------------------------ cache
 
-	build_state_done(&build->boxes[at].state);
-	if (!build->boxes[at].id[0])
-		return;
-	err = life_delete(build->manager, &build->who, str_of(build->boxes[at].id),
-			  LIFE_WAITS | LIFE_FORCED);
-	if (err && err_kind(err) != ERR_NOT_FOUND)
-		log_event(LOG_WARN, "build.sandbox_left", "sandbox", build->boxes[at].id, "trail",
-			  err_trail(err), NULL);
-	err_free(err);
+// Takes what the cache has of that key, in place of the sandbox.
+static bool box_hit(struct build *build, size_t at, const char *key)
+{
+	struct build_box *box = &build->boxes[at];
+	char name[TEMPLATE_NAME_MAX];
+
+	if (box->no_cache || !build_steps_find(build->manager, build->who.tenant, key, name))
+		return false;
+	box_delete(build, box);
+	box_release_step(build, box);
+	box_forget_dirs(box);
+	memcpy(box->step, name, sizeof(box->step));
+	memcpy(box->key, key, sizeof(box->key));
+	build->operation->cached++;
+	build_say(build, "cached\n");
+	operation_changed(build->operation);
+	return true;
+}
+
+// Keeps the files of the sandbox as those of that key.
+static fallible box_keep(struct build *build, size_t at, const char *key)
+{
+	struct build_box *box = &build->boxes[at];
+	char name[TEMPLATE_NAME_MAX];
+
+	memcpy(name, box->step, sizeof(name));
+	TRY(build_steps_keep(build->manager, &build->who, box->id, key, box->no_cache, name));
+	box_release_step(build, box);
+	memcpy(box->step, name, sizeof(box->step));
+	memcpy(box->key, key, sizeof(box->key));
+	return OK;
 }
 
 // ------------------------------------------------------------------------------------------- steps
@@ -287,7 +587,7 @@ static fallible run_failed(struct build *build, const struct exec_result *result
 	return build->tail_len ? err_hint(err, "its last output: %s", build->tail) : err;
 }
 
-// The sandbox that `from` means: a stage before this one, or of an image or template, made now.
+// What `from` means: a stage before this one, or an image or template, begun now.
 static fallible build_find_box(struct build *build, size_t stage, const char *from, size_t *out)
 {
 	int64_t found = build_plan_find_stage(&build->plan, stage, str_of(from));
@@ -307,8 +607,8 @@ static fallible build_find_box(struct build *build, size_t stage, const char *fr
 	if (build->bases[at])
 		return OK;
 	build->bases[at] = mem_str(from);
-	return box_make(build, *out, is_template ? BUILD_FROM_TEMPLATE : BUILD_FROM_IMAGE,
-			from + (is_template ? strlen(TEMPLATE_MARK) : 0));
+	return box_begin(build, *out, is_template ? BUILD_FROM_TEMPLATE : BUILD_FROM_IMAGE,
+			 build->bases[at] + (is_template ? strlen(TEMPLATE_MARK) : 0));
 }
 
 // ------------------------------------------------------------------------------------------- copy
@@ -367,6 +667,7 @@ static fallible sources_add_box(struct build *build, size_t stage, const char *f
 	size_t at = 0;
 
 	TRY(build_find_box(build, stage, from, &at));
+	TRY(box_need(build, at));
 	TRY(build_ref(build, at, &ref));
 	files = build_files_of(build, &ref, FILES_MS);
 	for (size_t i = 0; i < sources->word_count; i++)
@@ -398,6 +699,8 @@ static fallible copy_unpack_found(struct build *build, const struct files *files
 	auto_free char *name = mem_fmt(ARCHIVE_TEMPLATE "%s", build->operation->id);
 	auto_free char *to = mem_fmt("%s/", copy->to);
 
+	if (!copy->found)
+		return OK;
 	for (size_t i = 0; i < found_count; i++) {
 		const struct build_found *found = &copy->found[i];
 		auto_build_archive archive = {.fd = -1};
@@ -420,51 +723,128 @@ static fallible copy_unpack_found(struct build *build, const struct files *files
 	return OK;
 }
 
-static fallible step_copy(struct build *build, size_t at, const struct build_step *step)
+// A copy step with its variables replaced.
+struct build_copying {
+	struct build_sources sources;
+	char *chown, *chmod, *last, *to;
+};
+
+static void copying_drop(struct build_copying *copying)
+{
+	build_sources_done(&copying->sources);
+	free(copying->chown);
+	free(copying->chmod);
+	free(copying->last);
+	free(copying->to);
+}
+
+static fallible step_copy_read(struct build *build, size_t at, const struct build_step *step,
+			       struct build_copying *out)
 {
 	const struct build_state *state = &build->boxes[at].state;
-	on_exit_call(build_sources_done) struct build_sources sources = {0};
-	auto_free struct build_found *found = mem_new(BUILD_FOUND_MAX * sizeof(*found));
-	auto_free char *chown = NULL, *chmod = NULL, *last = NULL, *to = NULL;
-	struct build_copy copy = {0};
-	auto_box_ref ref = {0};
-	struct files files;
-	size_t found_count = 0;
-	uint64_t count = 0;
 
 	for (size_t i = 0; i + 1 < step->count; i++) {
 		char *word = NULL;
 
 		TRY(build_state_expand(state, &build->plan, step->words[i], &word));
-		sources_add_word(&sources, word);
+		sources_add_word(&out->sources, word);
 	}
-	TRY(build_state_expand(state, &build->plan, step->words[step->count - 1], &last));
+	TRY(build_state_expand(state, &build->plan, step->words[step->count - 1], &out->last));
 	if (step->chown)
-		TRY(build_state_expand(state, &build->plan, step->chown, &chown));
+		TRY(build_state_expand(state, &build->plan, step->chown, &out->chown));
 	if (step->chmod)
-		TRY(build_state_expand(state, &build->plan, step->chmod, &chmod));
-	TRY(build_state_path(state, last, &to));
-	if (step->from)
-		TRY(sources_add_box(build, at, step->from, &sources));
-	else if (step->count > 1)
-		TRY(sources_add_context(build, &sources));
-	TRY(sources_add_files(build, at, step, &sources));
-	copy = (struct build_copy){
-		.archives = sources.at,
-		.archive_count = sources.count,
-		.sources = sources.words,
-		.count = sources.word_count,
-		.to = to,
-		.chown = chown,
-		.chmod = chmod,
+		TRY(build_state_expand(state, &build->plan, step->chmod, &out->chmod));
+	return build_state_path(state, out->last, &out->to);
+}
+
+// What the key of a copy or of a bind mount is beside the step: what is copied.
+static fallible sources_end_key(const struct build_sources *sources, struct sha256 *key,
+				char out[SHA256_HEX + 1])
+{
+	struct build_copy copy = {
+		.archives = sources->at,
+		.archive_count = sources->count,
+		.sources = sources->words,
+		.count = sources->word_count,
+	};
+
+	TRY(build_copy_hash(&copy, key));
+	sha256_end(key, out);
+	return OK;
+}
+
+static fallible step_copy_do(struct build *build, size_t at, const struct build_step *step,
+			     const struct build_copying *copying)
+{
+	auto_free struct build_found *found = mem_new(BUILD_FOUND_MAX * sizeof(*found));
+	size_t found_count = 0;
+	struct build_copy copy = {
+		.archives = copying->sources.at,
+		.archive_count = copying->sources.count,
+		.sources = copying->sources.words,
+		.count = copying->sources.word_count,
+		.to = copying->to,
+		.chown = copying->chown,
+		.chmod = copying->chmod,
 		.found = step->kind == BUILD_ADD ? found : NULL,
 		.found_count = &found_count,
 	};
+	auto_box_ref ref = {0};
+	struct files files;
+	uint64_t count = 0;
+
+	TRY(box_need(build, at));
 	TRY(build_ref(build, at, &ref));
 	files = build_files_of(build, &ref, FILES_MS);
 	TRY(build_copy(&files, &copy, &count));
 	TRY(copy_unpack_found(build, &files, &copy, found_count, &count));
 	build_say(build, "%llu entries\n", (unsigned long long)count);
+	return OK;
+}
+
+// The key of a copy from another box before its sources are read: with that box's own key.
+static fallible copy_quick_key(struct build *build, size_t at, const struct build_step *step,
+			       char out[SHA256_HEX + 1])
+{
+	const struct build_box *box = &build->boxes[at];
+	struct sha256 key;
+	size_t source = 0;
+
+	TRY(build_find_box(build, at, step->from, &source));
+	build_key_begin(&key, box->key, &build->plan, step, &box->state);
+	build_key_add(&key, build->boxes[source].key);
+	sha256_end(&key, out);
+	return OK;
+}
+
+static fallible step_copy(struct build *build, size_t at, const struct build_step *step)
+{
+	on_exit_call(copying_drop) struct build_copying copying = {0};
+	char quick[SHA256_HEX + 1] = "", key[SHA256_HEX + 1];
+	struct build_box *box = &build->boxes[at];
+	struct sha256 hash;
+	bool hit;
+
+	TRY(step_copy_read(build, at, step, &copying));
+	if (step->from)
+		TRY(copy_quick_key(build, at, step, quick));
+	if (step->from && build_steps_follow(build->manager, build->who.tenant, quick, key) &&
+	    box_hit(build, at, key))
+		return OK;
+	if (step->from)
+		TRY(sources_add_box(build, at, step->from, &copying.sources));
+	else if (step->count > 1)
+		TRY(sources_add_context(build, &copying.sources));
+	TRY(sources_add_files(build, at, step, &copying.sources));
+	build_key_begin(&hash, box->key, &build->plan, step, &box->state);
+	TRY(sources_end_key(&copying.sources, &hash, key));
+	hit = box_hit(build, at, key);
+	if (!hit) {
+		TRY(step_copy_do(build, at, step, &copying));
+		TRY(box_keep(build, at, key));
+	}
+	if (step->from)
+		build_steps_alias(build->manager, build->who.tenant, quick, key);
 	return OK;
 }
 
@@ -571,9 +951,48 @@ static void texts_done(char ***texts)
 	mem_free_list(*texts);
 }
 
+// A bind mount is part of the key: what it shows, or the key of the box that it is of.
+static fallible mount_add_key(struct build *build, size_t at, const char *text, struct sha256 *key)
+{
+	on_exit_call(build_sources_done) struct build_sources sources = {0};
+	auto_build_mount mount = {0};
+	char content[SHA256_HEX + 1];
+	struct sha256 hash;
+	size_t source = 0;
+
+	TRY(build_mount_read(str_of(text), &mount));
+	if (mount.type != BUILD_MOUNT_BIND)
+		return OK;
+	if (mount.from) {
+		TRY(build_find_box(build, at, mount.from, &source));
+		build_key_add(key, build->boxes[source].key);
+		return OK;
+	}
+	sources_add_word(&sources, mem_str(mount.source ? mount.source : "."));
+	TRY(sources_add_context(build, &sources));
+	sha256_begin(&hash);
+	TRY(sources_end_key(&sources, &hash, content));
+	build_key_add(key, content);
+	return OK;
+}
+
+static fallible run_key(struct build *build, size_t at, const struct build_step *step,
+			char *const *texts, char out[SHA256_HEX + 1])
+{
+	const struct build_box *box = &build->boxes[at];
+	struct sha256 key;
+
+	build_key_begin(&key, box->key, &build->plan, step, &box->state);
+	for (; texts && *texts; texts++)
+		TRY(mount_add_key(build, at, *texts, &key));
+	sha256_end(&key, out);
+	return OK;
+}
+
 static fallible step_run(struct build *build, size_t at, const struct build_step *step)
 {
 	on_exit_call(texts_done) char **texts = NULL;
+	char key[SHA256_HEX + 1];
 
 	for (size_t i = 0; step->mounts && step->mounts[i]; i++) {
 		texts = mem_grow(texts, i + 2, sizeof(char *));
@@ -581,27 +1000,37 @@ static fallible step_run(struct build *build, size_t at, const struct build_step
 		TRY(build_state_expand(&build->boxes[at].state, &build->plan, step->mounts[i],
 				       &texts[i]));
 	}
-	return texts ? run_mounted(build, at, step, texts)
-		     : run_command(build, at, step, &(struct env_map){0});
+	TRY(run_key(build, at, step, texts, key));
+	if (box_hit(build, at, key))
+		return OK;
+	TRY(box_need(build, at));
+	TRY(texts ? run_mounted(build, at, step, texts)
+		  : run_command(build, at, step, &(struct env_map){0}));
+	return box_keep(build, at, key);
 }
 
+// The directory is made with the next step that has a sandbox. It is in no layer of its own.
 static fallible step_workdir(struct build *build, size_t at)
 {
-	auto_box_ref ref = {0};
-	struct files files;
+	struct build_box *box = &build->boxes[at];
 
-	TRY(build_ref(build, at, &ref));
-	files = build_files_of(build, &ref, FILES_QUICK_MS);
-	return files_mkdir(&files, build->boxes[at].state.workdir, true, 0755);
+	box_add_dir(box, box->state.workdir);
+	return box->id[0] ? box_need(build, at) : OK;
 }
 
 static fallible step_do(struct build *build, size_t at, const struct build_step *step)
 {
+	struct build_box *box = &build->boxes[at];
+	struct sha256 key;
+
+	box->no_cache |= step->no_cache;
 	if (step->kind == BUILD_RUN)
 		return step_run(build, at, step);
 	if (step->kind == BUILD_COPY || step->kind == BUILD_ADD)
 		return step_copy(build, at, step);
-	TRY(build_state_apply(&build->boxes[at].state, &build->plan, step));
+	build_key_begin(&key, box->key, &build->plan, step, &box->state);
+	sha256_end(&key, box->key);
+	TRY(build_state_apply(&box->state, &build->plan, step));
 	return step->kind == BUILD_WORKDIR ? step_workdir(build, at) : OK;
 }
 
@@ -651,7 +1080,8 @@ static fallible stage_run(struct build *build, size_t at)
 		step_announce(build, &stage->steps[i]);
 		kill_point("daemon.build", "step");
 		err = step_do(build, at, &stage->steps[i]);
-		if (err && build->keep_failed && err_kind(err) != ERR_CANCELLED) {
+		if (err && build->keep_failed && err_kind(err) != ERR_CANCELLED &&
+		    build->boxes[at].id[0]) {
 			build_say(build, "the sandbox %s is kept\n", build->boxes[at].id);
 			build->boxes[at].id[0] = '\0';
 		}
@@ -700,6 +1130,7 @@ static fallible build_make_template(struct build *build, size_t at)
 
 	build->operation->phase = "snapshot";
 	operation_changed(build->operation);
+	TRY(box_need(build, at));
 	TRY(config_write(build, at), "write the configuration");
 	TRY(build_check_template(build));
 	kill_point("daemon.build", "snapshot");
@@ -736,6 +1167,7 @@ static void build_publish(const struct build *build, const struct err *err)
 
 static void build_free(struct build *build)
 {
+	pulled_hold(build->manager, build->who.tenant, build->scratch, false);
 	closer_drop(&build->context);
 	closer_drop(&build->log);
 	build_plan_done(&build->plan);
@@ -842,6 +1274,7 @@ static struct build *build_new(struct manager *manager, const struct who *who,
 		.who = *who,
 		.pull = ask->pull,
 		.keep_failed = ask->keep_failed,
+		.no_cache = ask->no_cache,
 		.secrets = ask->secrets,
 		.context = -1,
 		.log = -1,
@@ -958,6 +1391,14 @@ static void build_interrupted(void *arg)
 	free(left);
 }
 
+static void build_settle_steps(void *arg)
+{
+	auto_err err = build_steps_settle(arg);
+
+	if (err)
+		log_event(LOG_WARN, "build.cache_unsettled", "trail", err_trail(err), NULL);
+}
+
 void builds_resume(struct manager *manager)
 {
 	struct operation *operation;
@@ -965,11 +1406,12 @@ void builds_resume(struct manager *manager)
 
 	if (!manager->pull || unknown)
 		return;
+	task_start(manager->loop, "steps", build_settle_steps, manager);
 	for (size_t at = 0; operations_next(manager, &at, &operation);) {
 		struct leftover *left;
 
 		if (operation->kind != OPERATION_BUILD || operation->state != OPERATION_QUEUED ||
-		    operation->task)
+		    !operation->earlier || operation->task)
 			continue;
 		operation->manager = manager;
 		left = mem_new_of(struct leftover);

@@ -17,6 +17,7 @@ struct build_ask {
 	struct json *limits,
 		*network; // of its sandboxes, as for a create: taken over; NULL: default
 	bool pull;	  // ask the registry for images that are there
+	bool no_cache;	  // run all steps, and keep what they leave
 	bool keep_failed; // leave the sandbox of a step that failed
 };
 void build_ask_done(struct build_ask *ask);

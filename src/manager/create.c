@@ -442,7 +442,7 @@ fallible create_box(struct manager *manager, const struct create_grant *grant, s
 	if (!entry) {
 		struct operation *pull = NULL;
 
-		if (!spec->fork[0])
+		if (!spec->fork[0] && !spec->filled)
 			TRY(fill_template(manager, who, spec, &pull));
 		TRY(create_measured(manager, grant, spec, pull, &entry));
 		made = true;

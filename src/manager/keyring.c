@@ -18,6 +18,7 @@
 #include "base/mem.h"
 #include "base/weak.h"
 #include "manager/access.h"
+#include "manager/build_steps.h"
 #include "manager/life.h"
 #include "manager/named_secrets.h"
 #include "manager/pools.h"
@@ -545,6 +546,7 @@ fallible keyring_drop_tenant(struct keyring *ring, const struct who *who, struct
 {
 	struct account *account;
 	char own[WHO_TENANT_MAX + 1];
+	uint64_t bytes;
 
 	TRY(access_ask(who, ACCESS_OPERATOR));
 	account = tenant_find(ring, name);
@@ -555,6 +557,7 @@ fallible keyring_drop_tenant(struct keyring *ring, const struct who *who, struct
 	TRY(ask_no_volumes(ring, account->tenant.name));
 	memcpy(own, account->tenant.name, sizeof(own));
 	TRY(templates_forget_all(ring->manager, own), "remove the templates of a tenant");
+	TRY(build_steps_prune(ring->manager, own, 0, &bytes), "remove the cache of a tenant");
 	TRY(ask_no_boxes(account)); // boxes may have been created during the wait
 	TRY(ask_no_volumes(ring, own));
 	take_keys(ring, own);

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "manager/access.h"
+#include "manager/build_steps.h"
 #include "manager/named_secrets.h"
 #include "manager/operations.h"
 #include "manager/pools.h"
@@ -73,6 +74,7 @@ void manager_free(struct manager *manager)
 	accounts_done(&manager->accounts);
 	images_done(manager);
 	operations_done(manager);
+	build_steps_done(manager);
 	pulled_done(manager);
 	named_secrets_free(manager);
 	registry_logins_free(manager);

@@ -74,26 +74,15 @@ static void put_error(struct json_out *out, const struct err *err)
 
 static const char *const kinds[] = {[OPERATION_PULL] = "pull", [OPERATION_BUILD] = "build"};
 
-void operation_write_progress(struct json_out *out, const struct operation *operation)
+// {bytes, total, layers} of a pull.
+static void put_layers(struct json_out *out, const struct operation *operation)
 {
 	uint64_t bytes = 0, total = 0;
-
-	if (operation->kind == OPERATION_BUILD) {
-		json_begin(out, '{');
-		json_put_text(out, "phase", operation->phase);
-		json_put_int(out, "step", operation->step);
-		json_put_int(out, "steps", operation->steps);
-		json_put_int(out, "logBytes", (int64_t)operation->log_bytes);
-		json_end(out, '}');
-		return;
-	}
 
 	for (size_t i = 0; i < operation->layer_count; i++) {
 		bytes += operation->layers[i].bytes;
 		total += operation->layers[i].total;
 	}
-	json_begin(out, '{');
-	json_put_text(out, "phase", operation->phase);
 	json_put_int(out, "bytes", (int64_t)bytes);
 	json_put_int(out, "total", (int64_t)total);
 	json_put_begin(out, "layers", '[');
@@ -106,9 +95,22 @@ void operation_write_progress(struct json_out *out, const struct operation *oper
 		json_end(out, '}');
 	}
 	json_end(out, ']');
-	json_end(out, '}');
 }
 
+void operation_write_progress(struct json_out *out, const struct operation *operation)
+{
+	json_begin(out, '{');
+	json_put_text(out, "phase", operation->phase);
+	if (operation->kind == OPERATION_BUILD) {
+		json_put_int(out, "step", operation->step);
+		json_put_int(out, "steps", operation->steps);
+		json_put_int(out, "cached", operation->cached);
+		json_put_int(out, "logBytes", (int64_t)operation->log_bytes);
+	}
+	if (operation->kind == OPERATION_PULL || operation->pulling)
+		put_layers(out, operation->pulling ? operation->pulling : operation);
+	json_end(out, '}');
+}
 void operation_write(struct json_out *out, const struct operation *operation)
 {
 	json_begin(out, '{');
@@ -146,6 +148,7 @@ static fallible operation_store(struct manager *manager, const struct operation 
 	json_put_text(&out, "kind", kinds[operation->kind]);
 	json_put_int(&out, "step", operation->step);
 	json_put_int(&out, "steps", operation->steps);
+	json_put_int(&out, "cached", operation->cached);
 	json_put_int(&out, "logBytes", (int64_t)operation->log_bytes);
 	json_put_text(&out, "reference", operation->reference);
 	json_put_text(&out, "platform", operation->platform);
@@ -217,6 +220,7 @@ static struct operation *operation_read_row(const struct store_operation *row)
 		operation->kind = OPERATION_BUILD;
 	operation->step = (uint32_t)operation_number(body, "step");
 	operation->steps = (uint32_t)operation_number(body, "steps");
+	operation->cached = (uint32_t)operation_number(body, "cached");
 	operation->log_bytes = operation_number(body, "logBytes");
 	operation->is_cache = operation_flag(body, "cache");
 	operation->by_operator = operation_flag(body, "byOperator");
@@ -251,8 +255,10 @@ fallible operations_open(struct manager *manager)
 	for (size_t i = 0; i < rows.operation_count; i++) {
 		struct operation *operation = operation_read_row(&rows.operations[i]);
 
-		if (operation)
-			map_put(manager->operations->by_id, str_of(operation->id), operation);
+		if (!operation)
+			continue;
+		operation->earlier = true;
+		map_put(manager->operations->by_id, str_of(operation->id), operation);
 	}
 	return OK;
 }

@@ -30,6 +30,7 @@ struct operation {
 	char tenant[WHO_TENANT_MAX + 1];
 	struct manager *manager;
 	bool interrupted; // its credential was lost with an earlier daemon
+	bool earlier;	  // an earlier daemon has begun it
 	bool by_operator; // loopback may be reached
 	enum operation_state state;
 	char *reference, *platform,
@@ -43,6 +44,8 @@ struct operation {
 	struct operation_layer *layers;
 	size_t layer_count;
 	uint32_t step, steps; // of a build: under way, or done at its end; 0: none yet
+	uint32_t cached;      // of a build: steps that the cache had
+	const struct operation *pulling; // of a build: the pull of a base; NULL: none
 	uint64_t log_bytes;   // of a build: written so far
 	bool log_cut;	      // the rest is not kept
 	bool made;	      // the template is new, or has moved
@@ -76,7 +79,8 @@ void operation_cancel(struct operation *operation);
 // Its error again, for another reader.
 fallible operation_failure(const struct operation *operation);
 void operation_write(struct json_out *out, const struct operation *operation);
-// {phase, bytes, total, layers}; of a build {phase, step, steps}
+// {phase, bytes, total, layers}; of a build {phase, step, steps, cached, logBytes}, and of the
+// image that it pulls {bytes, total, layers}
 void operation_write_progress(struct json_out *out, const struct operation *operation);
 // Forgets those that ended a day ago.
 fallible operations_prune(struct manager *manager);

@@ -688,7 +688,7 @@ void pull_resume(struct manager *manager)
 		return;
 	for (size_t at = 0; operations_next(manager, &at, &operation);) {
 		if (operation->kind != OPERATION_PULL || operation->state != OPERATION_QUEUED ||
-		    operation->task)
+		    !operation->earlier || operation->task)
 			continue;
 		operation->manager = manager;
 		if (operation->has_credential)
@@ -901,6 +901,17 @@ static fallible pull_take(struct manager *manager, struct operation *operation, 
 		err = never_pulled(operation->reference);
 	operation_drop(operation);
 	return err;
+}
+
+fallible pull_look(struct manager *manager, const struct who *who, const char *image, bool always,
+		   struct operation **out)
+{
+	const struct pull_want want = {(char *)image, always ? SPEC_PULL_ALWAYS : SPEC_PULL_MISSING,
+				       false};
+	struct pulled_image *found;
+
+	*out = NULL;
+	return pull_seek(manager, who, &want, &found, out);
 }
 
 // The image of the spec, or the operation that pulls it.

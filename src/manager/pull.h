@@ -17,6 +17,10 @@ struct pull_ask {
 // FORBIDDEN not_allowed; INVALID bad_reference, bad_template; CONFLICT template_exists.
 fallible pull_begin(struct manager *manager, const struct who *who, struct pull_ask *ask,
 		    struct operation **out);
+// Begins the pull of an image that a build needs, which the caller drops. *out NULL: it is there,
+// and the registry need not be asked. Errors of pull_begin().
+fallible pull_look(struct manager *manager, const struct who *who, const char *image, bool always,
+		   struct operation **out);
 // Starts those that an earlier daemon left, once all sandboxes are known.
 void pull_resume(struct manager *manager);
 

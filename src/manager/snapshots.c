@@ -10,9 +10,9 @@
 #include "base/mem.h"
 #include "base/secret.h"
 #include "manager/create.h"
-#include "manager/manager.h"
 #include "manager/pause.h"
 #include "manager/snapshot_note.h"
+#include "manager/usage.h"
 
 #define ASK_MS 30000
 #define COPY_MS (35 * 60 * 1000) // a stopped one on a slow disk
@@ -166,6 +166,22 @@ fallible snapshots_replace(struct manager *manager, const struct who *who, struc
 			   struct str name, struct snapshot *out)
 {
 	return snapshot_ask(manager, who, key, name, true, out);
+}
+
+fallible snapshots_copy(struct manager *manager, const struct who *who, struct str key,
+			const char *kept, bool again, uint64_t *out_bytes)
+{
+	auto_free struct answer *answer = mem_new_of(struct answer);
+	char note[ORDER_NOTE_MAX];
+	struct entry *entry;
+	struct err *err;
+
+	TRY(access_entry(manager, who, ACCESS_READ, key, &entry));
+	entry_ref(entry);
+	err = copy_held(entry, &(struct copy_ask){kept, again}, answer, note);
+	entry_unref(entry);
+	*out_bytes = answer->bytes;
+	return err;
 }
 
 // ------------------------------------------------------------------------------------------ forks

@@ -19,6 +19,10 @@ fallible snapshots_make(struct manager *manager, const struct who *who, struct s
 fallible snapshots_replace(struct manager *manager, const struct who *who, struct str key,
 			   struct str name, struct snapshot *out);
 
+// The same for a step of a build: under a name of the warden's, without a note to read.
+fallible snapshots_copy(struct manager *manager, const struct who *who, struct str key,
+			const char *kept, bool again, uint64_t *out_bytes);
+
 #define SNAPSHOTS_FORK_MAX 64
 struct fork {
 	char id[ID_BOX_LEN + 1]; // "": failed

@@ -99,6 +99,7 @@ struct manager {
 	bool volumes_unknown;		   // they could not be read
 	struct map *build_caches;	   // of manager/build_files: those in use
 	struct condition build_cache_freed;
+	struct build_steps *steps; // of manager/build_steps; NULL: not known
 	struct pools *pools; // of manager/pools; NULL: not loaded
 	struct queue *queue;
 	int64_t queue_wait_ms;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "manager/build_steps.h"
 #include "manager/pulled.h"
 #include "manager/volumes.h"
 #include "store/boxes.h"
@@ -209,6 +210,44 @@ static fallible compare_layers(struct look *look)
 	return err;
 }
 
+// ------------------------------------------------------------------------------------------- steps
+
+static fallible look_at_steps(struct look *look, struct map *seen)
+{
+	auto_free struct answer *answer = mem_new_of(struct answer);
+	struct order order = {.kind = ORDER_LIST, .name = ORDER_STEPS};
+	struct loop *loop = look->manager->loop;
+	int none[ORDER_FDS_MAX];
+
+	do {
+		TRY(ask_order(look->manager->ask, &order, answer, none, loop_now(loop) + ASK_MS));
+		for (uint32_t i = 0; i < answer->template_count; i++) {
+			const char *name = answer->templates[i].name;
+
+			map_put(seen, str_of(name), look);
+			snprintf(order.name, sizeof(order.name), "%s", name);
+			if (!build_steps_known(look->manager, name))
+				manager_verify_odd(&look->found, "step_without_row", name,
+						   "no build can use it");
+		}
+	} while (answer->template_count == ORDER_LIST_PAGE);
+	return OK;
+}
+
+static fallible compare_steps(struct look *look)
+{
+	struct map *seen = map_new();
+	const char *name;
+	struct err *err = look_at_steps(look, seen);
+
+	for (size_t at = 0; !err && build_steps_next(look->manager, &at, &name);)
+		if (!map_get(seen, str_of(name)))
+			manager_verify_odd(&look->found, "row_without_step", name,
+					   "its files are missing");
+	map_free(seen);
+	return err;
+}
+
 // ----------------------------------------------------------------------------------------- volumes
 
 struct volumes_seen {
@@ -258,6 +297,8 @@ static fallible look_once(struct manager *manager, struct verify *out)
 	}
 	if (!err)
 		err = compare_layers(&look);
+	if (!err)
+		err = compare_steps(&look);
 	if (!err)
 		err = compare_volumes(&look);
 	map_free(look.held);

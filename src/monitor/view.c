@@ -42,7 +42,8 @@ static void view_sum_accounts(const struct manager *manager, struct view *view)
 	for (size_t at = 0; map_next(manager->accounts.by_name, &at, &key, &value);) {
 		const struct account *account = value;
 
-		view->templates += account->used.templates + account->used.images;
+		view->templates += account->used.templates + account->used.images +
+				   account->used.steps;
 		view->output += account->output.kept;
 	}
 }

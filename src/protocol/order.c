@@ -120,10 +120,20 @@ static bool is_hex(struct str s)
 	return true;
 }
 
+static bool order_is_hashed(struct str name, const char *prefix)
+{
+	return name.len == strlen(prefix) + ORDER_LAYER_HEX && str_starts(name, prefix) &&
+	       is_hex(str_skip(name, strlen(prefix)));
+}
+
 bool order_is_layer(struct str name)
 {
-	return name.len == strlen(ORDER_LAYERS) + ORDER_LAYER_HEX &&
-	       str_starts(name, ORDER_LAYERS) && is_hex(str_skip(name, strlen(ORDER_LAYERS)));
+	return order_is_hashed(name, ORDER_LAYERS);
+}
+
+bool order_is_step(struct str name)
+{
+	return order_is_hashed(name, ORDER_STEPS);
 }
 
 bool order_is_fork(struct str s)
@@ -154,11 +164,13 @@ static bool order_name_is_valid(const struct order *order, struct str name)
 	if (order->kind == ORDER_LAYER || order_is_layer(name))
 		return order_is_layer(name) && order->kind != ORDER_IMPORT &&
 		       order->kind != ORDER_FREEZE && order->kind != ORDER_SNAPSHOT;
-	if (order_is_fork(name))
+	if (order_is_fork(name) || order_is_step(name))
 		return order->kind == ORDER_SNAPSHOT || order->kind == ORDER_BUILD ||
-		       order->kind == ORDER_FORGET;
+		       order->kind == ORDER_FORGET ||
+		       (order->kind == ORDER_LIST && order_is_step(name));
 	return id_is_template(name) ||
-	       (order->kind == ORDER_LIST && (name.len == 0 || str_is(name, ORDER_LAYERS))) ||
+	       (order->kind == ORDER_LIST &&
+		(name.len == 0 || str_is(name, ORDER_LAYERS) || str_is(name, ORDER_STEPS))) ||
 	       (order->kind == ORDER_FORGET && order_is_unfinished(name));
 }
 
@@ -176,7 +188,8 @@ static bool order_check(uint8_t check, const void *message, const void *member)
 	case CHECK_BOX_ID:
 		return id_is_box(str_of(member));
 	case CHECK_TEMPLATE:
-		return id_is_template(str_of(member)) || order_is_layer(str_of(member));
+		return id_is_template(str_of(member)) || order_is_layer(str_of(member)) ||
+		       order_is_step(str_of(member));
 	case CHECK_DISK:
 		return is_one_of(str_of(member), "btrfs", "ext4-image", "directory");
 	case CHECK_CGROUP_VERSION:

@@ -99,22 +99,23 @@ enum order_kind {
 // the layer below, of which only the difference is written, "": all of it. digest: of its tar,
 // unpacked, in hex. part: EXPORT of a snapshot: all of it, its base, or what differs from that.
 // zstd: EXPORT packs with zstd, not gzip. box: of BOXES, the ids after this one, "": from the
-// first. name: a template or a layer; LIST: names after this one, from ORDER_LAYERS on the layers;
-// CGROUP: the mark, or "". host: the box's host name. ephemeral: the disk ends with the processes,
-// so no sync is needed, and the box cannot be stopped. again: BUILD on the disk that a STOP, or a
-// reboot, has left; CGROUP of `exec_cgroup`, which pid 1 knows; SNAPSHOT in place of the one of
-// that name. net: BUILD with its network; NETWORK: open it, else close. ahead: send the rootfs
-// mounts to the prebuilt box, without an answer; an equal BUILD follows, or a DESTROY. cpu: with
-// its CPU time, which costs a millisecond. next: the id of the next new box, so that it can be
-// prebuilt, "": unknown; DESTROY: the same, if the box was to be the next. base: the template or
-// the layer that the box was made from, and since: when, by the wall clock in ms: a younger one of
-// that name is another. note: kept with a snapshot, for the daemon alone. volume: VOLUMES: volumes
-// after this one, "": from the first. size: of a volume, 0: no limit. number: of a MOUNT, from 0
-// on: the first one drops those of an earlier try. path, subpath: of a MOUNT: where in the box, and
-// which directory of the volume; the warden passes both on to pid 1 and uses neither. mounts: the
-// MOUNTs that a BUILD has had. limits: LIMIT: all of them; of a box that does not run, the disk's
-// alone is changed, the others come with its next BUILD. Refused below what is in use; some may
-// then be changed, and a LIMIT with the former ones sets those back.
+// first. name: a template or a layer; LIST: names after this one, from ORDER_LAYERS on the layers,
+// from ORDER_STEPS on the steps of builds; CGROUP: the mark, or "". host: the box's host name.
+// ephemeral: the disk ends with the processes, so no sync is needed, and the box cannot be stopped.
+// again: BUILD on the disk that a STOP, or a reboot, has left; CGROUP of `exec_cgroup`, which pid 1
+// knows; SNAPSHOT in place of the one of that name. net: BUILD with its network; NETWORK: open it,
+// else close. ahead: send the rootfs mounts to the prebuilt box, without an answer; an equal BUILD
+// follows, or a DESTROY. cpu: with its CPU time, which costs a millisecond. next: the id of the
+// next new box, so that it can be prebuilt, "": unknown; DESTROY: the same, if the box was to be
+// the next. base: the template or the layer that the box was made from, and since: when, by the
+// wall clock in ms: a younger one of that name is another. note: kept with a snapshot, for the
+// daemon alone. volume: VOLUMES: volumes after this one, "": from the first. size: of a volume, 0:
+// no limit. number: of a MOUNT, from 0 on: the first one drops those of an earlier try. path,
+// subpath: of a MOUNT: where in the box, and which directory of the volume; the warden passes both
+// on to pid 1 and uses neither. mounts: the MOUNTs that a BUILD has had. limits: LIMIT: all of
+// them; of a box that does not run, the disk's alone is changed, the others come with its next
+// BUILD. Refused below what is in use; some may then be changed, and a LIMIT with the former ones
+// sets those back.
 // clang-format off
 //	  type                                  field        on the wire                         check      kinds
 #define ORDER_FIELDS(F) \
@@ -256,6 +257,9 @@ struct order_odd {
 // Prefix of the name of a snapshot for one fork: in no list, and removed when a daemon connects.
 #define ORDER_FORK ".fork-"
 bool order_is_fork(struct str name);
+// Prefix of the name of a snapshot that a step of a build has left; then as of a layer.
+#define ORDER_STEPS ".step-"
+bool order_is_step(struct str name);
 
 // The abilities of this host, sent at HELLO.
 // epoch: differs for each warden process. can_limit_disk: else a disk limit is refused. disk:

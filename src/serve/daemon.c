@@ -42,6 +42,7 @@
 #include "manager/adopt.h"
 #include "manager/budgets.h"
 #include "manager/build_files.h"
+#include "manager/build_steps.h"
 #include "manager/builds.h"
 #include "manager/contexts.h"
 #include "manager/enforce_budgets.h"
@@ -411,6 +412,8 @@ static fallible open_images(struct app *app)
 	err = pulled_open(manager);
 	if (!err)
 		err = operations_open(manager);
+	if (!err)
+		err = build_steps_open(manager);
 	if (err)
 		log_event(LOG_ERROR, "manager.no_images", "trail", err_trail(err), NULL);
 	else
@@ -426,6 +429,7 @@ static struct err *collect_layers(void *arg, struct sweep_round *round)
 	(void)round;
 	TRY(operations_prune(arg));
 	build_files_prune(arg, false);
+	TRY(build_steps_sweep(arg));
 	return pulled_collect(arg, NULL, LAYERS_KEPT_MS, &bytes);
 }
 

@@ -405,7 +405,8 @@ static fallible plan_read_step(const struct json *object, struct build_plan *pla
 static fallible plan_read_from(const struct json *from, const struct build_plan *plan,
 			       struct build_stage *stage)
 {
-	static const char *const known[] = {"image", "template", "stage", NULL};
+	static const char *const known[] = {"image", "template", "stage", "scratch", NULL};
+	bool scratch = false;
 	int64_t at;
 
 	if (!from)
@@ -418,10 +419,15 @@ static fallible plan_read_from(const struct json *from, const struct build_plan 
 		if (stage->from)
 			return err_new(INVALID, "bad_plan", "'from' names more than one thing");
 		stage->base = (enum build_base)i;
-		TRY(plan_read_text(from, known[i], FROM_MAX, &stage->from));
+		if (i != BUILD_FROM_SCRATCH)
+			TRY(plan_read_text(from, known[i], FROM_MAX, &stage->from));
+		else
+			TRY(json_bool(json_get(from, known[i]), known[i], &scratch));
+		if (scratch)
+			stage->from = mem_str(BUILD_SCRATCH);
 	}
 	if (!stage->from || !stage->from[0])
-		return err_new(INVALID, "bad_plan", "'from' has image, template or stage");
+		return err_new(INVALID, "bad_plan", "'from' has image, template, stage or scratch");
 	if (stage->base != BUILD_FROM_STAGE)
 		return OK;
 	at = build_plan_find_stage(plan, plan->count - 1, str_of(stage->from));
@@ -458,7 +464,8 @@ static fallible check_source(const struct build_plan *plan, size_t stage, const 
 	if (!from || build_plan_find_stage(plan, stage, str_of(from)) >= 0 ||
 	    str_starts(str_of(from), TEMPLATE_MARK))
 		return OK;
-	if (build_plan_find_stage(plan, plan->count, str_of(from)) >= 0)
+	if (build_plan_find_stage(plan, plan->count, str_of(from)) >= 0 ||
+	    !strcmp(from, BUILD_SCRATCH) || strspn(from, "0123456789") == strlen(from))
 		return err_hint(
 			err_new(INVALID, "no_stage", "there is no earlier stage '%.80s'", from),
 			"a stage is copied from by those after it");
@@ -625,10 +632,13 @@ static void write_step(struct json_out *out, const struct build_step *step)
 
 static void write_stage(struct json_out *out, const struct build_stage *stage)
 {
-	static const char *const words[] = {"image", "template", "stage"};
+	static const char *const words[] = {"image", "template", "stage", "scratch"};
 
 	json_put_begin(out, "from", '{');
-	json_put_text(out, words[stage->base], stage->from);
+	if (stage->base == BUILD_FROM_SCRATCH)
+		json_put_bool(out, words[stage->base], true);
+	else
+		json_put_text(out, words[stage->base], stage->from);
 	json_end(out, '}');
 	if (stage->line)
 		json_put_int(out, "line", stage->line);

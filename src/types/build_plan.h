@@ -10,6 +10,7 @@
 #include "types/build_mount.h"
 #include "types/env_map.h"
 
+#define BUILD_SCRATCH "scratch" // a base without files
 #define BUILD_STAGES_MAX 64
 #define BUILD_STEPS_MAX 1000 // of all stages
 #define BUILD_WORDS_MAX 1000 // of a step
@@ -63,12 +64,12 @@ struct build_step {
 	bool no_cache;
 };
 
-enum build_base { BUILD_FROM_IMAGE, BUILD_FROM_TEMPLATE, BUILD_FROM_STAGE };
+enum build_base { BUILD_FROM_IMAGE, BUILD_FROM_TEMPLATE, BUILD_FROM_STAGE, BUILD_FROM_SCRATCH };
 
 struct build_stage {
 	char *name; // NULL: none
 	enum build_base base;
-	char *from;	// reference, template, or name of an earlier stage
+	char *from;	// reference, template, name of an earlier stage, or "scratch"
 	size_t from_at; // of a stage: its index
 	uint32_t line;	// of the Dockerfile; 0: none
 	struct build_step *steps;

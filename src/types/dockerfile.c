@@ -412,6 +412,8 @@ static fallible from_name(struct dockerfile *file, struct str rest, char **out)
 	name = word_next(&rest);
 	if (!str_eq_nocase(word, STR("as")) || !name.len || rest.len || name.len > 128)
 		return bad_line(file, "FROM is FROM IMAGE [AS NAME]");
+	if (str_eq_nocase(name, STR(BUILD_SCRATCH)))
+		return bad_line(file, "'scratch' is no name for a stage");
 	if (!isalpha((unsigned char)name.at[0]))
 		return bad_line(file, "the name of a stage begins with a letter");
 	*out = mem_dup(name.at, name.len);
@@ -433,8 +435,6 @@ static fallible read_from_line(struct dockerfile *file, struct str rest)
 	TRY(global_expand(file, word, &from));
 	if (!from || !from[0])
 		return bad_line(file, "FROM names no image");
-	if (!strcmp(from, "scratch"))
-		return not_supported(file, "FROM scratch", "begin with an image or a template");
 	TRY(at_line(file, build_plan_add_stage(plan, &stage)));
 	stage->line = file->first;
 	stage->name = take_ptr(name);
@@ -443,6 +443,8 @@ static fallible read_from_line(struct dockerfile *file, struct str rest)
 	    str_eq_nocase(str_of(plan->stages[at].name), str_of(from))) {
 		stage->base = BUILD_FROM_STAGE;
 		stage->from_at = (size_t)at;
+	} else if (!strcmp(from, BUILD_SCRATCH)) {
+		stage->base = BUILD_FROM_SCRATCH;
 	} else if (str_starts(str_of(from), "cove://")) {
 		stage->base = BUILD_FROM_TEMPLATE;
 		memmove(from, from + strlen("cove://"), strlen(from) - strlen("cove://") + 1);

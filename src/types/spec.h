@@ -34,6 +34,7 @@ struct spec {
 	char *image_digest;	      // likewise: its name with its digest
 	char fork[TEMPLATE_NAME_MAX]; // set by manager/snapshots: the copy that it starts from; "":
 				      // none
+	bool filled;		      // set by manager/builds: template and root are final
 	struct limits limits;
 	uint32_t limits_said;			  // bits: limits that were given
 	char idempotency[RECORD_IDEMPOTENCY_MAX]; // the idempotency key that it is asked under; "":

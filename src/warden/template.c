@@ -198,7 +198,8 @@ static fallible may_make(struct templates *all, const char *name)
 	struct stat st;
 	bool taken;
 
-	if (!id_is_template(str_of(name)) && !order_is_layer(str_of(name)))
+	if (!id_is_template(str_of(name)) && !order_is_layer(str_of(name)) &&
+	    !order_is_step(str_of(name)))
 		return err_hint(err_new(INVALID, "bad_name", "that is no name for a template"),
 				"use a-z, 0-9, '.', '_' and '-', 63 at most");
 	taken = !strcmp(name, "host") ||
@@ -296,6 +297,18 @@ fallible template_import(struct templates *all, const struct order *order, int u
 }
 
 // `files` and `dropped` may be NULL.
+// When the host's template was copied, as far as that is known; 0: not yet.
+static int64_t host_made_ms(const struct templates *all)
+{
+	char name[TEMPLATE_DIR_NAME];
+	struct stat st;
+
+	snprintf(name, sizeof(name), ".host-%s", all->stamp);
+	if (all->host_root < 0 || fstatat(all->layers.dir, name, &st, AT_SYMLINK_NOFOLLOW))
+		return 0;
+	return (int64_t)st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000;
+}
+
 static void templates_describe(struct templates *all, struct order_template *entry, uint64_t *files,
 			       struct order_dropped *dropped)
 {
@@ -327,7 +340,7 @@ static void templates_describe(struct templates *all, struct order_template *ent
 		ORDER_DROPPED_FIELDS(X)
 #undef X
 	}
-	entry->created = (int64_t)created;
+	entry->created = entry->is_host && !created ? host_made_ms(all) : (int64_t)created;
 }
 
 static fallible template_job_layer(struct templates *all, struct template_job *job, int dir,
@@ -871,15 +884,21 @@ fallible template_forget(struct templates *all, const char *name)
 	return template_retire(all, name);
 }
 
-// Keeps the page sorted, with the first names after `after`: of layers, if that is one.
+// Whether a page after `after` has the name: of layers, if that is one, or of steps.
+static bool template_is_listed(struct str after, struct str name)
+{
+	return str_starts(after, ORDER_LAYERS)	? order_is_layer(name)
+	       : str_starts(after, ORDER_STEPS) ? order_is_step(name)
+						: id_is_template(name);
+}
+
+// Keeps the page sorted, with the first names after `after`.
 static void add_entry(struct answer *out, const char *after, const char *name)
 {
-	bool of_layers = str_starts(str_of(after), ORDER_LAYERS);
 	struct order_template *list = out->templates;
 	uint32_t count = out->template_count, at = 0;
 
-	if (!(of_layers ? order_is_layer(str_of(name)) : id_is_template(str_of(name))) ||
-	    strcmp(name, after) <= 0)
+	if (!template_is_listed(str_of(after), str_of(name)) || strcmp(name, after) <= 0)
 		return;
 	while (at < count && strcmp(list[at].name, name) < 0)
 		at++;
@@ -903,6 +922,8 @@ fallible template_list(struct templates *all, const char *after, struct answer *
 	while ((entry = path_next(list)))
 		add_entry(out, after ? after : "", entry->d_name);
 	add_entry(out, after ? after : "", "host");
+	if (all->host_root >= 0)
+		TRY(template_update_host(all));
 	for (uint32_t i = 0; i < out->template_count; i++)
 		templates_describe(all, &out->templates[i], NULL, NULL);
 	return OK;

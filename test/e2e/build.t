@@ -182,7 +182,7 @@ def copies(cove, digest):
 def refused(cove):
     before = len(cove.get("/v1/operations").json["items"])
     for text, line in (("FROM cove://host\nONBUILD RUN true", 2), ("FROM cove://host\n\nADD http://a b", 3), ("RUN true", 1), ("FROM cove://host\nFLY", 2),
-                       ("FROM scratch", 1), ("FROM cove://host\nRUN --security=insecure true", 2), ("FROM cove://host\nRUN --network=host true", 2),
+                       ("FROM cove://host AS scratch", 1), ("FROM cove://host\nCOPY --from=3 a b", 2), ("FROM cove://host\nCOPY --from=scratch a b", 2), ("FROM cove://host\nRUN --security=insecure true", 2), ("FROM cove://host\nRUN --network=host true", 2),
                        ("FROM cove://host\nRUN --mount=type=ssh true", 2), ("FROM cove://host\nCOPY a", 2), ("FROM cove://host\nENV", 2),
                        ("FROM cove://host\nRUN <<X\nno end", 2), ("FROM cove://host\nCOPY --from=later a b\nFROM cove://host AS later", 2), ("FROM --platform=plan9/x cove://host", 1),
                        ("FROM cove://host\nHEALTHCHECK curl", 2), ("FROM ${X:?}", 1), ("FROM cove://host\nSHELL sh", 2)):

@@ -159,7 +159,7 @@ RUN --mount=type=cache,target=/cached,id=%s ls /cached >seen; echo kept >/cached
     c.same(reply.status, 201, "I-25: RUN with mounts") or c.note(repr(reply.json))
     look(cove, "mounted", "cat both seen /root/.token; find /srv /root /run/secrets /cached -mindepth 1 | grep -v '/\\.[bpc]' | sort", why="I-26: no mount is in the layer, and what was there comes back",
          want="req\nshared\nmine\n/root/.token\n/root/aside\n/root/aside/f\n/srv/both\n/srv/seen\n")
-    reply = build(cove, "mounted", text, context=digest, secrets={"token": SECRET})
+    reply = build(cove, "mounted", text, context=digest, secrets={"token": SECRET}, noCache=True)
     look(cove, "mounted", "cat seen; ls /cached", why="I-28: a cache is there in the next build", want="kept\n")
     cove.request("PUT", "/v1/tenants/acme", {"host": True})
     key = cove.post("/v1/keys", {"tenant": "acme", "name": "k", "scopes": ["read", "make", "use", "templates"], "host": True}).json["key"]
