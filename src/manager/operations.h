@@ -43,15 +43,15 @@ struct operation {
 	const char *phase;
 	struct operation_layer *layers;
 	size_t layer_count;
-	uint32_t step, steps; // of a build: under way, or done at its end; 0: none yet
-	uint32_t cached;      // of a build: steps that the cache had
+	uint32_t step, steps;		 // of a build: under way, or done at its end; 0: none yet
+	uint32_t cached;		 // of a build: steps that the cache had
 	const struct operation *pulling; // of a build: the pull of a base; NULL: none
-	uint64_t log_bytes;   // of a build: written so far
-	bool log_cut;	      // the rest is not kept
-	bool made;	      // the template is new, or has moved
-	uint64_t version;     // counts changes
-	uint64_t changed_at;  // number of the last one among all operations
-	struct err *err;      // of one that failed
+	uint64_t log_bytes;		 // of a build: written so far
+	bool log_cut;			 // the rest is not kept
+	bool made;			 // the template is new, or has moved
+	uint64_t version;		 // counts changes
+	uint64_t changed_at;		 // number of the last one among all operations
+	struct err *err;		 // of one that failed
 	struct condition changed;
 	struct task *task; // at work
 	bool cancelled;

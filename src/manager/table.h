@@ -100,7 +100,7 @@ struct manager {
 	struct map *build_caches;	   // of manager/build_files: those in use
 	struct condition build_cache_freed;
 	struct build_steps *steps; // of manager/build_steps; NULL: not known
-	struct pools *pools; // of manager/pools; NULL: not loaded
+	struct pools *pools;	   // of manager/pools; NULL: not loaded
 	struct queue *queue;
 	int64_t queue_wait_ms;
 	uint32_t loops_max;		   // loop devices that boxes may use
