@@ -24,6 +24,7 @@ const struct route api_routes[] = {
 	{"DELETE", "/v1/auth/sessions/{session}", api_auth_sign_out,     ROUTE_AUDITED, "end a session of the dashboard with its requests"},
 	{"POST",   "/v1/auth/links",             api_auth_link,          ROUTE_AUDITED, "make a link that signs in once, within a minute"},
 	{"POST",   "/v1/auth/exchange",          api_auth_exchange,      ROUTE_OPEN,    "exchange the code of a link for a session"},
+	{"POST",   "/v1/auth/tickets",           api_auth_ticket,        0,             "make an address that downloads a path once, within a minute"},
 	{"GET",    "/v1/health",                 api_health,             ROUTE_OPEN,    "health of cove; with a key in detail"},
 	{"GET",    "/api/sandbox/health",        api_health,             ROUTE_OPEN,    "the same as /v1/health"},
 	{"GET",    "/metrics",                   api_metrics_text,       0,             "metrics of the host for Prometheus"},

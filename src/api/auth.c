@@ -1,11 +1,15 @@
 // Signing in to the dashboard: a key, or the code of a link, becomes a session token. The page
 // keeps the token in memory and in the storage of its tab; there are no cookies, because all ports
 // of a host share them.
+#include <string.h>
+
 #include "api/handlers.h"
+#include "codec/url.h"
 #include "gateway/gateway.h"
 
 #define REPLY_MAX (4u << 20)
 #define REQUEST_NAME_MAX 40
+#define AUTH_PATH_MAX 8192
 
 static struct web_sessions *web_of(const struct http *x)
 {
@@ -142,4 +146,45 @@ fallible api_auth_exchange(struct http *x)
 	if (!is_known)
 		return authenticate_fail_code(gateway_of(x)->auth, x);
 	return auth_answer(x, &made, text);
+}
+
+// A relay to a server in a sandbox answers what that server says: it is nothing to save.
+static bool auth_is_download(struct str path)
+{
+	struct url url;
+
+	if (!url_target(path, &url) || !str_starts(url.path, "/v1/"))
+		return false;
+	for (size_t i = 0; i + strlen("/proxy/") <= path.len; i++)
+		if (!memcmp(path.at + i, "/proxy/", strlen("/proxy/")))
+			return false;
+	return true;
+}
+
+fallible api_auth_ticket(struct http *x)
+{
+	static const char *const known[] = {"path", NULL};
+	auto_secret_buf body = BUF_SECRET(2 * AUTH_PATH_MAX);
+	struct json_out out = json_to(&body);
+	char text[WEB_TICKET_LEN + 1];
+	auto_json json = NULL;
+	struct str path = {0};
+	int64_t expires_ms;
+
+	TRY(gateway_object(x, &json));
+	TRY(json_only(json, known));
+	TRY(json_str(json_get(json, "path"), "path", &path));
+	if (path.len > AUTH_PATH_MAX || !auth_is_download(path))
+		return err_hint(err_new(INVALID, "bad_field", "'path' is no path of a download"),
+				"as /v1/executions/ID/artifacts.tar");
+	TRY(web_sessions_ticket(web_of(x), gateway_who(x), path, text, &expires_ms));
+	json_begin(&out, '{');
+	json_put_text(&out, "url",
+		      arena_fmt(x->arena, STR_FMT "%sticket=%s", STR_ARG(path),
+				memchr(path.at, '?', path.len) ? "&" : "?", text));
+	json_put_time(&out, "expiresAt", expires_ms);
+	json_end(&out, '}');
+	secret_wipe(text, sizeof(text));
+	http_set(x, "Cache-Control", STR("no-store"));
+	return http_reply_json(x, 201, &body);
 }

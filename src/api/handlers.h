@@ -4,7 +4,8 @@
 #include "http/router.h"
 
 // auth.c
-route_fn api_auth_sign_in, api_auth_list, api_auth_sign_out, api_auth_link, api_auth_exchange;
+route_fn api_auth_sign_in, api_auth_list, api_auth_sign_out, api_auth_link, api_auth_exchange,
+	api_auth_ticket;
 
 // ui.c
 route_fn api_ui_root, api_ui;

@@ -43,6 +43,7 @@ static fallible live_log_target(const struct live_terms *terms, struct buf *out)
 	} kinds[] = {
 		{2, {"executions"}, {"/v1/executions/", "/logs", ""}},
 		{2, {"operations"}, {"/v1/operations/", "/events", ""}},
+		{2, {"agent-runs"}, {"/v1/agent-runs/", "/stream", ""}},
 		{4,
 		 {"sandboxes", NULL, "processes"},
 		 {"/v1/sandboxes/", "/api/process/", "/stream"}},
@@ -70,8 +71,8 @@ static fallible live_log_target(const struct live_terms *terms, struct buf *out)
 		return OK;
 	}
 	return err_hint(err_new(INVALID, "bad_field", "'of' names no log"),
-			"as executions/ID, operations/ID, sandboxes/ID/processes/ID or "
-			"agent-sessions/ID/runs/ID");
+			"as executions/ID, operations/ID, agent-runs/ID, "
+			"sandboxes/ID/processes/ID or agent-sessions/ID/runs/ID");
 }
 
 // Until the client has acknowledged enough of what it got.

@@ -210,7 +210,8 @@ static fallible results_send(struct http *x, const struct results_of *of,
 	http_set(x, "Accept-Ranges", STR("bytes"));
 	http_set(x, "X-Content-Type-Options", STR("nosniff"));
 	http_set(x, "Content-Security-Policy", STR("sandbox; default-src 'none'"));
-	http_set(x, "Content-Disposition", STR("attachment"));
+	if (!http_is_set(x, "Content-Disposition"))
+		http_set(x, "Content-Disposition", STR("attachment"));
 	http_set(x, "X-File-Mode",
 		 str_of(arena_fmt(x->arena, "%04o", (unsigned)file->mode & 07777)));
 	if (known.at && str_is(known, etag))
@@ -318,7 +319,8 @@ fallible api_results_tar(struct http *x)
 	TRY(results_want(&of));
 	http_be_patient(x);
 	http_set(x, "X-Content-Type-Options", STR("nosniff"));
-	http_set(x, "Content-Disposition", STR("attachment; filename=\"artifacts.tar\""));
+	if (!http_is_set(x, "Content-Disposition"))
+		http_set(x, "Content-Disposition", STR("attachment; filename=\"artifacts.tar\""));
 	TRY(http_begin(x, 200, "application/x-tar"));
 	if (str_is(x->head.method, "HEAD"))
 		return http_end(x);

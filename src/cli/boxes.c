@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "base/map.h"
 #include "base/mem.h"
 #include "cli/body.h"
 #include "cli/collection.h"
@@ -10,6 +12,7 @@
 #include "cli/jobs.h"
 #include "cli/print.h"
 #include "cli/stdio.h"
+#include "codec/filter.h"
 #include "codec/text.h"
 #include "lib/fields.h"
 
@@ -64,6 +67,27 @@ static void ps_query(const struct call *call, struct buf *out)
 	}
 }
 
+struct ps_filter {
+	struct str text;
+	struct map *ids; // of the rows that match
+};
+
+static fallible ps_note(const struct json *row, void *arg)
+{
+	const struct ps_filter *filter = arg;
+	int64_t since = print_when(str_of(fields_text(row, "createdAt")));
+
+	if (filter_matches(filter->text, row, (double)(clock_wall_ms() - since) / 1000))
+		map_put(filter->ids, str_of(fields_text(row, "id")), filter->ids);
+	return OK;
+}
+
+static void ps_filter_done(struct ps_filter *filter)
+{
+	if (filter->ids)
+		map_free(filter->ids);
+}
+
 fallible boxes_ps(struct call *call)
 {
 	static const struct column columns[] = {
@@ -80,12 +104,19 @@ fallible boxes_ps(struct call *call)
 	auto_remote remote = {0};
 	auto_buf query = BUF_INIT(1 << 20);
 	auto_cove_box box = NULL;
+	on_exit_call(ps_filter_done) struct ps_filter filter = {0};
 
 	ps_query(call, &query);
 	TRY(remote_open(&remote, call));
+	if (call_has(call, OPT_FILTER)) {
+		filter = (struct ps_filter){str_of(call_value(call, OPT_FILTER)), map_new()};
+		TRY(collection_each(&remote, BOXES_PATH, "view=summary&limit=1000", ps_note,
+				    &filter));
+	}
 	if (!call->word_count)
-		return collection_list(call, &remote,
-				       &(struct collection){BOXES_PATH, query.at, "id", columns});
+		return collection_list_only(
+			call, &remote, &(struct collection){BOXES_PATH, query.at, "id", columns},
+			filter.ids);
 	box = cove_box_at(remote.cove, call->words[0]);
 	return jobs_list(call, &remote, box);
 }

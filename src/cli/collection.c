@@ -57,6 +57,42 @@ fallible collection_each(struct remote *remote, const char *path, const char *qu
 }
 
 // Appends the items as they came.
+// What a list takes of the items, and where to.
+struct picked {
+	const struct collection *collection;
+	const struct map *only; // NULL: all
+	struct json_out out;
+	struct grid grid;
+};
+
+static void picked_done(struct picked *picked)
+{
+	grid_done(&picked->grid);
+}
+
+static bool picked_has(const struct picked *picked, const struct json *item)
+{
+	return !picked->only || map_get(picked->only, json_chars(json_get(item, "id")));
+}
+
+static fallible print_name(const struct json *item, void *arg)
+{
+	const struct picked *picked = arg;
+
+	if (picked_has(picked, item))
+		print_line("%s", fields_text(item, picked->collection->name));
+	return OK;
+}
+
+static fallible dump_item(const struct json *item, void *arg)
+{
+	struct picked *picked = arg;
+
+	if (picked_has(picked, item))
+		json_add_value(&picked->out, item);
+	return OK;
+}
+
 static fallible dump_page(const struct json *page, struct str text, void *arg)
 {
 	struct str items = print_member(text, "items");
@@ -68,12 +104,6 @@ static fallible dump_page(const struct json *page, struct str text, void *arg)
 	if (all->len > 1)
 		buf_char(all, ',');
 	buf_add(all, items.at + 1, items.len - 2);
-	return OK;
-}
-
-static fallible print_name(const struct json *item, void *arg)
-{
-	print_line("%s", fields_text(item, arg));
 	return OK;
 }
 
@@ -96,46 +126,46 @@ void collection_row(const struct column *columns, const struct json *item, struc
 	}
 }
 
-struct rows {
-	const struct column *columns;
-	struct grid grid;
-};
-
 static fallible add_row(const struct json *item, void *arg)
 {
-	struct rows *rows = arg;
+	struct picked *picked = arg;
 
-	collection_row(rows->columns, item, &rows->grid);
+	if (picked_has(picked, item))
+		collection_row(picked->collection->columns, item, &picked->grid);
 	return OK;
 }
 
-static void rows_done(struct rows *rows)
+fallible collection_list_only(const struct call *call, struct remote *remote,
+			      const struct collection *collection, const struct map *only)
 {
-	grid_done(&rows->grid);
+	const char *path = collection->path, *query = collection->query;
+	on_exit_call(picked_done) struct picked picked = {.collection = collection, .only = only};
+
+	if (call_has(call, OPT_JSON)) {
+		auto_buf all = BUF_INIT(REMOTE_REPLY_MAX);
+
+		picked.out = json_to(&all);
+		json_begin(&picked.out, '[');
+		if (only)
+			TRY(collection_each(remote, path, query, dump_item, &picked));
+		else
+			TRY(collection_pages(remote, path, query, dump_page, &all));
+		json_end(&picked.out, ']');
+		print_json(buf_view(&all));
+		return OK;
+	}
+	if (call_has(call, OPT_QUIET))
+		return collection_each(remote, path, query, print_name, &picked);
+	collection_heads(collection->columns, &picked.grid);
+	TRY(collection_each(remote, path, query, add_row, &picked));
+	grid_print(&picked.grid, stdout);
+	return OK;
 }
 
 fallible collection_list(const struct call *call, struct remote *remote,
 			 const struct collection *collection)
 {
-	const char *path = collection->path, *query = collection->query;
-	on_exit_call(rows_done) struct rows rows = {.columns = collection->columns};
-
-	if (call_has(call, OPT_JSON)) {
-		auto_buf all = BUF_INIT(REMOTE_REPLY_MAX);
-
-		buf_char(&all, '[');
-		TRY(collection_pages(remote, path, query, dump_page, &all));
-		buf_char(&all, ']');
-		print_json(buf_view(&all));
-		return OK;
-	}
-	if (call_has(call, OPT_QUIET))
-		return collection_each(remote, path, query, print_name,
-				       (void *)(uintptr_t)collection->name);
-	collection_heads(rows.columns, &rows.grid);
-	TRY(collection_each(remote, path, query, add_row, &rows));
-	grid_print(&rows.grid, stdout);
-	return OK;
+	return collection_list_only(call, remote, collection, NULL);
 }
 
 fallible collection_ls(struct call *call, const struct collection *collection)

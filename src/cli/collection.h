@@ -2,6 +2,7 @@
 // JSON; items shown and removed.
 #pragma once
 
+#include "base/map.h"
 #include "cli/print.h"
 #include "cli/remote.h"
 
@@ -30,6 +31,9 @@ fallible collection_each(struct remote *remote, const char *path, const char *qu
 // A table, names alone, or JSON, as the options say.
 fallible collection_list(const struct call *call, struct remote *remote,
 			 const struct collection *collection);
+// The same of items whose "id" is in `only`.
+fallible collection_list_only(const struct call *call, struct remote *remote,
+			      const struct collection *collection, const struct map *only);
 fallible collection_ls(struct call *call, const struct collection *collection); // with a client
 // A row of the table into `grid`, and the heads.
 void collection_heads(const struct column *columns, struct grid *grid);

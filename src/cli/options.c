@@ -97,6 +97,7 @@ const struct option cli_options[] = {
 	{OPT_FILE,	  0,   "file",	   "FILE:PATH",	 "put a file of ours there before the run, readable by the sandbox's user alone; outside of /workspace; may be repeated", ON(AGENT_RUN)},
 	{OPT_FILE,	  0,   "file",	   "PATH[:DEST]", "give it this file, in its directory or at DEST; may be repeated", ON(SUBMIT)},
 	{OPT_FILE,	  0,   "file",	   "FILE[:PATH]",	 "put a file of ours into the session's workspace, under its name or PATH, with its mode; may be repeated", ON(SESSION_CREATE)},
+	{OPT_FILTER,	  0,   "filter",   "TERMS",	 "only sandboxes that match, as in the dashboard (state:running,frozen label:team=a cpu>50% -web)", ON(PS)},
 	{OPT_FOLLOW,	  'f', "follow",   NULL,	 "follow the output until the process ends", ON(LOGS)},
 	{OPT_FOLLOW,	  'f', "follow",   NULL,	 "follow the output until the execution ends", ON(EXECUTIONS_LOGS)},
 	{OPT_FOLLOW,	  'f', "follow",   NULL,	 "follow new events", ON(EVENTS)},

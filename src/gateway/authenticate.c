@@ -303,6 +303,30 @@ static const struct who *local_user(const struct authenticate *auth, struct http
 	return out;
 }
 
+// A download of the dashboard: a browser sends no header with a link, so the last parameter of the
+// query is a ticket for this target. What it answers is saved, never shown as a page.
+static const struct who *authenticate_ticket(const struct authenticate *auth, struct http *x)
+{
+	struct str target = x->head.target, text;
+	const size_t len = strlen("?ticket=") + WEB_TICKET_LEN;
+	struct who who, *out;
+
+	if (!auth->web || x->head.upgrade || !str_is(x->head.method, "GET") || target.len <= len)
+		return NULL;
+	text = str_skip(target, target.len - len);
+	target.len -= len;
+	if ((text.at[0] != '?' && text.at[0] != '&') ||
+	    !str_starts(str_skip(text, 1), "ticket=" WEB_TICKET_PREFIX))
+		return NULL;
+	if (!web_sessions_take_ticket(auth->web, str_skip(text, strlen("?ticket=")), target, &who))
+		return NULL;
+	http_set(x, "Content-Disposition", STR("attachment"));
+	http_set(x, "Content-Security-Policy", STR("sandbox; default-src 'none'"));
+	out = arena_take(x->arena, sizeof(*out));
+	*out = who;
+	return out;
+}
+
 const struct who *authenticate_who(const struct authenticate *auth, struct http *x)
 {
 	struct str bearer = bearer_of(x);
@@ -310,6 +334,8 @@ const struct who *authenticate_who(const struct authenticate *auth, struct http 
 
 	if (x->uid >= 0 && auth->users.scopes && !http_field(x, "Authorization").at)
 		return local_user(auth, x);
+	if (!bearer.at && (out = authenticate_ticket(auth, x)))
+		return out;
 	out = authenticate_token(auth, x, bearer);
 	authenticate_hide_token(x);
 	return out;

@@ -1,8 +1,8 @@
-// Sessions of the dashboard and the codes of login links. All sessions are in memory, so that
-// authentication does not wait; those of keys are in the store, too, one small value each. The
-// rights of a session are looked up in its key each time: a revoked or narrowed key binds at once.
-// A session in use is written again at most once a minute, so that a restart forgets at most a
-// minute of idle time. Codes are in memory alone.
+// Sessions of the dashboard, the codes of login links and the tickets of downloads. All sessions
+// are in memory, so that authentication does not wait; those of keys are in the store, too, one
+// small value each. The rights of a session are looked up in its key each time: a revoked or
+// narrowed key binds at once. A session in use is written again at most once a minute, so that a
+// restart forgets at most a minute of idle time. Codes and tickets are in memory alone.
 #include "gateway/web_sessions.h"
 
 #include <stdio.h>
@@ -24,6 +24,8 @@
 #define WRITE_MS 60000
 #define SESSIONS_MAX 4096
 #define LINKS_MAX 256
+#define TICKETS_MAX 4096
+#define TENANT_TICKETS_MAX 128
 #define ROW_MAX 2048
 
 enum web_origin {
@@ -51,6 +53,12 @@ struct web_link {
 	int64_t expires_ms;
 };
 
+struct web_ticket {
+	struct who who;
+	char *target; // owned
+	int64_t expires_ms;
+};
+
 struct web_sessions {
 	struct manager *manager;
 	struct store *store;
@@ -58,6 +66,7 @@ struct web_sessions {
 	uint8_t root[SECRET_HASH];
 	struct map *by_hash; // of struct web_session, owned
 	struct map *links;   // of struct web_link by the hash of the code, owned
+	struct map *tickets; // of struct web_ticket by the hash of the text, owned
 	struct timer timer;
 	void (*ended)(void *arg, const char *id);
 	void *ended_arg;
@@ -146,6 +155,28 @@ static void web_drop_old_links(struct web_sessions *web, int64_t now)
 	}
 }
 
+static void web_free_ticket(struct web_ticket *ticket)
+{
+	if (!ticket)
+		return;
+	free(ticket->target);
+	free(ticket);
+}
+
+static void web_drop_old_tickets(struct web_sessions *web, int64_t now)
+{
+	struct str key;
+	void *value;
+
+	for (size_t at = 0; map_next(web->tickets, &at, &key, &value);) {
+		if (((struct web_ticket *)value)->expires_ms > now)
+			continue;
+		map_take(web->tickets, key);
+		web_free_ticket(value);
+		at = 0;
+	}
+}
+
 static void web_on_timer(struct timer *timer)
 {
 	struct web_sessions *web = link_of(timer, struct web_sessions, timer);
@@ -154,7 +185,8 @@ static void web_on_timer(struct timer *timer)
 
 	web_drop_where(web, web_test_over, &now);
 	web_drop_old_links(web, now);
-	if (map_count(web->by_hash) || map_count(web->links))
+	web_drop_old_tickets(web, now);
+	if (map_count(web->by_hash) || map_count(web->links) || map_count(web->tickets))
 		loop_set_timer(loop, &web->timer, loop_now(loop) + LOOK_MS);
 }
 
@@ -176,6 +208,7 @@ struct web_sessions *web_sessions_new(struct manager *manager, struct store *sto
 	secret_sha256(root, SECRET_HASH, web->root);
 	web->by_hash = map_new();
 	web->links = map_new();
+	web->tickets = map_new();
 	web->timer.due = web_on_timer;
 	return web;
 }
@@ -197,6 +230,8 @@ void web_sessions_free(struct web_sessions *web)
 	loop_drop_timer(web->manager->loop, &web->timer);
 	web_forget_all(web->by_hash);
 	web_forget_all(web->links);
+	web_drop_old_tickets(web, INT64_MAX);
+	map_free(web->tickets);
 	free(web);
 }
 
@@ -454,6 +489,76 @@ fallible web_sessions_redeem(struct web_sessions *web, struct str code, bool *ou
 	return web_sessions_make(web, &link->who, &ask, out, text);
 }
 
+static struct web_session *web_find(const struct web_sessions *web, struct str id)
+{
+	struct str key;
+	void *value;
+
+	for (size_t at = 0; map_next(web->by_hash, &at, &key, &value);)
+		if (str_is(id, ((struct web_session *)value)->id))
+			return value;
+	return NULL;
+}
+
+fallible web_sessions_ticket(struct web_sessions *web, const struct who *who, struct str target,
+			     char text[WEB_TICKET_LEN + 1], int64_t *out_expires_ms)
+{
+	uint8_t hash[SECRET_HASH];
+	struct web_ticket *ticket;
+	size_t own = 0;
+	struct str key;
+	void *value;
+
+	web_drop_old_tickets(web, clock_steady_ms());
+	for (size_t at = 0; map_next(web->tickets, &at, &key, &value);)
+		own += !strcmp(((struct web_ticket *)value)->who.tenant, who->tenant);
+	if (own >= TENANT_TICKETS_MAX || map_count(web->tickets) >= TICKETS_MAX)
+		return err_hint(
+			err_new(EXHAUSTED, "too_many_tickets", "too many tickets are unused"),
+			"try again in a minute");
+	ticket = mem_new_of(struct web_ticket);
+	ticket->who = *who;
+	ticket->target = mem_dup(target.at, target.len);
+	ticket->expires_ms = clock_steady_ms() + WEB_CODE_MS;
+	snprintf(text, WEB_TICKET_LEN + 1, WEB_TICKET_PREFIX);
+	secret_hex(text + sizeof(WEB_TICKET_PREFIX) - 1, 32);
+	secret_sha256(text, WEB_TICKET_LEN, hash);
+	map_put(web->tickets, (struct str){(const char *)hash, sizeof(hash)}, ticket);
+	web_arm(web);
+	*out_expires_ms = ticket->expires_ms;
+	return OK;
+}
+
+// The rights of a session or key as they are now; of the operator and users as they were.
+static bool web_ticket_rights(const struct web_sessions *web, const struct who *was,
+			      struct who *out)
+{
+	const struct web_session *session = was->web[0] ? web_find(web, str_of(was->web)) : NULL;
+
+	if (was->web[0])
+		return session && !web_is_over(session, clock_steady_ms()) &&
+		       web_rights(web, session, out);
+	if (was->key[0])
+		return keyring_key(web->ring, was->key, out);
+	*out = *was;
+	return true;
+}
+
+bool web_sessions_take_ticket(struct web_sessions *web, struct str text, struct str target,
+			      struct who *out)
+{
+	uint8_t hash[SECRET_HASH];
+	struct web_ticket *ticket;
+	bool valid;
+
+	secret_sha256(text.at, text.len, hash);
+	ticket = map_take(web->tickets, (struct str){(const char *)hash, sizeof(hash)});
+	valid = ticket && ticket->expires_ms > clock_steady_ms() &&
+		str_is(target, ticket->target) && web_ticket_rights(web, &ticket->who, out);
+	web_free_ticket(ticket);
+	return valid;
+}
+
 bool web_sessions_who(struct web_sessions *web, struct str token, struct who *out)
 {
 	static const struct web_session nobody;
@@ -490,17 +595,6 @@ static bool web_sees(const struct web_sessions *web, const struct who *who,
 	return web_rights(web, session, &own) && !strcmp(own.tenant, who->tenant) &&
 	       !strcmp(own.key, who->key) && !strcmp(own.name, who->name) &&
 	       session->origin != WEB_OF_OPERATOR;
-}
-
-static struct web_session *web_find(const struct web_sessions *web, struct str id)
-{
-	struct str key;
-	void *value;
-
-	for (size_t at = 0; map_next(web->by_hash, &at, &key, &value);)
-		if (str_is(id, ((struct web_session *)value)->id))
-			return value;
-	return NULL;
 }
 
 fallible web_sessions_end(struct web_sessions *web, const struct who *who, struct str id)

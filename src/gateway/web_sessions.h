@@ -13,6 +13,8 @@
 #define WEB_TOKEN_LEN (sizeof(WEB_TOKEN_PREFIX) - 1 + 64)
 #define WEB_CODE_LEN 64
 #define WEB_CODE_MS 60000
+#define WEB_TICKET_PREFIX "cvt_"
+#define WEB_TICKET_LEN (sizeof(WEB_TICKET_PREFIX) - 1 + 64)
 
 struct web_sessions;
 
@@ -45,6 +47,14 @@ fallible web_sessions_link(struct web_sessions *web, const struct who *who,
 // Makes the session of a code; *out_known is false, and nothing is made, for a wrong or late one.
 fallible web_sessions_redeem(struct web_sessions *web, struct str code, bool *out_known,
 			     struct who *out, char text[WEB_TOKEN_LEN + 1]);
+
+// A ticket for one GET of `target`, a path with its query, within WEB_CODE_MS and while the
+// caller's session or key lives. EXHAUSTED too_many_tickets.
+fallible web_sessions_ticket(struct web_sessions *web, const struct who *who, struct str target,
+			     char text[WEB_TICKET_LEN + 1], int64_t *out_expires_ms);
+// Takes the ticket, whatever becomes of it. False: it is unknown, late, or for another target.
+bool web_sessions_take_ticket(struct web_sessions *web, struct str text, struct str target,
+			      struct who *out);
 
 // The rights of a token now; counts as use. False: unknown, or over.
 bool web_sessions_who(struct web_sessions *web, struct str token, struct who *out);

@@ -146,6 +146,17 @@ void http_set(struct http *x, const char *name, struct str value)
 	buf_add(extra, "\r\n", 2);
 }
 
+bool http_is_set(const struct http *x, const char *name)
+{
+	struct str rest = buf_view(x->extra), line;
+	size_t len = strlen(name);
+
+	while (rest.len && str_cut(&rest, '\n', &line))
+		if (line.len > len && line.at[len] == ':' && !memcmp(line.at, name, len))
+			return true;
+	return false;
+}
+
 void http_answering(struct http *x)
 {
 	void (*answering)(struct http * x, void *arg) = take_ptr(x->answering);

@@ -69,6 +69,7 @@ fallible http_reply_empty(struct http *x, int status); // 204, 202
 fallible http_reply_json(struct http *x, int status, const struct buf *body);
 // Adds a header line to the reply ("Name", value without CR or LF).
 void http_set(struct http *x, const char *name, struct str value);
+bool http_is_set(const struct http *x, const char *name);
 
 // A reply in pieces: chunked, or for HTTP/1.0 ended by close. http_write() waits for a slow reader.
 // A reply of text/event-stream or application/x-ndjson is sent a comment or an empty line after

@@ -179,7 +179,7 @@ def pages(browser, cove, cli, box, execution):
             sign_in(ui, cli)
             c.ok(ui.heading("Overview"), what + "overview", ui.eval("document.body.innerText"))
             c.same(ui.eval("document.documentElement.dataset.theme"), theme, what + "the theme of the system")
-            c.ok(ui.until("[...document.querySelectorAll('figure')].length == 3 && +document.querySelector('figure').dataset.points > 1"), what + "charts move")
+            c.ok(ui.until("[...document.querySelectorAll('figure')].length == 4 && +document.querySelector('figure').dataset.points > 1"), what + "charts move")
             seen = {}
             for path, heading in (("/ui/sandboxes", "Sandboxes"), ("/ui/sandboxes/" + box["id"], "web"), ("/ui/sandboxes/%s/events" % box["id"], "web"),
                                   ("/ui/sandboxes/%s/processes" % box["id"], "web"), ("/ui/executions", "Executions"),

@@ -17,7 +17,7 @@ from dashboard_tab import Ui, sign_in  # noqa: E402
 
 c.need_root()
 c.need_programs("chromium", "curl")
-PAGES = [("", "Overview"), ("sandboxes", "Sandboxes"), ("executions", "Executions"), ("agent-sessions", "Agent sessions"), ("templates", "Templates"),
+PAGES = [("", "Overview"), ("sandboxes", "Sandboxes"), ("executions", "Executions"), ("agent-sessions", "Agent sessions"), ("agent-runs", "Agent runs"), ("templates", "Templates"),
          ("volumes", "Volumes"), ("secrets", "Secrets"), ("alerts", "Alerts"), ("usage", "Usage"), ("keys", "Keys"), ("nodes", "Nodes"), ("audit", "Audit"),
          ("settings", "Settings")]
 ODD = "a'b\"c $(id) `id` \\ é"
@@ -181,7 +181,7 @@ def dialogs(ui, cove, axe):
     c.ok(c.until(lambda: rule()["threshold"] == 7, 30), "W-39 a rule is changed")
     ui.press("button", "Disable sandboxes_many")
     c.ok(c.until(lambda: not rule()["enabled"], 30), "W-39 and disabled")
-    ui.undo()
+    ui.undo("Disable")
     c.ok(c.until(lambda: rule()["enabled"], 30), "W-18 which can be undone")
     open_page(ui, "usage", "Usage")
     ui.press("button", "Set budget")

@@ -97,7 +97,7 @@ def network(ui, cove, box):
     ui.press("button", "Allow denied.test")
     c.ok(c.until(lambda: allowed() == ["kept.test", "denied.test"], 30), "W-15 a click allows it", allowed())
     c.ok(ui.lacks("button", "Allow denied.test"), "W-15 once")
-    ui.undo()
+    ui.undo("denied.test is allowed")
     c.ok(c.until(lambda: allowed() == ["kept.test"], 30), "W-18 which can be undone", allowed())
     c.ok(ui.has("button", "Allow denied.test"), "W-15 and shows it as denied again")
     ui.write("textbox", "Allowed names", "a.test\n*.b.test\n")
@@ -147,7 +147,7 @@ def settings(ui, cove, box):
     ui.press("button", "Save changes")
     now = lambda: cove.get("/v1/sandboxes/" + box["id"]).json
     c.ok(c.until(lambda: (now()["labels"], now()["sleepAfter"]) == ({"team": "b", "x": ""}, "20m"), 30), "W-15 labels and sleep are changed", now())
-    ui.undo()
+    ui.undo("The settings are changed")
     c.ok(c.until(lambda: (now()["labels"], now()["sleepAfter"]) == ({"team": "a"}, "10m"), 30), "W-18 and undone", now())
     ui.press("button", "Snapshot")
     ui.write("textbox", "Name", "from-web")

@@ -102,9 +102,12 @@ class Ui:
     def press(self, role, name, last=False):
         self.on(role, name, "function() { this.scrollIntoView({block: 'center'}); this.click(); }", last=last)
 
-    def undo(self):
-        """The newest of what can be undone."""
-        self.press("button", "Undo", last=True)
+    def undo(self, text):
+        """What a notice with that text says."""
+        found = "[...document.querySelectorAll('[aria-label=Notifications] > *')].find((e) => e.textContent.includes(%s) && e.querySelector('button'))" % json.dumps(text)
+        if not self.until("!!" + found):
+            raise RuntimeError("no notice says %r: %s" % (text, self.eval("document.body.innerText")[:500]))
+        self.eval("[...%s.querySelectorAll('button')].find((e) => e.textContent == 'Undo').click()" % found)
 
     def write(self, role, name, text):
         self.on(role, name, "function(text) { this.focus(); this.value = text; this.dispatchEvent(new Event('input', {bubbles: true})); }", text)

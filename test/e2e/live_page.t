@@ -68,7 +68,7 @@ def rows(browser, cove):
     for step in range(21):
         page.eval("scrollTo(0, document.documentElement.scrollHeight * %f)" % (step / 20))
         page.eval("new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(go, 60))))")
-        shown = page.eval("[...document.querySelectorAll('tr[data-id] td:first-child')].map((e) => e.textContent)")
+        shown = page.eval("[...document.querySelectorAll('tr[data-id] td.first')].map((e) => e.textContent)")
         most, names = max(most, len(shown)), names | set(shown)
         seen = page.eval("[...document.querySelectorAll('tr[data-id]')].filter((e) => { const r = e.getBoundingClientRect(); return r.bottom > 100 && r.top < 900; }).length")
         if seen < 5:

@@ -305,6 +305,8 @@ def outside(w):
     link = w.ask("POST", "/v1/auth/links", {}, 201).json["url"]
     w.ask("POST", "/v1/auth/exchange", {"code": link.split("=")[1]}, 201, key=False)
     w.ask("POST", "/v1/auth/exchange", {"code": "x"}, 401, key=False)
+    w.ask("POST", "/v1/auth/tickets", {"path": "/v1/health"}, 201)
+    w.ask("POST", "/v1/auth/tickets", {"path": "/ui/"}, 400)
     w.ask("POST", "/v1/cleanup")
     w.ask("GET", "/v1/cleanup")
     for path in ("/metrics", "/v1/metrics", "/api/sandbox/metrics", "/api/sandbox/health", "/v1/metrics/history", "/v1/metrics/history?metric=cpu&step=1m", "/v1/alerts/rules"):

@@ -3,9 +3,11 @@ import {useEffect, useRef, useState} from 'preact/hooks';
 import {Failure, bytesOf, call, may} from './api';
 import {bytes, shown} from './format';
 import {T} from './text';
-import {putText, save, upload} from './transfer';
+import {putText, save} from './transfer';
 import type {Box, Entry} from './types';
-import {Ago, ConfirmDialog, Dialog, Do, Fault, FormDialog, Grid, Link, Listed, Loading, Str, attempt, go, notify, usePoll} from './ui';
+import {droppedOf, pickedOf, useUploads} from './uploads';
+import type {Picked} from './uploads';
+import {Ago, ConfirmDialog, Do, Fault, FormDialog, Grid, Link, Listed, Loading, Str, attempt, go, notify, usePoll} from './ui';
 
 const EDIT_MAX = 1 << 20;
 const PICTURES: Record<string, string> = {png: 'image/png', jpg: 'image/jpeg', jpeg: 'image/jpeg', gif: 'image/gif', webp: 'image/webp'};
@@ -21,12 +23,6 @@ function urlPath(entry: {absolutePath: string; pathBase64?: string}): string {
 
 const under = (path: string, name: string) => (path === '/' ? '' : path) + '/' + name;
 const pageOf = (box: Box, query: Record<string, string>) => `/ui/sandboxes/${box.id}/files?${new URLSearchParams(query)}`;
-
-interface Sending {
-	name: string;
-	part: number;
-	stop: AbortController;
-}
 
 function OneFile({box, entry, close}: {box: Box; entry: Entry; close: () => void}) {
 	const [fault, setFault] = useState<Failure | null>(null);
@@ -107,43 +103,21 @@ export function Files({box}: {box: Box}) {
 		const answer = await call<{files: Entry[]; skipped?: number}>('POST', `/v1/sandboxes/${box.id}/api/list-files`, {path, options: {includeHidden: true}});
 		return answer.files.sort((a, b) => Number(b.type === 'directory') - Number(a.type === 'directory') || a.name.localeCompare(b.name));
 	}, 10000, box.id + path);
-	const [sending, setSending] = useState<Sending[]>([]);
 	const [over, setOver] = useState(false);
 	const [dialog, setDialog] = useState<'folder' | 'file' | null>(null);
 	const [deleting, setDeleting] = useState<Entry | null>(null);
-	const [replacing, setReplacing] = useState<{file: File; to: string} | null>(null);
 	const chooser = useRef<HTMLInputElement>(null);
 	const parts = path.split('/').filter(Boolean);
 	const opened = list.value?.find((one) => one.name === name);
-	const send = async (file: File, to: string, replace: boolean) => {
-		const one: Sending = {name: file.name, part: 0, stop: new AbortController()};
-		setSending((all) => [...all, one]);
-		try {
-			await upload(`/v1/sandboxes/${box.id}/api/files/${urlPath({absolutePath: to})}`, file, replace, (part) => {
-				one.part = part;
-				setSending((all) => [...all]);
-			}, one.stop.signal);
-			notify(T.uploaded(shown(file.name, 60)));
-			list.again();
-		} catch (fault) {
-			if (fault instanceof Failure && fault.code === 'file_exists')
-				setReplacing({file, to});
-			else if (!one.stop.signal.aborted)
-				notify(fault instanceof Failure ? fault.message : String(fault), undefined, true);
-		}
-		setSending((all) => all.filter((each) => each !== one));
-	};
-	const sendAll = async (files: Iterable<File>) => {
-		for (const file of files)
-			await send(file, under(path, file.webkitRelativePath || file.name), false);
-	};
+	const {send, view} = useUploads(box.id, list.again);
+	const sendAll = (files: Picked[]) => void attempt(() => send(files, path));
 	return <div class={over ? 'drop over' : 'drop'} onDragOver={(event) => {
 		event.preventDefault();
 		setOver(true);
 	}} onDragLeave={() => setOver(false)} onDrop={(event) => {
 		event.preventDefault();
 		setOver(false);
-		void sendAll(event.dataTransfer?.files ?? []);
+		void attempt(async () => send(await droppedOf(event), path));
 	}}>
 		<div class="head">
 			<nav aria-label={T.path} class="path">
@@ -156,13 +130,11 @@ export function Files({box}: {box: Box}) {
 			<Do label={T.downloadFolder} scope="use" work={() => save(`/v1/sandboxes/${box.id}/api/tar?path=${encodeURIComponent(path)}`, `${parts[parts.length - 1] ?? 'files'}.tar`)} />
 			<Do label={T.upload} scope="use" primary work={async () => chooser.current?.click()} />
 			<input ref={chooser} type="file" multiple class="hidden" aria-label={T.chooseFiles} tabIndex={-1} onChange={(event) => {
-				void sendAll([...event.currentTarget.files ?? []]);
+				sendAll(pickedOf(event.currentTarget.files ?? []));
 				event.currentTarget.value = '';
 			}} />
 		</div>
-		{sending.map((one) => <p key={one.name} class="row"><span><Str of={T.uploading(one.name)} max={80} /></span>
-			<span class="grow"><progress aria-label={T.uploading(shown(one.name, 60))} max={1} value={one.part} /></span>
-			<button type="button" aria-label={T.cancelNamed(shown(one.name, 60))} onClick={() => one.stop.abort()}>{T.cancel}</button></p>)}
+		{view}
 		{opened && opened.type === 'file' && <OneFile key={opened.absolutePath} box={box} entry={opened} close={() => go(pageOf(box, {path}))} />}
 		<Listed of={list} empty={T.noFiles}>{(files) => <Grid label={T.files} rows={files} id={(one) => one.name} columns={[
 			{label: T.name, cell: (one) => (one.type === 'directory' || one.type === 'file'
@@ -189,17 +161,6 @@ export function Files({box}: {box: Box}) {
 			act={({name: made}) => ({method: 'POST', path: `/v1/sandboxes/${box.id}/api/write`, body: {path: under(path, made ?? ''), content: ''}, cli: ['exec', box.name ?? box.shortId, '--', 'touch', under(path, made ?? '')]})} />}
 		{deleting && <ConfirmDialog title={T.deleteFile} what={T.deleteFileWarning} name={deleting.name} verb={T.del} close={() => setDeleting(null)} done={list.again}
 			act={{method: 'DELETE', path: `/v1/sandboxes/${box.id}/api/files/${urlPath(deleting)}?recursive=1`, cli: ['exec', box.name ?? box.shortId, '--', 'rm', '-r', deleting.absolutePath]}} />}
-		{replacing && <Dialog title={T.replaceQuestion(shown(replacing.file.name, 60))} close={() => setReplacing(null)}>
-			<p>{T.replaceWarning}</p>
-			<div class="foot">
-				<button type="button" class="push" onClick={() => setReplacing(null)}>{T.cancel}</button>
-				<button type="button" class="danger" onClick={() => {
-					const {file, to} = replacing;
-					setReplacing(null);
-					void send(file, to, true);
-				}}>{T.replace}</button>
-			</div>
-		</Dialog>}
 		{!may('use') && <p class="dim">{T.noScope('use')}</p>}
 	</div>;
 }

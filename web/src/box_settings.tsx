@@ -21,7 +21,7 @@ export function readPairs(text: string): Record<string, string> | null {
 
 const LIMITS: [string, string, (value: number) => string][] = [
 	['memoryMB', T.memory, (value) => bytes(value * 1048576)], ['cpus', T.cpus, String], ['pids', T.processes, count],
-	['diskMB', T.disk, (value) => bytes(value * 1048576)], ['inodes', 'Inodes', count], ['outputMB', T.output, (value) => bytes(value * 1048576)],
+	['diskMB', T.disk, (value) => bytes(value * 1048576)], ['inodes', T.inodes, count], ['outputMB', T.output, (value) => bytes(value * 1048576)],
 	['ioMBps', 'I/O', (value) => `${bytes(value * 1048576)}/s`], ['cpuTimeMs', T.cpuTime, span], ['wallTimeMs', T.wallTime, span],
 ];
 

@@ -5,6 +5,7 @@ import {bytes, count, labelText, readLabels, shown, span} from './format';
 import {Log} from './log';
 import {useFresh} from './live';
 import {T} from './text';
+import {Player} from './player';
 import {save} from './transfer';
 import type {Artifact, Page, Work} from './types';
 import {Ago, ConfirmDialog, Do, Empty, Fault, FormDialog, Grid, Link, Listed, Loading, Meter, Select, State, Str, go, notify, usePoll} from './ui';
@@ -103,9 +104,10 @@ function Compared({of}: {of: Work}) {
 }
 
 export function Execution({id}: {id: string}) {
-	const {value, fault, again} = usePoll(() => call<Work>('GET', `/v1/executions/${encodeURIComponent(id)}`), 1000, id);
+	const {value, fault, again} = useFresh(() => call<Work>('GET', `/v1/executions/${encodeURIComponent(id)}`), {kinds: ['execution'], everyMs: 5000}, id);
 	const suggestion = usePoll(() => call<{suggested: Record<string, number> | null; executions: number}>('GET', `/v1/executions/${encodeURIComponent(id)}/suggestion`), 60000, 'suggest' + id);
 	const [removing, setRemoving] = useState(false);
+	const [playing, setPlaying] = useState(new URLSearchParams(location.search).has('play'));
 	if (!value && fault?.status === 404)
 		return <><h1>{T.executions}</h1><Empty what={T.noSuchExecution}><p><Link to="/ui/executions">{T.allExecutions}</Link></p></Empty></>;
 	if (!value)
@@ -127,7 +129,8 @@ export function Execution({id}: {id: string}) {
 				again();
 				notify(T.done(T.cancelExecution, shown(name)));
 			}} />}
-			{isOver(value) && <>{repeat('retry', T.retry)}{repeat('replay', T.replay)}<Do label={T.del} scope="make" work={async () => setRemoving(true)} /></>}
+			{isOver(value) && <>
+				{value.startedAt && <button type="button" aria-pressed={playing} onClick={() => setPlaying(!playing)}>{T.playRecording}</button>}{repeat('retry', T.retry)}{repeat('replay', T.replay)}<Do label={T.del} scope="make" work={async () => setRemoving(true)} /></>}
 		</div>
 		{fault && <Fault of={fault} again={again} />}
 		<div class="columns">
@@ -155,6 +158,7 @@ export function Execution({id}: {id: string}) {
 				<li key={i}><Str of={one.name} /><span class="dim">{one.durationMs === null ? '…' : brief(one.durationMs)}</span></li>)}</ul></div>}
 		</div>
 		{value.replayOf && <Compared of={value} />}
+		{playing && <Player path={`${path}/cast`} link={`/ui/executions/${value.id}?play=1`} />}
 		<Log path={`${path}/logs`} name={name.replace(/[^\w.-]+/g, '-')} over={isOver(value)} />
 		<Artifacts of={value} />
 		{removing && <ConfirmDialog title={T.deleteExecution} what={T.deleteExecutionWarning} name={name} verb={T.del} close={() => setRemoving(false)} done={() => go('/ui/executions')}

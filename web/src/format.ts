@@ -58,6 +58,11 @@ export function clock(ms: number): string {
 	return new Date(ms).toLocaleTimeString('en-GB', timeZone ? {timeZone} : {});
 }
 
+// With the day, for long ranges.
+export function dayClock(ms: number): string {
+	return new Date(ms).toLocaleString('en-GB', {day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit', ...(timeZone ? {timeZone} : {})});
+}
+
 // Labels as "team=a, tier=b".
 export function labelText(labels: Record<string, string>): string {
 	return Object.entries(labels).map(([key, value]) => (value ? `${key}=${value}` : key)).join(', ');
@@ -81,4 +86,9 @@ export function plainLog(text: string): string {
 	return text.replace(/\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)|[@-_])/g, '')
 		.replace(/\r\n/g, '\n').replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g,
 			(one) => '\\u' + one.charCodeAt(0).toString(16).padStart(4, '0'));
+}
+
+// A time of a recording: 1:05.
+export function minutes(seconds: number): string {
+	return `${Math.floor(seconds / 60)}:${String(Math.floor(seconds % 60)).padStart(2, '0')}`;
 }

@@ -1,13 +1,15 @@
 // The host: its node, what the janitor does, whether records and kernel agree; and the audit log.
 import {useState} from 'preact/hooks';
 import {call, may} from './api';
+import {Chart} from './chart';
+import type {Point} from './chart';
 import {bytes, cores, count, span} from './format';
 import {isOperator} from './pages';
 import {fieldText} from './sandbox';
 import {T} from './text';
 import type {AuditRow, Health, HostStats} from './types';
-import {Ago, Chart, Do, Fault, Grid, Listed, Loading, Meter, State, Str, notify, usePoll, useTail} from './ui';
-import type {Point} from './ui';
+import {Ago, Do, Fault, Grid, Listed, Loading, Meter, State, Str, notify, usePoll, useTail} from './ui';
+
 
 interface Node {
 	health: Health;
@@ -74,7 +76,7 @@ export function Nodes() {
 			<Chart label={T.memoryHour} points={points('memory')} limit={value?.host.memory.totalBytes ?? null} text={bytes} gap={gap} />
 		</div>}
 		{value?.health.host && <div class="panel"><h2>{T.facts}</h2><dl class="facts">
-			{Object.entries(value.health.host).map(([key, one]) => <><dt key={key}>{key}</dt><dd class="number">{typeof one === 'number' ? (key.endsWith('Bytes') ? bytes(one) : count(one)) : String(one)}</dd></>)}
+			{Object.entries(value.health.host).map(([key, one]) => <><dt key={key}><code>{key}</code></dt><dd class="number">{typeof one === 'number' ? (key.endsWith('Bytes') ? bytes(one) : count(one)) : String(one)}</dd></>)}
 		</dl></div>}
 		{cleanup.value && cleanup.value.history.length > 0 && <><h2>{T.cleanup}</h2><Grid label={T.cleanup} rows={cleanup.value.history.slice(0, 10)} id={(one) => one.startedAt ?? ''} columns={[
 			{label: T.started, cell: (one) => <Ago of={one.startedAt} />},

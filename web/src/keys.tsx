@@ -20,7 +20,7 @@ export function Keys() {
 		<Listed of={list} empty={T.noKeys} command="cove key create --name ci" add={create}>{(rows) => <Grid label={T.keys} rows={rows} id={(one) => one.id} columns={[
 			{label: T.name, cell: (one) => <><b><Str of={one.name ?? one.id} max={63} /></b>{one.name && <span class="dim mono small"> <Str of={one.id} max={20} /></span>}</>},
 			{label: T.tenant, cell: (one) => <Str of={one.tenant || T.operator} max={40} />},
-			{label: T.scopes, cell: (one) => <span class="dim">{one.scopes.join(' ')}</span>},
+			{label: T.scopes, cell: (one) => <span class="dim"><Str of={one.scopes.join(' ')} /></span>},
 			{label: T.expires, number: true, cell: (one) => (one.expiresAt ? absolute(one.expiresAt) : <span class="dim">{T.noExpiry}</span>)},
 			{label: T.age, number: true, cell: (one) => <Ago of={one.createdAt} />},
 		]} acts={(one) => <Do quiet label={T.revoke} name={T.revokeNamed(shown(one.name ?? one.id, 60))} scope="admin" work={async () => setRevoking(one)} />} />}</Listed>
@@ -67,7 +67,7 @@ function Tenants() {
 				return <><span class="number">{text(used)}{most !== null && <span class="dim"> / {text(most)}</span>}</span>
 					{most !== null && <Meter label={`${one.name} ${label}`} part={most ? used / most : 1} />}</>;
 			}})),
-			{label: T.network, minor: true, cell: (one: Tenant) => one.network},
+			{label: T.network, minor: true, cell: (one: Tenant) => <Str of={one.network} />},
 			{label: T.refused, number: true, minor: true, cell: (one: Tenant) => count(one.refused)},
 		]} acts={(one) => <Do quiet label={T.del} name={T.deleteNamed(shown(one.name, 60))} scope="admin" work={async () => setRemoving(one.name)} />} />}</Listed>
 		{creating && <FormDialog title={T.createTenant} verb={T.create} close={() => setCreating(false)} done={list.again}

@@ -1,11 +1,12 @@
 // A log of any length: all its lines are kept, those that are seen are in the page. It follows its end
 // until somebody scrolls up; a search counts the lines of all of it.
 import {useEffect, useLayoutEffect, useRef, useState} from 'preact/hooks';
+import {pieces, plainLine} from './ansi';
 import {bytesOf} from './api';
-import {count, plainLog} from './format';
+import {count} from './format';
 import {T} from './text';
 import {save} from './transfer';
-import {Do, Fault, usePoll} from './ui';
+import {Do, Fault, Select, usePoll} from './ui';
 
 const LINES_MAX = 1000000;
 const LINE = 20; // px, as in style.css
@@ -14,32 +15,45 @@ const AROUND = 20; // lines above and below the ones that are seen
 interface Kept {
 	offset: number;
 	dropped: number; // lines before the first that is kept
-	lines: string[];
+	lines: string[]; // as text
+	coloured: Map<number, string>; // as they came, by their numbers from 0 on: those with colours
 	rest: string;
 	decoder: TextDecoder;
 }
 
-// What a terminal would show of a line: what follows the last carriage return.
-function lineOf(text: string): string {
-	const whole = text.endsWith('\r') ? text.slice(0, -1) : text;
-	return plainLog(whole.slice(whole.lastIndexOf('\r') + 1)).slice(0, 20000);
-}
+const empty = (): Kept => ({offset: 0, dropped: 0, lines: [], coloured: new Map(), rest: '', decoder: new TextDecoder()});
 
 function append(kept: Kept, bytes: Uint8Array): void {
 	const parts = (kept.rest + kept.decoder.decode(bytes, {stream: true})).split('\n');
 	kept.rest = parts.pop() ?? '';
-	for (const part of parts)
-		kept.lines.push(lineOf(part));
+	for (const part of parts) {
+		if (part.includes('\u001b['))
+			kept.coloured.set(kept.dropped + kept.lines.length, part);
+		kept.lines.push(plainLine(part));
+	}
 	const over = kept.lines.length - LINES_MAX;
 	if (over > 0) {
 		kept.lines.splice(0, over);
 		kept.dropped += over;
+		for (const number of kept.coloured.keys()) {
+			if (number >= kept.dropped)
+				break;
+			kept.coloured.delete(number);
+		}
 	}
 	kept.offset += bytes.length;
 }
 
+function Pieces({raw}: {raw: string}) {
+	return <>{pieces(raw).map((one, i) => <span key={i} class={one.style || undefined} style={{...(one.colour ? {color: one.colour} : {}), ...(one.back ? {backgroundColor: one.back} : {})}}>{one.text}</span>)}</>;
+}
+
+const STREAMS = [['', T.bothStreams], ['stdout', 'stdout'], ['stderr', 'stderr']] as const;
+
 export function Log({path, name, over}: {path: string; name: string; over: boolean}) {
-	const kept = useRef<Kept>({offset: 0, dropped: 0, lines: [], rest: '', decoder: new TextDecoder()});
+	const kept = useRef<Kept>(empty());
+	const [stream, setStream] = useState('');
+	const [chosen, setChosen] = useState<number | null>(Number(/^#L(\d+)$/.exec(location.hash)?.[1]) || null);
 	const at = useRef<HTMLDivElement>(null);
 	const [follow, setFollow] = useState(!/^#L\d+$/.test(location.hash));
 	const seen = useRef(0);
@@ -51,15 +65,15 @@ export function Log({path, name, over}: {path: string; name: string; over: boole
 		let before, rounds = 0;
 		do {
 			before = kept.current.offset;
-			const part = await bytesOf(`${path}?offset=${before}`);
+			const part = await bytesOf(`${path}?offset=${before}${stream && `&stream=${stream}`}`);
 			if (part.length) {
 				append(kept.current, part);
 				redraw((old) => old + 1);
 			}
 		} while (kept.current.offset > before && ++rounds < 64);
 		return true;
-	}, over ? 30000 : 1000, `log ${path} ${over}`);
-	const lines = kept.current.rest ? [...kept.current.lines, lineOf(kept.current.rest)] : kept.current.lines;
+	}, over ? 30000 : 1000, `log ${path} ${over} ${stream}`);
+	const lines = kept.current.rest ? [...kept.current.lines, plainLine(kept.current.rest)] : kept.current.lines;
 	const wanted = query.toLowerCase();
 	const hits: number[] = [];
 	if (wanted)
@@ -102,6 +116,11 @@ export function Log({path, name, over}: {path: string; name: string; over: boole
 			}} />
 			<span role="status" class="note">{wanted && T.matchingLines(count(hits.length))}</span>
 			<span class="push" />
+			<Select label={T.stream} options={STREAMS} value={stream} pick={(next) => {
+				kept.current = empty();
+				setChosen(null);
+				setStream(next);
+			}} />
 			{!follow && <button type="button" onClick={() => setFollow(true)}>{T.jumpToLatest}</button>}
 			<Do label={T.downloadLog} scope="use" work={() => save(path, `${name}.log`)} />
 		</div>
@@ -117,12 +136,15 @@ export function Log({path, name, over}: {path: string; name: string; over: boole
 		}}>
 			{lines.length ? <div ref={inner} class="inner">{lines.slice(first, last).map((line, i) => {
 				const number = kept.current.dropped + first + i + 1;
-				return <div key={number} class={wanted && line.toLowerCase().includes(wanted) ? hits[hit] === first + i ? 'line hit now' : 'line hit' : 'line'}>
+				return <div key={number} class={wanted && line.toLowerCase().includes(wanted) ? hits[hit] === first + i ? 'line hit now' : 'line hit' : number === chosen ? 'line now' : 'line'}>
 					<a class="at" href={`#L${number}`} tabIndex={-1} aria-hidden="true" onClick={(event) => {
 						event.preventDefault();
 						history.replaceState(null, '', `#L${number}`);
-					}}>{number}</a><bdi>{line}</bdi></div>;
+						setChosen(chosen === number ? null : number);
+					}}>{number}</a><bdi>{kept.current.coloured.has(number - 1) ? <Pieces raw={kept.current.coloured.get(number - 1) ?? ''} /> : line}</bdi></div>;
 			})}</div> : <p class="dim">{T.logEmpty}</p>}
 		</div>
+		{chosen !== null && lines[chosen - 1 - kept.current.dropped] !== undefined && <div class="chosen"><span class="note">{T.lineNamed(count(chosen))}</span>
+			<pre class="log" tabIndex={0}><bdi>{lines[chosen - 1 - kept.current.dropped]}</bdi></pre></div>}
 	</section>;
 }

@@ -14,6 +14,7 @@ import {Overview} from './overview';
 import {PAGES} from './pages';
 import {Palette, Shortcuts, useKeys} from './palette';
 import {followSystem, followZone} from './preferences';
+import {AgentRunPage, AgentRuns} from './runs';
 import {Sandbox} from './sandbox';
 import {Sandboxes} from './sandboxes';
 import {Settings} from './settings';
@@ -44,6 +45,8 @@ function route(path: string) {
 		return id ? <Execution key={id} id={id} /> : <Executions />;
 	if (page === 'agent-sessions')
 		return id ? <AgentSessionPage key={id} id={id} /> : <AgentSessions />;
+	if (page === 'agent-runs')
+		return id ? <AgentRunPage key={id} id={id} /> : <AgentRuns />;
 	const Named = page ? SINGLE[page] : undefined;
 	if (Named)
 		return <Named key={id} id={id} />;
@@ -67,7 +70,7 @@ function Connection() {
 		document.documentElement.classList.toggle('stale', late);
 	}, [late]);
 	return <>
-		<span role="status" aria-label={T.connection} class={state === 'Live' ? 'live' : 'lost'}>{state}</span>
+		<span role="status" aria-label={T.connection} class={state === 'Live' ? 'live' : 'lost'}>{{'Live': T.live, 'Reconnecting…': T.reconnecting, 'Offline': T.offline}[state]}</span>
 		{late && <div role="alert" class="banner">{T.reconnecting}</div>}
 		{isOld && <div role="status" class="banner">{T.newBuild} <button type="button" onClick={() => location.reload()}>{T.reload}</button></div>}
 	</>;

@@ -1,6 +1,8 @@
 // The host at a glance.
 import {useEffect, useState} from 'preact/hooks';
-import {call} from './api';
+import {call, currentSession} from './api';
+import {Chart, Range, keepPoint, useHistory} from './chart';
+import type {Point} from './chart';
 import {bytes, cores, count} from './format';
 import {isOperator} from './pages';
 import {fieldText} from './sandbox';
@@ -8,8 +10,7 @@ import {nameOf} from './sandboxes';
 import {useFresh, useHost, useSandboxes} from './live';
 import {T} from './text';
 import type {Alert, Happening, Health, Page, Row, Work} from './types';
-import {Ago, Chart, Fault, Link, Loading, State, Str, keepPoint, useTail} from './ui';
-import type {Point} from './ui';
+import {Ago, Fault, Link, Loading, State, Str, useTail} from './ui';
 
 interface Seen {
 	health: Health;
@@ -44,16 +45,18 @@ export function Overview() {
 	const {value: host, fault: lost} = useHost(2000);
 	const {rows, ready} = useSandboxes(FIELDS);
 	const events = useTail<Happening>('/v1/events?', 3000, 'all events');
-	const [points, setPoints] = useState<Record<'cpu' | 'boxes' | 'memory' | 'create', Point[]>>({cpu: [], boxes: [], memory: [], create: []});
+	const tenant = currentSession()?.who.tenant;
+	const past = useHistory(tenant ? `tenant:${tenant}` : 'host', ['cpu', 'memory', 'sandboxes', 'createP95']);
+	const [points, setPoints] = useState<Record<'cpu' | 'boxes' | 'memory' | 'count' | 'create', Point[]>>({cpu: [], boxes: [], memory: [], count: [], create: []});
 	useEffect(() => {
 		if (!host)
 			return;
 		const time = Date.parse(host.time);
-		const used = host.memory.totalBytes !== null && host.memory.availableBytes !== null ? host.memory.totalBytes - host.memory.availableBytes : null;
 		setPoints((old) => ({
 			cpu: keepPoint(old.cpu, {time, value: host.cpu.used ?? host.cpu.sandboxes}),
 			boxes: keepPoint(old.boxes, {time, value: host.cpu.sandboxes}),
-			memory: keepPoint(old.memory, {time, value: used ?? host.memory.sandboxesBytes}),
+			memory: keepPoint(old.memory, {time, value: host.memory.sandboxesBytes}),
+			count: keepPoint(old.count, {time, value: (host.sandboxes['running'] ?? 0) + (host.sandboxes['frozen'] ?? 0) + (host.sandboxes['paused'] ?? 0)}),
 			create: keepPoint(old.create, {time, value: host.latency.create.p95Ms}),
 		}));
 	}, [host]);
@@ -66,7 +69,7 @@ export function Overview() {
 	const some = (...names: string[]) => names.reduce((sum, name) => sum + (states[name] ?? 0), 0);
 	const ms = (one: number | null) => (one === null ? '–' : `${one.toFixed(0)} ms`);
 	return <>
-		<h1>{T.overview}</h1>
+		<div class="head"><h1>{T.overview}</h1><span class="push" /><Range /></div>
 		{fault && <Fault of={fault} again={again} />}
 		{(health.status !== 'ok' || alerts.length > 0) && <div role="status" class="fault">
 			<b>{T.health}: <Str of={health.status} /></b>
@@ -82,9 +85,10 @@ export function Overview() {
 			<Tile label={T.queued} value={count(host.executions.queued)} to="/ui/executions?state=queued" />
 		</div>
 		<div class="charts">
-			<Chart label={T.hostCpu} points={points.cpu} limit={host.cpu.cores} text={cores} more={{label: T.sandboxes, points: points.boxes}} />
-			<Chart label={T.hostMemory} points={points.memory} limit={host.memory.totalBytes} text={bytes} />
-			<Chart label={T.createP95} points={points.create} limit={null} text={ms} />
+			<Chart label={T.cpu} points={past.points('cpu', points.boxes)} limit={host.cpu.cores} text={cores} {...(tenant ? {} : {more: {label: T.host, points: points.cpu}})} gap={past.gap} width={past.width} />
+			<Chart label={T.memory} points={past.points('memory', points.memory)} limit={host.memory.totalBytes} text={bytes} gap={past.gap} width={past.width} />
+			<Chart label={T.sandboxes} points={past.points('sandboxes', points.count)} limit={null} text={(one) => (one === null ? '–' : count(Math.round(one)))} gap={past.gap} width={past.width} />
+			<Chart label={T.createP95} points={past.points('createP95', points.create)} limit={null} text={ms} gap={past.gap} width={past.width} />
 		</div>
 		{ready && rows.length === 0 && <section class="panel"><h2>{T.firstRun}</h2>
 			<pre>cove run --rm -- echo hello{'\n'}cove create --name web{'\n'}cove exec web -- uname -a</pre>

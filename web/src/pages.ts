@@ -21,6 +21,7 @@ export const PAGES: PageEntry[] = [
 	{path: '/ui/sandboxes', label: T.sandboxes, icon: 'M12 3l8 4.5v9L12 21l-8-4.5v-9zM12 12l8-4.5M12 12v9M12 12L4 7.5', may: reads},
 	{path: '/ui/executions', label: T.executions, icon: 'M7 4v16l13-8z', may: reads},
 	{path: '/ui/agent-sessions', label: T.agentSessions, icon: 'M4 5h16v11H9l-5 4z', may: reads},
+	{path: '/ui/agent-runs', label: T.agentRuns, icon: 'M5 5h6v6H5zM13 13h6v6h-6zM11 8h5v5M8 11v5h5', may: reads},
 	{path: '/ui/templates', label: T.templates, icon: 'M12 3l9 5-9 5-9-5zM3 13l9 5 9-5', apart: true, may: reads},
 	{path: '/ui/volumes', label: T.volumes, icon: 'M4 6c0-4 16-4 16 0v12c0 4-16 4-16 0zM4 6c0 4 16 4 16 0M4 12c0 4 16 4 16 0', may: reads},
 	{path: '/ui/secrets', label: T.secrets, icon: 'M6 11h12v9H6zM9 11V8a3 3 0 016 0v3', may: reads},

@@ -26,14 +26,23 @@ export function followSystem(): void {
 	matchMedia('(prefers-color-scheme: dark)').addEventListener('change', show);
 }
 
-export type Zone = 'local' | 'utc';
+export type Zone = 'local' | 'utc' | 'server';
 
 export function zone(): Zone {
-	return localStorage.getItem('cove.zone') === 'utc' ? 'utc' : 'local';
+	const kept = localStorage.getItem('cove.zone');
+	return kept === 'utc' || kept === 'server' ? kept : 'local';
 }
 
+let serverZone = 'UTC';
+
 export function followZone(): void {
-	showTimesIn(zone() === 'utc' ? 'UTC' : undefined);
+	showTimesIn({local: undefined, utc: 'UTC', server: serverZone}[zone()]);
+}
+
+// That of the server, as an offset of ±HH:MM.
+export function serverZoneIs(offset: string): void {
+	serverZone = offset;
+	followZone();
 }
 
 export function setZone(wanted: Zone): void {
@@ -42,4 +51,36 @@ export function setZone(wanted: Zone): void {
 	else
 		localStorage.setItem('cove.zone', wanted);
 	followZone();
+}
+
+// The columns of the list of sandboxes; null: none were chosen.
+export function columns(): string[] | null {
+	return localStorage.getItem('cove.columns')?.split(',') ?? null;
+}
+
+export function setColumns(keys: readonly string[]): void {
+	localStorage.setItem('cove.columns', keys.join());
+}
+
+export type Renderer = 'automatic' | 'dom';
+
+export function renderer(): Renderer {
+	return localStorage.getItem('cove.renderer') === 'dom' ? 'dom' : 'automatic';
+}
+
+export function setRenderer(wanted: Renderer): void {
+	localStorage.setItem('cove.renderer', wanted);
+}
+
+const FONT = {least: 8, most: 32, usual: 14};
+
+export function fontSize(): number {
+	const kept = Number(localStorage.getItem('cove.font'));
+	return kept >= FONT.least && kept <= FONT.most ? kept : FONT.usual;
+}
+
+export function setFontSize(px: number): number {
+	const size = Math.min(FONT.most, Math.max(FONT.least, px));
+	localStorage.setItem('cove.font', String(size));
+	return size;
 }

@@ -2,6 +2,8 @@
 import type {ComponentChildren} from 'preact';
 import {useEffect, useRef, useState} from 'preact/hooks';
 import {bytesOf, call, may} from './api';
+import {Chart, Range, keepPoint, useHistory} from './chart';
+import type {Point} from './chart';
 import {Code} from './box_code';
 import {Files} from './box_files';
 import {Network, Ports} from './box_network';
@@ -10,11 +12,11 @@ import {cliOf, createLike, curlOf} from './copy';
 import {absolute, bytes, cores, count, labelText, plainLog, shown} from './format';
 import {useFresh, useStats} from './live';
 import {Terminal} from './pane';
+import {Player} from './player';
 import {nameOf, step, stepsOf} from './sandboxes';
 import {T} from './text';
 import type {Box, Happening, Process, Stats} from './types';
-import {Ago, Chart, DeleteDialog, Do, Empty, Fault, FormDialog, Grid, Link, Listed, Loading, Menu, State, Str, attempt, copyText, go, keepPoint, usePoll, useTail} from './ui';
-import type {Point} from './ui';
+import {Ago, DeleteDialog, Do, Empty, Fault, FormDialog, Grid, Link, Listed, Loading, Menu, State, Str, attempt, copyText, go, usePoll, useTail} from './ui';
 
 const TABS: [string, string][] = [['overview', T.overview], ['terminal', T.terminal], ['processes', T.processes], ['files', T.files], ['network', T.network],
 	['ports', T.ports], ['code', T.code], ['events', T.events], ['settings', T.settings]];
@@ -32,12 +34,15 @@ function Facts({seen, points}: {seen: Seen; points: Series}) {
 	const {box, stats} = seen;
 	const events = usePoll(async () => (await call<{items: Process[]} & {processes: Process[]}>('GET', `/v1/sandboxes/${box.id}/api/process/list`)).processes,
 		['running', 'frozen'].includes(box.state) && may('use') ? 5000 : 3600000, 'last' + box.id + box.state);
+	const past = useHistory(`sandbox:${box.id}`, ['cpu', 'memory', 'disk', 'netIn', 'netOut']);
+	const more = {gap: past.gap, width: past.width, marks: past.marks};
 	return <>
+		<div class="head"><span class="push" /><Range /></div>
 		<div class="charts">
-			<Chart label={T.cpu} points={points.cpu} limit={stats?.cpu.limitCores ?? null} text={cores} />
-			<Chart label={T.memory} points={points.memory} limit={stats?.memory.limitBytes ?? null} text={bytes} />
-			<Chart label={T.network} points={points.in} limit={null} text={rate} more={{label: T.sent, points: points.out}} />
-			<Chart label={T.disk} points={points.disk} limit={stats?.disk.limitBytes ?? null} text={bytes} />
+			<Chart label={T.cpu} points={past.points('cpu', points.cpu)} limit={stats?.cpu.limitCores ?? null} text={cores} {...more} />
+			<Chart label={T.memory} points={past.points('memory', points.memory)} limit={stats?.memory.limitBytes ?? null} text={bytes} {...more} />
+			<Chart label={T.network} points={past.points('netIn', points.in)} limit={null} text={rate} more={{label: T.sent, points: past.points('netOut', points.out)}} {...more} />
+			<Chart label={T.disk} points={past.points('disk', points.disk)} limit={stats?.disk.limitBytes ?? null} text={bytes} {...more} />
 		</div>
 		<div class="columns">
 			<div class="panel"><h2>{T.facts}</h2><dl class="facts">
@@ -84,6 +89,8 @@ function Processes({box}: {box: Box}) {
 	const list = usePoll(async () => (await call<{processes: Process[]}>('GET', `${base}/process/list`)).processes, 2000, 'ps' + box.id);
 	const terminals = usePoll(async () => (await call<{terminals: Shown[]}>('GET', `${base}/terminals`)).terminals, 3000, 'tty' + box.id);
 	const [open, setOpen] = useState<string | null>(null);
+	const [playing, setPlaying] = useState(new URLSearchParams(location.search).get('play')); // api/terminals/ID or api/process/ID
+	const play = (of: string) => <button type="button" class="quiet" aria-pressed={playing === of} onClick={() => setPlaying(playing === of ? null : of)}>{T.play}</button>;
 	const [starting, setStarting] = useState(false);
 	const start = <Do label={T.startProcess} scope="use" primary work={async () => setStarting(true)} />;
 	return <>
@@ -95,6 +102,7 @@ function Processes({box}: {box: Box}) {
 			{label: T.age, number: true, cell: (one) => <Ago of={one.startTime} />},
 		]} acts={(one) => <>
 			<button type="button" class="quiet" aria-expanded={open === one.id} onClick={() => setOpen(open === one.id ? null : one.id)}>{open === one.id ? T.hideOutput : T.showOutput}</button>
+			{play(`process/${one.id}`)}
 			{['running', 'starting'].includes(one.status) && <Do quiet label={T.endProcess} name={T.endNamed(shown(one.command, 40))} scope="use" work={async () => {
 				await call('DELETE', `${base}/process/${one.id}`);
 				list.again();
@@ -108,10 +116,11 @@ function Processes({box}: {box: Box}) {
 				{label: T.status, cell: (one) => <State of={one.status} />},
 				{label: T.output, number: true, cell: (one) => bytes(one.outputBytes)},
 				{label: T.age, number: true, cell: (one) => <Ago of={one.startedAt} />},
-			]} acts={(one) => <Do quiet label={T.endProcess} name={T.endNamed(shown(one.id, 40))} scope="use" work={async () => {
+			]} acts={(one) => <>{play(`terminals/${one.id}`)}<Do quiet label={T.endProcess} name={T.endNamed(shown(one.id, 40))} scope="use" work={async () => {
 				await call('DELETE', `${base}/terminals/${encodeURIComponent(one.id)}`);
 				terminals.again();
-			}} />} /></>}
+			}} /></>} /></>}
+		{playing && /^(terminals|process)\/[\w.-]+$/.test(playing) && <Player key={playing} path={`${base}/${playing}/cast`} link={`/ui/sandboxes/${box.id}/processes?play=${encodeURIComponent(playing)}`} />}
 		{starting && <FormDialog title={T.startProcess} verb={T.start} close={() => setStarting(false)} done={list.again}
 			inputs={[{name: 'command', label: T.command_, required: true, wide: true, placeholder: 'python3 -m http.server 8000'}]}
 			act={({command}) => ({method: 'POST', path: `${base}/process/start`, body: {command}, cli: ['exec', '-d', nameOf(box), '--', 'bash', '-c', command ?? '']})} />}

@@ -2,7 +2,7 @@
 import {useState} from 'preact/hooks';
 import {call, currentSession} from './api';
 import {absolute} from './format';
-import {setTheme, setZone, theme, zone} from './preferences';
+import {renderer, setRenderer, setTheme, setZone, theme, zone} from './preferences';
 import {T} from './text';
 import type {SignedIn} from './types';
 import {Ago, Do, Fault, Grid, State, Str, usePoll} from './ui';
@@ -26,15 +26,16 @@ export function Settings() {
 			<div class="panel">
 				<h2>{T.preferences}</h2>
 				<Choice label={T.theme} options={[['system', T.system], ['light', T.light], ['dark', T.dark]]} value={theme()} pick={setTheme} />
-				<Choice label={T.timeZone} options={[['local', T.local], ['utc', 'UTC']]} value={zone()} pick={setZone} />
+				<Choice label={T.timeZone} options={[['local', T.local], ['utc', T.utc], ['server', T.server]]} value={zone()} pick={setZone} />
+				<Choice label={T.terminalRenderer} options={[['automatic', T.automatic], ['dom', T.dom]]} value={renderer()} pick={setRenderer} />
 			</div>
 			<div class="panel">
 				<h2>{T.signedIn}</h2>
 				<dl class="facts">
-					<dt>{T.role}</dt><dd>{who?.role}</dd>
+					<dt>{T.role}</dt><dd><Str of={who?.role} /></dd>
 					{who?.tenant && <><dt>{T.tenant}</dt><dd><Str of={who.tenant} /></dd></>}
 					{who?.key && <><dt>{T.keys}</dt><dd><Str of={who.name ?? who.key} /></dd></>}
-					<dt>{T.scopes}</dt><dd>{who?.scopes.join(' ')}</dd>
+					<dt>{T.scopes}</dt><dd><Str of={who?.scopes.join(' ')} /></dd>
 				</dl>
 			</div>
 		</div>
@@ -42,7 +43,7 @@ export function Settings() {
 		{sessions.fault && <Fault of={sessions.fault} again={sessions.again} />}
 		{sessions.value && <Grid label={T.sessions} rows={sessions.value} id={(one) => one.id} columns={[
 			{label: T.name, cell: (one) => <><Str of={one.who.name ?? one.who.role} max={40} /> {one.current && <State of={T.thisTab} />}</>},
-			{label: T.scopes, cell: (one) => <span class="dim">{one.who.scopes.join(' ')}</span>},
+			{label: T.scopes, cell: (one) => <span class="dim"><Str of={one.who.scopes.join(' ')} /></span>},
 			{label: T.expires, number: true, cell: (one) => absolute(one.expiresAt)},
 			{label: T.age, number: true, cell: (one) => <Ago of={one.createdAt} />},
 		]} acts={(one) => <Do quiet label={T.endSession} name={T.endNamed(one.id)} scope="read" work={async () => {

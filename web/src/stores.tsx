@@ -1,10 +1,10 @@
-// Volumes, and secrets by their names.
+// Volumes, pools of prepared sandboxes, and secrets by their names.
 import {useState} from 'preact/hooks';
 import {call} from './api';
-import {bytes, shown} from './format';
+import {bytes, count, shown} from './format';
 import {T} from './text';
-import type {Secret, Volume} from './types';
-import {Ago, ConfirmDialog, Do, FormDialog, Grid, Link, Listed, State, Str, notify, usePoll} from './ui';
+import type {Pool, Secret, Volume} from './types';
+import {Ago, ConfirmDialog, Do, FormDialog, Grid, Link, Listed, Meter, State, Str, notify, usePoll} from './ui';
 
 export function Volumes() {
 	const list = usePoll(async () => (await call<{items: Volume[]}>('GET', '/v1/volumes')).items, 4000, 'volumes');
@@ -30,6 +30,44 @@ export function Volumes() {
 			}} />}
 		{removing && <ConfirmDialog title={T.deleteVolume} what={T.deleteVolumeWarning} name={removing.name} verb={T.del} close={() => setRemoving(null)} done={list.again}
 			act={{method: 'DELETE', path: `/v1/volumes/${encodeURIComponent(removing.id)}`, cli: ['volume', 'rm', removing.name]}} />}
+		<Pools />
+	</>;
+}
+
+function Pools() {
+	const list = usePoll(async () => (await call<{items: Pool[]}>('GET', '/v1/pools')).items, 3000, 'pools');
+	const [setting, setSetting] = useState<Pool | 'new' | null>(null);
+	const [removing, setRemoving] = useState<string | null>(null);
+	const set = <Do label={T.createPool} scope="make" work={async () => setSetting('new')} />;
+	const old = setting === 'new' ? null : setting;
+	return <>
+		<div class="head"><h2>{T.pools}</h2><span class="push" />{list.value?.length !== 0 && set}</div>
+		<Listed of={list} empty={T.noPools} command="cove pool set warm --template host --size 2" add={set}>{(rows) => <Grid label={T.pools} rows={rows} id={(one) => one.name} columns={[
+			{label: T.name, cell: (one) => <><b><Str of={one.name} max={63} /></b>{one.error && <div class="small bad"><Str of={one.error} max={200} /></div>}</>},
+			{label: T.template, cell: (one) => <Str of={one.terms.template} max={60} />},
+			{label: T.ready, cell: (one) => <><span class="number">{one.ready}<span class="dim"> / {one.size}{one.preparing > 0 && ` · ${T.preparing(one.preparing)}`}</span></span>
+				<Meter label={`${one.name} ${T.ready}`} part={one.size ? one.ready / one.size : null} isGood /></>},
+			{label: T.claims, number: true, cell: (one) => count(one.hits)},
+			{label: T.misses, number: true, cell: (one) => count(one.misses)},
+			{label: T.claimTime, number: true, minor: true, cell: (one) => (one.claimMs === null ? '–' : `${one.claimMs.toFixed(1)} ms`)},
+		]} acts={(one) => <>
+			<Do quiet label={T.change} name={T.changeNamed(shown(one.name, 60))} scope="make" work={async () => setSetting(one)} />
+			<Do quiet label={T.del} name={T.deleteNamed(shown(one.name, 60))} scope="make" work={async () => setRemoving(one.name)} />
+		</>} />}</Listed>
+		{setting && <FormDialog title={old ? T.changeNamed(shown(old.name, 60)) : T.createPool} verb={old ? T.save : T.create} close={() => setSetting(null)} done={list.again} lead={T.poolLead}
+			inputs={[...(old ? [] : [{name: 'name', label: T.name, required: true}]), {name: 'template', label: T.template, required: true, value: old?.terms.template ?? 'host'},
+				{name: 'size', label: T.readySandboxes, kind: 'number', required: true, value: String(old?.size ?? 1)},
+				{name: 'memory', label: T.memoryMiB, kind: 'number', placeholder: '512', value: String(old?.terms.limits?.['memoryMB'] ?? '')}]}
+			act={({name: typed, template, size, memory}) => {
+				const name = old?.name ?? typed ?? '';
+				return {
+					method: 'PUT', path: `/v1/pools/${encodeURIComponent(name)}`,
+					body: {...(old?.terms ?? {}), template, size: Number(size), ...(memory ? {limits: {...(old?.terms.limits ?? {}), memoryMB: Number(memory)}} : {})},
+					cli: ['pool', 'set', name, '--template', template ?? '', '--size', size ?? '', ...(memory ? ['--memory', memory + 'm'] : [])],
+				};
+			}} />}
+		{removing && <ConfirmDialog title={T.deletePool} what={T.deletePoolWarning} name={removing} verb={T.del} close={() => setRemoving(null)} done={list.again}
+			act={{method: 'DELETE', path: `/v1/pools/${encodeURIComponent(removing)}`, cli: ['pool', 'rm', removing]}} />}
 	</>;
 }
 

@@ -74,7 +74,7 @@ export function Templates() {
 		}} />} />}
 		<Listed of={list} empty={T.noTemplates} command="cove template pull python:3.12">{(rows) => <Grid label={T.templates} rows={rows} id={(one) => one.name} columns={[
 			{label: T.name, cell: (one) => <><b><Str of={one.name} max={80} /></b>{one.image && one.image !== one.name && <div class="dim small"><Str of={one.image} max={80} /></div>}</>},
-			{label: T.kind, cell: (one) => one.kind},
+			{label: T.kind, cell: (one) => <Str of={one.kind} />},
 			{label: T.lineage, minor: true, cell: (one) => <span class="dim"><Str of={one.lineage ? `${one.lineage.template} → ${one.lineage.sandbox.slice(0, 16)}` : one.parent ?? one.platform ?? '–'} max={60} /></span>},
 			{label: T.size, number: true, cell: (one) => bytes(one.bytes)},
 			{label: T.files, number: true, minor: true, cell: (one) => count(one.files)},

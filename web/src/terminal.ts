@@ -2,7 +2,11 @@
 // pages forbids: both are turned into what it allows before xterm is loaded into a page.
 import {FitAddon} from '@xterm/addon-fit';
 import {Terminal} from '@xterm/xterm';
+import type {ITerminalOptions} from '@xterm/xterm';
 import {openSocket} from './api';
+import {sizeOf} from './cast';
+import type {CastEvent} from './cast';
+import {fontSize, setFontSize} from './preferences';
 import {T} from './text';
 
 type Status = 'connecting' | 'connected' | 'reconnecting' | 'ended';
@@ -44,8 +48,10 @@ function install(): void {
 }
 
 // The id of this tab's terminal in a sandbox: a reload finds it again.
-function terminalId(box: string): string {
-	const key = `cove.terminal.${box}`;
+const keyOf = (box: string, slot: string): string => `cove.terminal.${box}${slot === '0' ? '' : '.' + slot}`;
+
+function terminalId(box: string, slot: string): string {
+	const key = keyOf(box, slot);
 	const kept = sessionStorage.getItem(key);
 	if (kept)
 		return kept;
@@ -58,11 +64,15 @@ export interface Pane {
 	close(): void;
 	focus(): void;
 	find(text: string, back: boolean): void;
+	zoom(by: number): void; // px
 }
 
 export interface Asks {
 	ask(text: string, go: () => void): void; // before several lines are pasted
 	search(): void; // Ctrl+Shift+F
+	title(text: string): void;
+	link(to: string): void; // http or https
+	leave(): void; // Ctrl+F6
 }
 
 const PASTE_MAX = 4096; // bytes that are pasted without a question
@@ -88,21 +98,45 @@ function findText(terminal: Terminal, text: string, back: boolean): void {
 	}
 }
 
-export function openTerminal(at: HTMLElement, box: string, told: (status: Status) => void, asks: Asks): Pane {
+// The 16 colours of a light page have less light than xterm's own, which are for a dark one.
+const LIGHT_COLOURS = ['#1a222c', '#b3201c', '#116329', '#7d4e00', '#1f57c3', '#86318f', '#0b6a75', '#59636f', '#46505c', '#c4302b', '#187a35', '#925c00', '#2c66d6', '#9a3fa4', '#0f7a86', '#1a222c'];
+const DARK_COLOURS = ['#2a323c', '#ff918b', '#6bd18c', '#eab95f', '#84b1ff', '#d59cf0', '#5fd0dd', '#c5ced8', '#6f7b88', '#ffb0ab', '#93e3ac', '#f5d08a', '#aecbff', '#e6bff7', '#93e4ed', '#ffffff'];
+const NAMES = ['black', 'red', 'green', 'yellow', 'blue', 'magenta', 'cyan', 'white', 'brightBlack', 'brightRed', 'brightGreen', 'brightYellow', 'brightBlue', 'brightMagenta', 'brightCyan', 'brightWhite'];
+
+function look(): ITerminalOptions {
+	const style = getComputedStyle(document.documentElement), ink = style.getPropertyValue('--terminal-ink').trim();
+	const colours = document.documentElement.dataset['theme'] === 'dark' ? DARK_COLOURS : LIGHT_COLOURS;
+	return {
+		scrollback: 10000, fontFamily: 'ui-monospace, monospace', fontSize: fontSize(), allowProposedApi: false, screenReaderMode: false,
+		theme: {background: style.getPropertyValue('--terminal').trim(), foreground: ink, cursor: ink, selectionBackground: style.getPropertyValue('--tint').trim(),
+			...Object.fromEntries(NAMES.map((name, i) => [name, colours[i]]))},
+	};
+}
+
+const isPage = (to: string): boolean => /^https?:\/\/[^\s"'<>]+$/i.test(to);
+
+// The first address of a page in a line, around a column.
+function addressAt(text: string): {start: number; end: number; to: string}[] {
+	return [...text.matchAll(/https?:\/\/[^\s"'<>`]+[^\s"'<>`.,;:!?)\]}]/gi)].map((one) => ({start: one.index, end: one.index + one[0].length, to: one[0]}));
+}
+
+export function openTerminal(at: HTMLElement, box: string, slot: string, told: (status: Status) => void, asks: Asks): Pane {
 	install();
-	const style = getComputedStyle(document.documentElement);
-	const terminal = new Terminal({
-		scrollback: 10000, fontFamily: 'ui-monospace, monospace', fontSize: 14, allowProposedApi: false, screenReaderMode: false,
-		linkHandler: {activate: () => undefined},
-		theme: {background: style.getPropertyValue('--terminal').trim(), foreground: style.getPropertyValue('--terminal-ink').trim(),
-			cursor: style.getPropertyValue('--terminal-ink').trim()},
-	});
+	const terminal = new Terminal({...look(), linkHandler: {activate: (_, to) => {
+		if (isPage(to))
+			asks.link(to);
+	}}});
 	const fit = new FitAddon();
 	terminal.loadAddon(fit);
 	terminal.open(at);
 	terminal.textarea?.setAttribute('aria-label', T.terminalInput);
 	// A program in the sandbox cannot write to the clipboard, nor ask for the size of the window.
 	terminal.parser.registerOscHandler(52, () => true);
+	terminal.registerLinkProvider({provideLinks: (row, give) => {
+		const text = terminal.buffer.active.getLine(row - 1)?.translateToString(true) ?? '';
+		give(addressAt(text).map(({start, end, to}) => ({text: to, range: {start: {x: start + 1, y: row}, end: {x: end, y: row}}, activate: () => asks.link(to)})));
+	}});
+	terminal.onTitleChange((text) => asks.title(text));
 	fit.fit();
 	terminal.focus();
 
@@ -124,14 +158,19 @@ export function openTerminal(at: HTMLElement, box: string, told: (status: Status
 	};
 	at.addEventListener('paste', pasted, true);
 	terminal.attachCustomKeyEventHandler((event) => {
-		const isOurs = event.ctrlKey && event.shiftKey && ['KeyF', 'KeyC'].includes(event.code);
+		const isLeave = event.ctrlKey && event.key === 'F6';
+		const isOurs = isLeave || (event.ctrlKey && event.shiftKey && ['KeyF', 'KeyC', 'KeyV'].includes(event.code));
 		if (!isOurs || event.type !== 'keydown')
 			return !isOurs;
 		event.preventDefault();
-		if (event.code === 'KeyF')
+		if (isLeave)
+			asks.leave();
+		else if (event.code === 'KeyF')
 			asks.search();
-		else
+		else if (event.code === 'KeyC')
 			void navigator.clipboard?.writeText(terminal.getSelection());
+		else
+			void navigator.clipboard?.readText().then(pasteText, () => undefined);
 		return false;
 	});
 	let socket: WebSocket | null = null;
@@ -140,7 +179,7 @@ export function openTerminal(at: HTMLElement, box: string, told: (status: Status
 	const base = `/v1/sandboxes/${box}/ws/pty`;
 	const connect = () => {
 		// A terminal of that id is attached to; there is a new one if there is none.
-		const query = new URLSearchParams({terminal: terminalId(box), cols: String(terminal.cols), rows: String(terminal.rows)});
+		const query = new URLSearchParams({terminal: terminalId(box, slot), cols: String(terminal.cols), rows: String(terminal.rows)});
 		if (offset !== null)
 			query.set('after', String(offset));
 		for (const word of ['sh', '-c', 'if command -v bash >/dev/null; then exec bash -i; fi; exec sh -i'])
@@ -181,7 +220,7 @@ export function openTerminal(at: HTMLElement, box: string, told: (status: Status
 	};
 	const end = () => {
 		over = true;
-		sessionStorage.removeItem(`cove.terminal.${box}`);
+		sessionStorage.removeItem(keyOf(box, slot));
 		told('ended');
 	};
 	const encoder = new TextEncoder();
@@ -212,5 +251,40 @@ export function openTerminal(at: HTMLElement, box: string, told: (status: Status
 		},
 		focus: () => terminal.focus(),
 		find: (text, back) => findText(terminal, text, back),
+		zoom: (by) => {
+			terminal.options.fontSize = setFontSize((terminal.options.fontSize ?? 14) + by);
+			fit.fit();
+			terminal.focus();
+		},
+	};
+}
+
+export interface Screen {
+	show(text: string, cols: number, rows: number): void; // instead of what is there
+	play(event: CastEvent): void;
+	close(): void;
+}
+
+// A terminal that shows and takes no input.
+export function openScreen(at: HTMLElement, cols: number, rows: number): Screen {
+	install();
+	const terminal = new Terminal({...look(), cols, rows, disableStdin: true, cursorInactiveStyle: 'none'});
+	terminal.open(at);
+	terminal.textarea?.setAttribute('aria-label', T.recording);
+	terminal.parser.registerOscHandler(52, () => true);
+	return {
+		show: (text, toCols, toRows) => {
+			terminal.reset();
+			terminal.resize(toCols, toRows);
+			terminal.write(text);
+		},
+		play: (event) => {
+			const {cols: toCols, rows: toRows} = sizeOf(event);
+			if (event.kind === 'r')
+				terminal.resize(toCols, toRows);
+			else
+				terminal.write(event.text);
+		},
+		close: () => terminal.dispose(),
 	};
 }

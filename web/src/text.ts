@@ -1,5 +1,5 @@
 // Every text of the pages, in one place.
-export const T = {
+const ENGLISH = {
 	product: 'cove',
 	main: 'Main',
 	menu: 'Menu',
@@ -461,5 +461,101 @@ export const T = {
 	cleaned: (found: number) => `Cleaned up: ${found}`,
 	chainGood: (rows: string) => `The chain of ${rows} rows is whole.`,
 	chainBad: (row: string) => `The chain is broken at row ${row}.`,
+	splitRight: 'Split right',
+	splitDown: 'Split down',
+	closePane: 'Close pane',
+	smallerText: 'Smaller text',
+	largerText: 'Larger text',
+	connecting: 'Connecting…',
+	openLink: 'Open link',
+	stream: 'Stream',
+	bothStreams: 'Both',
+	lineNamed: (number: string) => `Line ${number}`,
+	host: 'host',
+	offline: 'Offline',
+	inodes: 'Inodes',
+	gibHours: (amount: string) => `${amount} GiB h`,
+	wholeRange: 'Whole range',
+	range: 'Range',
+	live: 'Live',
+	lastHour: 'Last hour',
+	sandboxesRunning: 'Sandboxes',
+	columns: 'Columns',
+	selectAll: 'Select all',
+	selectNamed: (name: string) => `Select ${name}`,
+	more: '⋯',
+	bulkActions: 'Bulk actions',
+	selected: (many: number) => `${many} selected`,
+	bulkProgress: (verb: string, done: number, total: number, failed: number) => `${verb}: ${done} of ${total} done${failed ? `, ${failed} refused` : ''}`,
+	endRound: 'End this round',
+	clearSelection: 'Clear selection',
+	deleteMany: (many: number) => (many === 1 ? 'Delete 1 sandbox' : `Delete ${many} sandboxes`),
+	deleteManyWarning: 'Their processes end, and all their files are lost. This cannot be undone.',
+	deleteWord: (many: number) => `delete ${many}`,
+	confirmMany: (many: number) => `Type delete ${many} to confirm`,
+	manySandboxes: (many: number) => (many === 1 ? '1 sandbox' : `${many} sandboxes`),
+	filterExample: 'state:running label:team=a cpu>50%',
+	completions: 'Completions',
+	recording: 'Recording',
+	playRecording: 'Play recording',
+	play: 'Play',
+	pausePlaying: 'Pause',
+	position: 'Position',
+	speed: 'Speed',
+	skipIdle: 'Skip idle',
+	copyMoment: 'Copy link to this moment',
+	pools: 'Pools',
+	noPools: 'There are no pools. A pool keeps sandboxes of a template ready, so that creating one takes milliseconds.',
+	createPool: 'Create pool',
+	poolLead: 'Ready sandboxes of a template, to be claimed by: cove create --pool NAME',
+	ready: 'Ready',
+	readySandboxes: 'Ready sandboxes',
+	preparing: (many: number) => `${many} in preparation`,
+	claims: 'Claimed',
+	misses: 'Missed',
+	claimTime: 'Claim',
+	deletePool: 'Delete pool',
+	deletePoolWarning: 'its ready sandboxes are deleted. Those that were claimed go on.',
+	utc: 'UTC',
+	server: 'Server',
+	terminalRenderer: 'Terminal renderer',
+	automatic: 'Automatic',
+	dom: 'DOM',
+	noAgentRuns: 'There are no agent runs. An agent run is a coding agent, or any command, that works on a worktree in its sandbox.',
+	noSuchRun: 'There is no such agent run.',
+	startRun: 'Start run',
+	prompt: 'Prompt',
+	promptHint: 'Stands for {prompt} in the command',
+	downloadChanges: 'Download changes',
+	stopRun: 'Stop',
+	arguments: 'Command, a word a line',
 	matchingLines: (lines: string) => `${lines} matching lines`,
 } as const;
+
+const ACCENTS: Record<string, string> = {a: 'á', e: 'é', i: 'í', o: 'ó', u: 'ú', y: 'ý', c: 'ç', n: 'ñ', A: 'Á', E: 'É', I: 'Í', O: 'Ó', U: 'Ú', C: 'Ç', N: 'Ñ', s: 'š', z: 'ž', S: 'Š'};
+
+// A text of no language, 40 % longer, to see what does not come from here or has no room.
+function pseudo(text: string): string {
+	return `[${[...text].map((one) => ACCENTS[one] ?? one).join('')}${'·'.repeat(Math.ceil(text.length * 0.4))}]`;
+}
+
+// `?lang=en-XA` and `?dir=rtl` hold for the tab.
+function kept(name: string): string {
+	const asked = new URLSearchParams(location.search).get(name);
+	if (asked !== null)
+		sessionStorage.setItem(`cove.${name}`, asked);
+	return sessionStorage.getItem(`cove.${name}`) ?? '';
+}
+
+type Texts = typeof ENGLISH;
+
+function chosen(): Texts {
+	if (kept('dir') === 'rtl')
+		document.documentElement.dir = 'rtl';
+	if (kept('lang') !== 'en-XA')
+		return ENGLISH;
+	return Object.fromEntries(Object.entries(ENGLISH).map(([key, value]) => [key, typeof value === 'string' ? pseudo(value)
+		: (...values: never[]) => pseudo((value as (...values: never[]) => string)(...values))])) as Texts;
+}
+
+export const T: Texts = chosen();

@@ -49,18 +49,13 @@ export async function sendFile<Answer>(method: string, path: string, file: Blob,
 	return await (await ask(method, path, {'Content-Type': type}, file)).json() as Answer;
 }
 
-// Saves what a path answers as a file; it is never shown as a page.
+// Saves what a path answers as a file, of any size; it is never shown as a page.
 export async function save(path: string, name: string): Promise<void> {
-	const reply = await ask('GET', path, {}, null);
-	saveBlob(new Blob([await reply.arrayBuffer()], {type: 'application/octet-stream'}), name);
-}
-
-export function saveBlob(blob: Blob, name: string): void {
+	const {url} = await (await ask('POST', '/v1/auth/tickets', {'Content-Type': 'application/json'}, JSON.stringify({path}))).json() as {url: string};
 	const link = document.createElement('a');
-	link.href = URL.createObjectURL(blob);
+	link.href = url;
 	link.download = name;
 	link.click();
-	setTimeout(() => URL.revokeObjectURL(link.href), 60000);
 }
 
 // The data of the events of a stream, until it ends.

@@ -11,6 +11,9 @@ export interface Row {
 	createdAt: string;
 	cpu: number | null;
 	memory: number | null;
+	pids?: number | null;
+	disk?: number | null;
+	requests?: number | null;
 	limits: {memory: number; cpu: number};
 }
 
@@ -374,4 +377,28 @@ export interface Artifact {
 	type: string;
 	size: number;
 	mode: string;
+}
+
+export interface AgentRun {
+	id: string;
+	sandbox: string;
+	state: string;
+	command: string;
+	startedAt: string;
+	endedAt?: string;
+	exitCode?: number;
+	error?: string;
+}
+
+export interface Pool {
+	name: string;
+	terms: {template: string; size: number; limits?: Record<string, number>; env?: Record<string, string>};
+	size: number;
+	ready: number;
+	preparing: number;
+	hits: number;
+	misses: number;
+	claimMs: number | null;
+	refillMs: number | null;
+	error: string | null;
 }

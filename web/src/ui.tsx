@@ -4,7 +4,7 @@ import {useEffect, useId, useLayoutEffect, useRef, useState} from 'preact/hooks'
 import {Failure, call, currentSession, may, now} from './api';
 import {cliOf, curlOf} from './copy';
 import type {Act} from './copy';
-import {absolute, clock, shown, span} from './format';
+import {absolute, shown, span} from './format';
 import {T} from './text';
 
 // A text node in an element of its own direction: nothing in it is markup, nothing in it turns the
@@ -62,7 +62,9 @@ export interface Polled<Answer> {
 	again: () => void;
 }
 
-const asFailure = (fault: unknown): Failure =>
+export {Failure};
+
+export const asFailure = (fault: unknown): Failure =>
 	fault instanceof Failure ? fault : new Failure(0, '', String(fault), '', '');
 
 // Asks every `ms` while the page is seen; after a fault later and later, up to 8 s. What was read
@@ -225,13 +227,14 @@ export function Grid<Row>({label, rows, id, columns, acts, state}: {
 	</table>;
 }
 
-export function Meter({label, part}: {label: string; part: number | null}) {
+// `isGood`: full is as it should be.
+export function Meter({label, part, isGood}: {label: string; part: number | null; isGood?: boolean}) {
 	const at = useRef<HTMLElement>(null);
 	useLayoutEffect(() => {
 		at.current?.style.setProperty('inline-size', `${Math.min(100, Math.max(0, (part ?? 0) * 100))}%`);
 	}, [part]);
 	return <span role="meter" aria-label={label} aria-valuemin={0} aria-valuemax={100} aria-valuenow={Math.round((part ?? 0) * 100)}
-		class={`meter ${(part ?? 0) >= 1 ? 'over' : (part ?? 0) >= 0.8 ? 'high' : ''}`}><i ref={at} /></span>;
+		class={`meter ${isGood ? '' : (part ?? 0) >= 1 ? 'over' : (part ?? 0) >= 0.8 ? 'high' : ''}`}><i ref={at} /></span>;
 }
 
 // ------------------------------------------------------------------------------------- notices
@@ -322,6 +325,11 @@ export function Select({label, options, value, pick}: {label: string; options: r
 	</select></div>;
 }
 
+export function Check({label, value, pick}: {label: string; value: boolean; pick: (on: boolean) => void}) {
+	const id = useId();
+	return <div class="field check"><input id={id} type="checkbox" checked={value} onChange={(event) => pick(event.currentTarget.checked)} /><label for={id}>{label}</label></div>;
+}
+
 export type Values = Record<string, string>;
 
 export interface Input {
@@ -355,7 +363,7 @@ export async function copyText(text: string): Promise<void> {
 	notify(T.copied);
 }
 
-export function CopyButtons({act}: {act: () => Act | string}) {
+export function CopyButtons({act, cliOnly}: {act: () => Act | string; cliOnly?: boolean}) {
 	const copy = (text: (act: Act) => string | null) => void attempt(async () => {
 		const made = act();
 		if (typeof made === 'string')
@@ -364,7 +372,7 @@ export function CopyButtons({act}: {act: () => Act | string}) {
 	});
 	return <>
 		<button type="button" class="quiet" onClick={() => copy(cliOf)}>{T.copyCli}</button>
-		<button type="button" class="quiet" onClick={() => copy(curlOf)}>{T.copyCurl}</button>
+		{!cliOnly && <button type="button" class="quiet" onClick={() => copy(curlOf)}>{T.copyCurl}</button>}
 	</>;
 }
 
@@ -429,7 +437,8 @@ export interface Item {
 	work: () => void;
 }
 
-export function Menu({label, children, items}: {label: string; children: ComponentChildren; items: Item[]}) {
+// `items` may be a function that is called when the menu opens.
+export function Menu({label, children, items}: {label: string; children: ComponentChildren; items: Item[] | (() => Item[])}) {
 	const [open, setOpen] = useState(false);
 	const at = useRef<HTMLDivElement>(null);
 	const opener = useRef<HTMLButtonElement>(null);
@@ -464,7 +473,7 @@ export function Menu({label, children, items}: {label: string; children: Compone
 	return <div class="menu" ref={at} onKeyDown={open ? key : undefined}>
 		<button type="button" ref={opener} aria-haspopup="menu" aria-expanded={open} aria-label={label} onClick={() => setOpen(!open)}>{children}</button>
 		{open && <div role="menu" aria-label={label}>
-			{items.map((one) => <button type="button" role="menuitem" key={one.label} tabIndex={-1} aria-disabled={!may(one.scope)}
+			{(typeof items === 'function' ? items() : items).map((one) => <button type="button" role="menuitem" key={one.label} tabIndex={-1} aria-disabled={!may(one.scope)}
 				title={may(one.scope) ? undefined : T.noScope(one.scope)} onClick={() => {
 					if (!may(one.scope))
 						return;
@@ -506,80 +515,3 @@ export function DeleteDialog({path, name, close, done}: {path: string; name: str
 		act={{method: 'DELETE', path, cli: ['rm', '--force', decodeURIComponent(path.split('/').pop() ?? '')]}} />;
 }
 
-// -------------------------------------------------------------------------------------- charts
-
-export interface Point {
-	time: number;
-	value: number | null; // null: unknown, a gap
-}
-
-const POINTS = 120;
-
-export function keepPoint(points: Point[], point: Point): Point[] {
-	const last = points[points.length - 1];
-	if (last && point.time <= last.time)
-		return points;
-	return [...points, point].slice(-POINTS);
-}
-
-// A gap in time is a gap in the line, too.
-function pieces(points: Point[], from: number, to: number, top: number, gap: number): {lines: string[]; gaps: number} {
-	const lines: string[] = [];
-	let line: string[] = [], gaps = 0, before: Point | null = null;
-	for (const point of points) {
-		const apart = before !== null && (before.value === null || point.time - before.time > gap);
-		if (line.length && (point.value === null || apart)) {
-			lines.push(line.join(' '));
-			line = [];
-			gaps++;
-		}
-		if (point.value !== null)
-			line.push(`${(((point.time - from) / (to - from || 1)) * 300).toFixed(1)},${(80 - (point.value / top) * 76).toFixed(1)}`);
-		before = point;
-	}
-	if (line.length)
-		lines.push(line.join(' '));
-	return {lines, gaps};
-}
-
-export function Chart({label, points, limit, text, more, gap = 6000}: {
-	label: string; points: Point[]; limit: number | null; text: (value: number | null) => string; more?: {label: string; points: Point[]}; gap?: number;
-}) {
-	const [table, setTable] = useState(false);
-	const [at, setAt] = useState<number | null>(null);
-	const id = useId();
-	const peak = Math.max(...points.map((one) => one.value ?? 0), ...(more?.points ?? []).map((one) => one.value ?? 0), 0);
-	const top = (limit !== null && peak > limit / 4 ? Math.max(limit, peak) : peak * 1.25) || 1;
-	const to = points[points.length - 1]?.time ?? 0;
-	const from = Math.min(points[0]?.time ?? 0, to - 60000);
-	const {lines, gaps} = pieces(points, from, to, top, gap);
-	const second = more ? pieces(more.points, from, to, top, gap).lines : [];
-	const last = points[points.length - 1]?.value ?? null;
-	const under = at === null ? null : points.reduce<Point | null>((best, one) => (!best || Math.abs(one.time - at) < Math.abs(best.time - at) ? one : best), null);
-	const line = limit !== null && limit <= top ? 80 - (limit / top) * 76 : null;
-	const x = under ? ((under.time - from) / (to - from || 1)) * 300 : null;
-	return <figure aria-labelledby={id} data-last={last ?? ''} data-points={points.length} data-gaps={gaps}>
-		<figcaption><span id={id}>{label}</span><b>{text(under ? under.value : last)}</b>
-			{more ? <span class="dim">{more.label} {text(more.points[more.points.length - 1]?.value ?? null)}</span>
-				: limit !== null && <span class="dim">{T.limit} {text(limit)}</span>}</figcaption>
-		{table ? <div class="scroll" tabIndex={0} role="group" aria-label={label}><table><thead><tr><th scope="col">{T.time}</th><th scope="col">{T.value}</th></tr></thead>
-			<tbody>{[...points].reverse().map((one) => <tr key={one.time}><td>{clock(one.time)}</td><td class="number">{text(one.value)}</td></tr>)}</tbody></table></div>
-			: <svg class="plot" viewBox="0 0 300 84" preserveAspectRatio="none" role="img" aria-label={`${label}: ${text(last)}`}
-				onPointerMove={(event) => {
-					const box = event.currentTarget.getBoundingClientRect();
-					setAt(from + ((event.clientX - box.left) / (box.width || 1)) * (to - from));
-				}} onPointerLeave={() => setAt(null)}>
-				<line x1="0" x2="300" y1="80" y2="80" class="rule" />
-				<line x1="0" x2="300" y1="42" y2="42" class="rule" />
-				<line x1="0" x2="300" y1="4" y2="4" class="rule" />
-				{line !== null && <line x1="0" x2="300" y1={line} y2={line} class="limit" />}
-				{lines.map((one, i) => <polygon key={`a${i}`} points={`${one.split(',')[0] ?? 0},80 ${one} ${one.slice(one.lastIndexOf(' ') + 1).split(',')[0] ?? 0},80`} class="area" />)}
-				{lines.map((one, i) => <polyline key={i} points={one} class="series" />)}
-				{second.map((one, i) => <polyline key={`b${i}`} points={one} class="series other" />)}
-				{x !== null && <line x1={x} x2={x} y1="0" y2="84" class="cross" />}
-			</svg>}
-		<div class="foot"><span>{under ? clock(under.time) : to ? clock(from) : ''}</span>
-			<button type="button" class="quiet" aria-pressed={table} onClick={() => setTable(!table)}>{T.showTable}</button>
-			<span>{to ? clock(to) : ''}</span></div>
-	</figure>;
-}

@@ -32,15 +32,15 @@ export function Usages() {
 		{fault && <Fault of={fault} again={again} />}
 		{!value && !fault && <Loading />}
 		{total && <div class="tiles">
-			{([[T.cost, money(total.cost)], [T.cpuTime, seconds(total.cpuSeconds)], [T.memory, `${(total.memoryGiBSeconds / 3600).toFixed(2)} GiB h`], [T.disk, `${total.diskGiBHours.toFixed(2)} GiB h`],
+			{([[T.cost, money(total.cost)], [T.cpuTime, seconds(total.cpuSeconds)], [T.memory, T.gibHours((total.memoryGiBSeconds / 3600).toFixed(2))], [T.disk, T.gibHours(total.diskGiBHours.toFixed(2))],
 				[T.requests, count(total.requests)], [T.received, bytes(total.bytesIn)], [T.sandboxes, count(total.sandboxes)]] as const).map(([label, text]) =>
 				<div class="tile" key={label}><span>{label}</span><b>{text}</b></div>)}
 		</div>}
 		{value && value.items.length > 0 && <Grid label={T.usage} rows={value.items} id={(one) => one.key ?? ''} columns={[
 			{label: GROUPS.find(([key]) => key === by)?.[1] ?? T.name, cell: (one) => <Str of={one.key || T.noKey} max={63} />},
 			{label: T.cpuTime, number: true, cell: (one) => seconds(one.cpuSeconds)},
-			{label: T.memory, number: true, cell: (one) => `${(one.memoryGiBSeconds / 3600).toFixed(2)} GiB h`},
-			{label: T.disk, number: true, minor: true, cell: (one) => `${one.diskGiBHours.toFixed(2)} GiB h`},
+			{label: T.memory, number: true, cell: (one) => T.gibHours((one.memoryGiBSeconds / 3600).toFixed(2))},
+			{label: T.disk, number: true, minor: true, cell: (one) => T.gibHours(one.diskGiBHours.toFixed(2))},
 			{label: T.requests, number: true, minor: true, cell: (one) => count(one.requests)},
 			{label: T.received, number: true, minor: true, cell: (one) => bytes(one.bytesIn)},
 			{label: T.sandboxes, number: true, cell: (one) => count(one.sandboxes)},
