@@ -17,6 +17,8 @@
 #include "base/mem.h"
 #include "base/secret.h"
 #include "cli/agent_config.h"
+#include "cli/agent_files.h"
+#include "cli/agent_output.h"
 #include "cli/body.h"
 #include "cli/image.h"
 #include "cli/interrupt.h"
@@ -35,7 +37,8 @@
 #define LINE_MAX_BYTES (16u << 20)
 #define SESSION_MAX 256
 #define SETUP_MAX (1u << 20)
-#define FILE_MAX_BYTES (16u << 20)
+#define BODY_BYTES_MAX (1u << 20)
+#define PREVIEW_MS (3600 * 1000)
 #define EXIT_AGENT 1
 #define EXIT_TIMEOUT 124
 #define EXIT_STOPPED 130
@@ -49,7 +52,9 @@ struct agent {
 	char run[RUN_LEN + 1];
 	struct cove_process *process;
 	struct buf out_line, err_line; // begun
-	bool has_session, stopped;
+	struct agent_output pieces[2]; // of --json, by whether it is stderr
+	bool has_session, stopped, may_have_files;
+	uint64_t skip; // bytes of stdout that the caller of a reconnect has
 	struct cove_result result;
 };
 
@@ -58,6 +63,8 @@ static void agent_done(struct agent *agent)
 	cove_process_free(agent->process);
 	buf_done(&agent->out_line);
 	buf_done(&agent->err_line);
+	buf_done(&agent->pieces[0].held);
+	buf_done(&agent->pieces[1].held);
 	agent_config_done(&agent->config);
 	sync_done(&agent->sync);
 }
@@ -69,6 +76,7 @@ static fallible agent_begin(struct agent *agent, struct call *call)
 		.call = call,
 		.out_line = BUF_INIT(LINE_MAX_BYTES),
 		.err_line = BUF_INIT(LINE_MAX_BYTES),
+		.pieces = {{"stdout", BUF_INIT(8u << 20)}, {"stderr", BUF_INIT(8u << 20)}},
 	};
 	return sync_begin(&agent->sync, call);
 }
@@ -89,24 +97,11 @@ static fallible agent_write(struct str rest)
 	return OK;
 }
 
-static fallible agent_put_piece(const char *stream, struct str bytes)
+static fallible agent_put_piece(struct agent *agent, bool is_stderr, struct str bytes, bool last)
 {
-	auto_buf line = BUF_INIT(8u << 20);
-	auto_buf coded = BUF_INIT(4u << 20);
-	struct json_out out = json_to(&line);
-	bool is_text = text_is_utf8(bytes) && !memchr(bytes.at, 0, bytes.len);
+	auto_buf line = BUF_INIT(16u << 20);
 
-	json_begin(&out, '{');
-	json_put_text(&out, "stream", stream);
-	if (is_text) {
-		json_put_str(&out, "data", bytes);
-	} else {
-		text_base64(&coded, bytes.at, bytes.len);
-		json_put_str(&out, "data", buf_view(&coded));
-		json_put_text(&out, "encoding", "base64");
-	}
-	json_end(&out, '}');
-	buf_char(&line, '\n');
+	agent_output_piece(&agent->pieces[is_stderr], bytes, last, &line);
 	return agent_write(buf_view(&line));
 }
 
@@ -128,6 +123,8 @@ static void agent_look_for_session(struct agent *agent, struct str line)
 		if (!*id || strlen(id) > SESSION_MAX)
 			continue;
 		sync_tell(&agent->sync, "agent_session", "session", id);
+		if (getenv(AGENT_THOR))
+			sync_tell(&agent->sync, "opencode_session", "session", id);
 		agent->has_session = true;
 		return;
 	}
@@ -145,14 +142,28 @@ static void agent_end_line(struct agent *agent, bool is_stderr)
 	*line = BUF_INIT(LINE_MAX_BYTES);
 }
 
+// Whether the caller has it: output up to the byte of stdout of --offset.
+static bool agent_skip(struct agent *agent, bool is_stderr, struct str *bytes)
+{
+	size_t len = agent->skip < bytes->len ? (size_t)agent->skip : bytes->len;
+
+	if (!agent->skip || is_stderr)
+		return agent->skip > 0;
+	*bytes = str_skip(*bytes, len);
+	agent->skip -= len;
+	return !bytes->len;
+}
+
 // Without --json, lines of stderr get a prefix, so that output cannot forge lines of cove.
 static fallible agent_take(struct agent *agent, bool is_stderr, struct str bytes)
 {
 	bool json = call_has(agent->call, OPT_JSON);
 	struct buf *line = is_stderr ? &agent->err_line : &agent->out_line;
 
+	if (agent_skip(agent, is_stderr, &bytes))
+		return OK;
 	if (json)
-		TRY(agent_put_piece(is_stderr ? "stderr" : "stdout", bytes));
+		TRY(agent_put_piece(agent, is_stderr, bytes, false));
 	else if (!is_stderr)
 		TRY(agent_write(bytes));
 	if (is_stderr && json)
@@ -199,6 +210,8 @@ static fallible agent_follow(struct agent *agent)
 			TRY(agent_take(agent, piece.is_stderr,
 				       (struct str){piece.bytes, piece.len}));
 	}
+	for (int i = 0; i < 2; i++)
+		TRY(agent_put_piece(agent, i, STR(""), true));
 	if (agent->out_line.len)
 		agent_end_line(agent, false);
 	if (agent->err_line.len)
@@ -267,6 +280,66 @@ static void agent_tell_done(const struct agent *agent)
 	print_json_line(buf_view(&line));
 }
 
+static fallible agent_preview_port(const struct call *call, uint16_t *out)
+{
+	const char *text = call_value(call, OPT_PREVIEW);
+	uint64_t port = 0;
+
+	if (text && !str_to_u64(str_of(text), 1, UINT16_MAX, &port))
+		return err_new(INVALID, "bad_value", "--preview '%s' is no port", text);
+	*out = (uint16_t)port;
+	return OK;
+}
+
+struct agent_ports {
+	uint16_t wanted;
+	bool found;
+	struct buf others;
+};
+
+static int agent_on_port(void *arg, const struct cove_port_info *info)
+{
+	struct agent_ports *ports = arg;
+
+	if (info->listening && info->port == ports->wanted)
+		ports->found = true;
+	else if (info->listening)
+		buf_fmt(&ports->others, "%s%u", ports->others.len ? ", " : "", info->port);
+	return 0;
+}
+
+// The port of --preview has no listener: says which ports have one.
+static void agent_look_at_ports(struct agent *agent)
+{
+	struct sync *sync = &agent->sync;
+	struct agent_ports ports = {.others = BUF_INIT(64 * 1024)};
+	auto_free char *text = NULL;
+	auto_err err = agent_preview_port(agent->call, &ports.wanted);
+
+	if (!err && ports.wanted)
+		err = remote_did(&sync->remote, cove_port_list(sync->to.box, agent_on_port, &ports,
+							       &sync->remote.error));
+	if (!err && ports.wanted && !ports.found) {
+		text = mem_fmt("nothing listens on port %u; ports with a listener: %s",
+			       ports.wanted, ports.others.len ? ports.others.at : "none");
+		sync_tell(sync, "error", "message", text);
+	}
+	buf_done(&ports.others);
+}
+
+// The files of the run go, whatever becomes of the sync.
+static void agent_remove_files(struct agent *agent)
+{
+	auto_err err = OK;
+
+	if (!agent->may_have_files)
+		return;
+	err = agent_files_remove(&agent->sync, agent->run);
+
+	if (err && strcmp(agent->result.ended, "box_lost") != 0)
+		sync_tell(&agent->sync, "error", "message", err_message(err));
+}
+
 // Brings the changes back, also those of a command that failed, and sets the exit status.
 static fallible agent_finish(struct agent *agent)
 {
@@ -274,6 +347,8 @@ static fallible agent_finish(struct agent *agent)
 	struct err *err;
 
 	agent_tell_end(agent);
+	agent_remove_files(agent);
+	agent_look_at_ports(agent);
 	if (!call_has(agent->call, OPT_NO_SYNC)) {
 		TRY(sync_lock(sync));
 		err = sync_out(sync);
@@ -327,20 +402,6 @@ static fallible agent_show(struct agent *agent, const struct cove_terminal_optio
 
 // --------------------------------------------------------------------------------------- setup
 
-static fallible agent_read_file(const char *path, size_t max, struct buf *out)
-{
-	auto_fd fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	bool fits = true;
-
-	if (fd < 0)
-		return err_new(INVALID, "no_file", "cannot read '%s': %s", path, strerror(errno));
-	TRY(stdio_read_all(fd, out, &fits), "read '%s'", path);
-	if (!fits || out->len > max)
-		return err_new(TOO_LARGE, "file_too_large", "'%s' exceeds %zu MiB", path,
-			       max >> 20);
-	return OK;
-}
-
 static fallible agent_setup_text(const struct agent *agent, struct buf *out)
 {
 	const char *path = call_value(agent->call, OPT_SETUP);
@@ -348,7 +409,7 @@ static fallible agent_setup_text(const struct agent *agent, struct buf *out)
 	if (!path)
 		path = agent->config.setup;
 	if (path)
-		return agent_read_file(path, SETUP_MAX, out);
+		return agent_files_read(path, SETUP_MAX, out);
 	if (agent->config.install)
 		buf_text(out, agent->config.install);
 	return OK;
@@ -403,54 +464,40 @@ static fallible agent_setup(struct agent *agent)
 			"the next run tries again");
 }
 
-// SRC:DST, before every run, readable by the sandbox's user alone.
-static fallible agent_put_file(struct agent *agent, const char *word)
+// A snapshot that is missing is replaced by the default template, which is told.
+static fallible agent_open_box(struct agent *agent, const struct cove_box_spec *spec)
 {
-	const char *colon = strrchr(word, ':');
-	auto_buf text = BUF_INIT(FILE_MAX_BYTES + 65536);
-	struct remote *remote = &agent->sync.remote;
-	auto_free char *from = NULL;
-	struct cove_file *file = NULL;
-	struct str home = STR(SYNC_HOME);
-	enum cove_kind kind;
+	struct sync *sync = &agent->sync;
+	const char *snapshot = call_value(agent->call, OPT_SNAPSHOT);
+	struct cove_box_spec plain = *spec;
+	struct err *err;
 
-	if (!colon || colon == word || colon[1] != '/' || strstr(colon, "/../") ||
-	    strstr(colon, "/./") || strstr(colon, "//"))
-		return err_hint(err_new(INVALID, "bad_value", "--file '%s' is no FILE:PATH", word),
-				"for example --file ~/.netrc:/root/.netrc");
-	if (str_starts(str_of(colon + 1), SYNC_HOME) && strchr("/", colon[1 + home.len]))
-		return err_hint(err_new(INVALID, "bad_value",
-					"--file '%s' would become a part of the worktree", word),
-				"name a path outside of " SYNC_HOME);
-	from = mem_dup(word, (size_t)(colon - word));
-	TRY(agent_read_file(from, FILE_MAX_BYTES, &text));
-	kind = cove_file_create(agent->sync.to.box, colon + 1, 0600, &file, &remote->error);
-	if (!kind && text.len)
-		kind = cove_file_write(file, text.at, text.len, &remote->error);
-	if (!kind)
-		kind = cove_file_commit(file, &remote->error);
-	cove_file_free(file);
-	return remote_did(remote, kind);
-}
-
-static fallible agent_put_files(struct agent *agent)
-{
-	const char *word;
-
-	for (size_t at = 0; call_next(agent->call, OPT_FILE, &at, &word);)
-		TRY(agent_put_file(agent, word));
-	return OK;
+	if (snapshot)
+		plain.from = snapshot;
+	err = sync_open_box(sync, &plain);
+	if (!snapshot || !err || strcmp(err_reason(err), "no_template") != 0)
+		return err;
+	err_free(err);
+	sync_tell(sync, "no_snapshot", "snapshot", snapshot);
+	plain.from = spec->from;
+	return sync_open_box(sync, &plain);
 }
 
 static fallible agent_prepare(struct agent *agent, const struct cove_box_spec *spec)
 {
 	struct sync *sync = &agent->sync;
+	struct err *err;
 
 	sync_tell(sync, "phase", "phase", "sandbox_create");
-	TRY(sync_open_box(sync, spec));
+	TRY(agent_open_box(agent, spec));
 	TRY(agent_setup(agent));
 	TRY(sync_hint(sync, true, sync_in(sync)));
-	return agent_put_files(agent);
+	agent->may_have_files = call_has(agent->call, OPT_FILE) ||
+				call_has(agent->call, OPT_SECRET);
+	err = agent_files_put(sync, agent->run);
+	if (err)
+		err_free(agent_files_remove(sync, agent->run));
+	return err;
 }
 
 // ----------------------------------------------------------------------------------------- run
@@ -506,7 +553,8 @@ static const char **agent_env(const struct body *body, const char *const more[3]
 	return env;
 }
 
-// The sandbox has changes from now on, until a sync brings them back.
+// The sandbox has changes from now on, until a sync brings them back. /v1/agent-runs marks it
+// itself.
 static fallible agent_mark(struct agent *agent)
 {
 	struct remote *remote = &agent->sync.remote;
@@ -517,10 +565,76 @@ static fallible agent_mark(struct agent *agent)
 	return remote_ask(remote, "PATCH", route, &body, NULL, NULL);
 }
 
+// Starts the run on the server, which marks the sandbox first.
+static fallible agent_post(struct agent *agent, const struct cove_command *command,
+			   const char *const *argv)
+{
+	struct sync *sync = &agent->sync;
+	auto_buf body = BUF_INIT(BODY_BYTES_MAX);
+	struct json_out json = json_to(&body);
+	struct err *err;
+
+	json_begin(&json, '{');
+	json_put_text(&json, "sandbox", cove_box_id(sync->to.box));
+	json_put_text(&json, "id", agent->run);
+	json_key(&json, "argv");
+	json_begin(&json, '[');
+	for (; *argv; argv++)
+		json_add_text(&json, *argv);
+	json_end(&json, ']');
+	json_put_text(&json, "cwd", command->cwd);
+	if (command->user)
+		json_put_text(&json, "user", command->user);
+	if (command->timeout_ms)
+		json_put_int(&json, "timeoutMs", command->timeout_ms);
+	TRY(fields_pairs(&json, "env", command->env));
+	json_end(&json, '}');
+	if (!buf_ok(&body))
+		return err_new(TOO_LARGE, "too_large",
+			       "the command and its variables exceed 1 MiB");
+	err = remote_ask(&sync->remote, "POST", "/v1/agent-runs", &body, NULL, NULL);
+	if (err)
+		return fields_no_cwd(err, sync->remote.cove, command->cwd);
+	agent->process = cove_process_at(sync->to.box, agent->run);
+	return OK;
+}
+
+// ------------------------------------------------------------------------------------- preview
+
+// The address is valid before the port has a listener: whoever opens it waits for none.
+static fallible agent_preview(struct agent *agent)
+{
+	struct sync *sync = &agent->sync;
+	struct cove_port_options options = {.expires_ms = PREVIEW_MS};
+	auto_buf line = BUF_INIT(1 << 16);
+	struct json_out out = json_to(&line);
+	auto_free char *url = NULL;
+	uint16_t port;
+
+	TRY(agent_preview_port(agent->call, &port));
+	if (!port)
+		return OK;
+	TRY(remote_did(&sync->remote,
+		       cove_port_expose(sync->to.box, port, &options, &url, &sync->remote.error)));
+	if (!call_has(agent->call, OPT_JSON)) {
+		auto_free char *text = mem_fmt("%u %s", port, url);
+
+		sync_tell(sync, "preview", "url", text);
+		return OK;
+	}
+	json_begin(&out, '{');
+	json_put_text(&out, "event", "preview");
+	json_put_int(&out, "port", port);
+	json_put_text(&out, "url", url);
+	json_end(&out, '}');
+	print_json_line(buf_view(&line));
+	fflush(stdout);
+	return OK;
+}
+
 static fallible agent_start(struct agent *agent, struct cove_command *command, bool *out_detached)
 {
 	struct sync *sync = &agent->sync;
-	struct cove_process_options options = {.command = *command, .id = agent->run};
 	const char *const by_line[] = {"bash", "-c", command->line, NULL};
 	struct cove_terminal_options screen = {
 		.id = agent->run,
@@ -530,13 +644,14 @@ static fallible agent_start(struct agent *agent, struct cove_command *command, b
 		.env = command->env,
 	};
 
-	TRY(agent_mark(agent));
+	TRY(agent_preview(agent));
 	sync_tell(sync, "session", "run", agent->run);
 	sync_tell(sync, "phase", "phase", "agent_running");
-	if (call_has(agent->call, OPT_TTY))
+	if (call_has(agent->call, OPT_TTY)) {
+		TRY(agent_mark(agent));
 		return agent_show(agent, &screen, out_detached);
-	TRY(remote_did(&sync->remote, cove_process_start(sync->to.box, &options, &agent->process,
-							 &sync->remote.error)));
+	}
+	TRY(agent_post(agent, command, screen.argv));
 	return agent_follow(agent);
 }
 
@@ -569,7 +684,10 @@ static fallible agent_run_in(struct agent *agent, struct body *body)
 	if (!body->command.cwd)
 		body->command.cwd = directory;
 	body->command.env = env;
-	TRY(agent_start(agent, &body->command, &detached));
+	err = agent_start(agent, &body->command, &detached);
+	if (err && !agent->process)
+		agent_remove_files(agent);
+	TRY(err);
 	return detached ? OK : agent_finish(agent);
 }
 
@@ -635,6 +753,7 @@ static fallible agent_run_words(struct call *call, char **words, bool own_status
 	else
 		argv = agent_words(call, words);
 	TRY(agent_check(call));
+	TRY(sync_check_ways(call));
 	TRY(body_box(call, &body));
 	TRY(body_command(call, argv, false, &body));
 	agent_default_box(&agent.config, &body.box);
@@ -726,6 +845,7 @@ static fallible agent_reconnect_in(struct agent *agent)
 	sync_tell(&agent->sync, "id", "sandbox", cove_box_id(agent->sync.to.box));
 	sync_tell(&agent->sync, "session", "run", agent->run);
 	sync_tell(&agent->sync, "phase", "phase", "agent_running");
+	agent->may_have_files = true;
 	TRY(agent->process ? agent_follow(agent) : agent_show(agent, &options, &detached));
 	return detached ? OK : agent_finish(agent);
 }
@@ -734,9 +854,21 @@ fallible cli_agent_reconnect(struct call *call)
 {
 	auto_agent agent;
 	struct err *err = agent_begin(&agent, call);
+	const char *offset = call_value(call, OPT_OFFSET);
 
 	TRY(err);
+	if (offset && !str_to_u64(str_of(offset), 0, INT64_MAX, &agent.skip))
+		return err_new(INVALID, "bad_value", "--offset '%s' is no number of bytes", offset);
+	TRY(sync_check_ways(call));
 	return status_end(call, agent_reconnect_in(&agent));
+}
+
+static fallible agent_stop_terminal(struct agent *agent)
+{
+	auto_free char *rest = mem_fmt("/api/terminals/%s", agent->run);
+	auto_free char *route = remote_path("/v1/sandboxes", cove_box_id(agent->sync.to.box), rest);
+
+	return remote_ask(&agent->sync.remote, "DELETE", route, NULL, NULL, NULL);
 }
 
 fallible cli_agent_stop(struct call *call)
@@ -748,11 +880,13 @@ fallible cli_agent_stop(struct call *call)
 
 	TRY(err);
 	TRY(status_end(call, agent_find(&agent, &screen)));
-	if (!agent.process)
-		return err_hint(err_new(NOT_OFFERED, "terminal_run",
-					"the run has a terminal, and ends with its program"),
-				"'cove agent reconnect %s' shows it", agent.run);
-	TRY(status_end(call, remote_did(remote, cove_process_kill(agent.process, &remote->error))));
+	if (agent.process)
+		err = remote_did(remote, cove_process_kill(agent.process, &remote->error));
+	else
+		err = agent_stop_terminal(&agent);
+	TRY(status_end(call, err));
+	agent.may_have_files = true;
+	agent_remove_files(&agent);
 	if (!call_has(call, OPT_QUIET))
 		print_line("%s", agent.run);
 	call->exit = 0;

@@ -44,6 +44,7 @@ void agent_config_done(struct agent_config *config)
 	free(config->setup);
 	free(config->install);
 	free(config->session);
+	free(config->roots);
 	agent_config_drop_list(&config->allow);
 	agent_config_drop_list(&config->secrets);
 	*config = (struct agent_config){0};
@@ -70,9 +71,10 @@ static char **agent_config_list(struct str text)
 
 static fallible agent_config_bad(unsigned line, const char *why)
 {
-	return err_hint(err_new(INVALID, "bad_agents", "line %u of agents.conf %s", line, why),
-			"sections are [agent NAME], lines are argv, template, image, setup, allow, "
-			"secrets or session = VALUE");
+	return err_hint(
+		err_new(INVALID, "bad_agents", "line %u of agents.conf %s", line, why),
+		"sections are [agent] with roots = DIRECTORIES, and [agent NAME]; lines of "
+		"these are argv, template, image, setup, allow, secrets or session = VALUE");
 }
 
 static fallible agent_config_set(struct agent_config *out, struct str key, struct str value,
@@ -86,7 +88,7 @@ static fallible agent_config_set(struct agent_config *out, struct str key, struc
 		{"argv", &out->argv, NULL},	  {"template", &out->template, NULL},
 		{"image", &out->image, NULL},	  {"setup", &out->setup, NULL},
 		{"session", &out->session, NULL}, {"allow", NULL, &out->allow},
-		{"secrets", NULL, &out->secrets},
+		{"secrets", NULL, &out->secrets}, {"roots", &out->roots, NULL},
 	};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
@@ -106,7 +108,7 @@ static fallible agent_config_set(struct agent_config *out, struct str key, struc
 
 fallible agent_config_read(struct str text, const char *name, struct agent_config *out, bool *found)
 {
-	auto_free char *head = mem_fmt("[agent %s]", name);
+	auto_free char *head = *name ? mem_fmt("[agent %s]", name) : mem_str("[agent]");
 	bool is_inside = false;
 	struct str line;
 
@@ -118,7 +120,8 @@ fallible agent_config_read(struct str text, const char *name, struct agent_confi
 		if (!line.len || *line.at == '#')
 			continue;
 		if (*line.at == '[') {
-			if (!str_starts(line, "[agent ") || line.at[line.len - 1] != ']')
+			if (!str_is(line, "[agent]") &&
+			    (!str_starts(line, "[agent ") || line.at[line.len - 1] != ']'))
 				return agent_config_bad(number, "is no section");
 			is_inside = str_is(line, head);
 			*found |= is_inside;
@@ -132,19 +135,46 @@ fallible agent_config_read(struct str text, const char *name, struct agent_confi
 	return OK;
 }
 
-fallible agent_config_load(const char *name, struct agent_config *out)
+// Reads the section of the file; *out_path names the file.
+static fallible agent_config_file(const char *name, struct agent_config *out, bool *found,
+				  char **out_path)
 {
 	const char *xdg = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
 	auto_free char *base = xdg && *xdg == '/' ? mem_str(xdg)
 						  : mem_fmt("%s/.config", home ? home : "");
-	auto_free char *path = mem_fmt("%s/cove/agents.conf", base);
+	char *path = *out_path = mem_fmt("%s/cove/agents.conf", base);
 	auto_fd fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	auto_buf text = BUF_INIT(CONFIG_MAX);
-	bool found = false, fits = true;
+	bool fits = true;
 
-	if (fd < 0 && errno != ENOENT)
+	*found = false;
+	if (fd < 0 && errno != ENOENT && errno != ENOTDIR)
 		return err_new(INVALID, "bad_agents", "cannot read '%s': %s", path,
 			       strerror(errno));
+	if (fd < 0)
+		return OK;
+	TRY(stdio_read_all(fd, &text, &fits), "read '%s'", path);
+	if (!fits)
+		return err_new(INVALID, "bad_agents", "'%s' is too large", path);
+	return agent_config_read(buf_view(&text), name, out, found);
+}
+
+fallible agent_config_roots(char **out)
+{
+	auto_agent_config config = {0};
+	auto_free char *path = NULL;
+	bool found;
+
+	TRY(agent_config_file("", &config, &found, &path));
+	*out = take_ptr(config.roots);
+	return OK;
+}
+
+fallible agent_config_load(const char *name, struct agent_config *out)
+{
+	auto_free char *path = NULL;
+	bool found;
+
 	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {
 		if (strcmp(known[i].name, name) != 0)
 			continue;
@@ -152,12 +182,7 @@ fallible agent_config_load(const char *name, struct agent_config *out)
 		out->session = mem_str(known[i].session);
 		out->install = mem_str(known[i].install);
 	}
-	if (fd >= 0) {
-		TRY(stdio_read_all(fd, &text, &fits), "read '%s'", path);
-		if (!fits)
-			return err_new(INVALID, "bad_agents", "'%s' is too large", path);
-		TRY(agent_config_read(buf_view(&text), name, out, &found));
-	}
+	TRY(agent_config_file(name, out, &found, &path));
 	if (out->argv)
 		return OK;
 	return err_hint(err_new(NOT_FOUND, "no_agent", "there is no agent '%s'%s", name,

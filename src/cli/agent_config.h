@@ -12,6 +12,7 @@ struct agent_config {
 	char *template, *image; // NULL: not set, here and below
 	char *setup;		// a file of this host
 	char *install;		// the text of a setup
+	char *roots;		// of [agent]
 	char *session;		// member of its JSON lines that is the id of its session
 	char **allow, **secrets;
 };
@@ -24,6 +25,8 @@ fallible agent_config_read(struct str text, const char *name, struct agent_confi
 // A section of the file changes an agent that is known, or adds one. NOT_FOUND no_agent; INVALID
 // bad_agents.
 fallible agent_config_load(const char *name, struct agent_config *out);
+// The line roots of [agent], directories with colons: the caller's, NULL: there is none.
+fallible agent_config_roots(char **out);
 // The command, NULL-ended, for mem_free_list(). `session` and `model` may be NULL.
 char **agent_config_words(const struct agent_config *config, const char *prompt,
 			  const char *session, const char *model);

@@ -280,7 +280,7 @@ fallible body_network(const struct call *call, struct body *body)
 	const char *secret;
 
 	for (size_t at = 0; call_next(call, OPT_SECRET, &at, &secret);)
-		if (strchr(secret, ':'))
+		if (strchr(secret, ':') && call->verb->id != VERB_AGENT_RUN)
 			return err_hint(err_new(INVALID, "bad_value",
 						"--secret '%s' is no name of a secret", secret),
 					"a name has letters, digits and _; 'cove secret ls' lists "
@@ -288,6 +288,12 @@ fallible body_network(const struct call *call, struct body *body)
 	body->box.network = call_value(call, OPT_NETWORK);
 	body->box.allow = body->allow = get_words(call, OPT_ALLOW);
 	body->box.secrets = body->secrets = get_words(call, OPT_SECRET);
+	for (const char **from = body->secrets, **to = from; from; from++) {
+		if (!*from || !strchr(*from, ':')) // others are files of an agent run
+			*to++ = *from;
+		if (!*from)
+			break;
+	}
 	return OK;
 }
 

@@ -34,6 +34,7 @@
 	V(AGENT_STATUS, cli_agent_status) \
 	V(AGENT_STOP, cli_agent_stop) \
 	V(AGENT_LIST, cli_agent_list) \
+	V(AGENT_SERVE, cli_agent_serve) \
 	V(PS, boxes_ps) \
 	V(INSPECT, boxes_inspect) \
 	V(TOP, stats_top) \
@@ -208,6 +209,7 @@ enum opt {
 	OPT_KIND,
 	OPT_LABEL,
 	OPT_LANGUAGE,
+	OPT_LISTEN,
 	OPT_LONG,
 	OPT_MAN,
 	OPT_MAX_FILE,
@@ -218,6 +220,7 @@ enum opt {
 	OPT_NETWORK,
 	OPT_NO_SYNC,
 	OPT_OFF,
+	OPT_OFFSET,
 	OPT_ON,
 	OPT_ORG,
 	OPT_OURS,
@@ -227,6 +230,7 @@ enum opt {
 	OPT_PLATFORM,
 	OPT_POOL,
 	OPT_PRINT_PLAN,
+	OPT_PREVIEW,
 	OPT_PULL,
 	OPT_PROFILE,
 	OPT_QUERY,
@@ -240,6 +244,7 @@ enum opt {
 	OPT_REQUIRED,
 	OPT_RETRY,
 	OPT_RM,
+	OPT_ROOT,
 	OPT_RULE,
 	OPT_SANDBOX,
 	OPT_SCOPE,
@@ -253,6 +258,7 @@ enum opt {
 	OPT_SINCE,
 	OPT_SIZE,
 	OPT_SLEEP_AFTER,
+	OPT_SNAPSHOT,
 	OPT_SPEED,
 	OPT_SQUASH,
 	OPT_STATE,

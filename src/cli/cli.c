@@ -170,6 +170,16 @@ static const struct verb verbs[] = {
 	{VERB_AGENT_LIST, 0, "agent list", "",
 	 "List the runs in sandboxes of worktrees of this machine.", NULL,
 	 0, 0},
+	{VERB_AGENT_SERVE, VERB_STOPS, "agent serve", "--root DIR [--] [COMMAND [ARG...]]",
+	 "Serve Thor's route /exec/sandbox-coder on loopback.",
+	 "POST {\"args\": [...], \"cwd\": DIR} runs the agent of this command line, or of --agent, on the "
+	 "worktree of cwd, which has to be beneath a --root. The args are the prompt, which replaces the "
+	 "word {prompt} and is COVE_AGENT_PROMPT; --session ID before it continues a session; --reconnect "
+	 "RUN and --pull BOX are 'cove agent reconnect' and 'cove sync out'. The answer is lines of JSON: "
+	 "{\"stream\": \"stdout\"|\"stderr\", \"data\"}, at last {\"exitCode\"}. Empty lines keep "
+	 "the connection alive. A request of another Host or Origin is refused. Options of 'cove agent "
+	 "run' hold for every run.\n",
+	 0, -1},
 	{VERB_PS, 0, "ps", "[BOX]",
 	 "List the sandboxes with their resource usage, or the processes and terminals of one.",
 	 "Memory includes the page cache of the sandbox's files. CPU is the CPU time since the start "

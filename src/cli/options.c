@@ -4,11 +4,12 @@
 
 // clang-format off
 #define NAMES_BOX (ON(RUN) | ON(CREATE))
-#define MAKES (NAMES_BOX | ON(AGENT_RUN))
+#define AGENT_STARTS (ON(AGENT_RUN) | ON(AGENT_SERVE))
+#define MAKES (NAMES_BOX | AGENT_STARTS)
 #define RUNS (ON(RUN) | ON(EXEC))
 #define TALKS (ON(PYTHON) | ON(JS))
 #define CODE (TALKS | ON(RUN_CODE))
-#define PLACED (RUNS | ON(SHELL) | ON(AGENT_RUN))
+#define PLACED (RUNS | ON(SHELL) | AGENT_STARTS)
 #define MAKES_OR_RUNS (MAKES | ON(EXEC))
 #define TEMPLATES (ON(TEMPLATE_LS) | ON(TEMPLATE_IMPORT) | ON(TEMPLATE_EXPORT) | ON(TEMPLATE_FREEZE) | ON(TEMPLATE_RM) | ON(TEMPLATE_PULL) | ON(TEMPLATE_PRUNE) | ON(TEMPLATE_BUILD))
 #define INSIDE (ON(SHELL) | ON(ATTACH) | ON(LOGS) | ON(KILL) | ON(CP) | ON(LS) | ON(CAT))
@@ -43,7 +44,7 @@
 
 const struct option cli_options[] = {
 	{OPT_AFTER,	  0,   "after",	   "TIME",	 "the condition must hold so long (5m)", ON(ALERTS_RULES)},
-	{OPT_AGENT,	  0,   "agent",	   "NAME",	 "an agent by its name: claude, codex, opencode, or one of ~/.config/cove/agents.conf; the word is its prompt", ON(AGENT_RUN)},
+	{OPT_AGENT,	  0,   "agent",	   "NAME",	 "an agent by its name: claude, codex, opencode, or one of ~/.config/cove/agents.conf; the word is its prompt", AGENT_STARTS},
 	{OPT_ALIAS,	  0,   "alias",	   "NAME",	 "another name of the session, unique per owner; a session that has it is resumed; may be repeated", ON(SESSION_CREATE)},
 	{OPT_ALL,	  'a', "all",	   NULL,	 "remove every sandbox", ON(RM)},
 	{OPT_ALL,	  'a', "all",	   NULL,	 "end every process", ON(KILL)},
@@ -94,7 +95,7 @@ const struct option cli_options[] = {
 	{OPT_EXPIRES,	  0,   "expires",  "TIME",	 "lifetime of the key (30m, 720h)", ON(KEY_CREATE)},
 	{OPT_EXPIRES,	  0,   "expires",  "TIME",	 "lifetime of the address (30m, 24h)", ON(EXPOSE) | ON(OPEN)},
 	{OPT_FILE,	  'f', "file",	   "FILE",	 "the Dockerfile (default DIR/Dockerfile)", ON(TEMPLATE_BUILD)},
-	{OPT_FILE,	  0,   "file",	   "FILE:PATH",	 "put a file of ours there before the run, readable by the sandbox's user alone; outside of /workspace; may be repeated", ON(AGENT_RUN)},
+	{OPT_FILE,	  0,   "file",	   "FILE:PATH",	 "put a file of ours there before the run, readable by the sandbox's user alone; within the worktree it never comes back, and is removed at the end; may be repeated", AGENT_STARTS},
 	{OPT_FILE,	  0,   "file",	   "PATH[:DEST]", "give it this file, in its directory or at DEST; may be repeated", ON(SUBMIT)},
 	{OPT_FILE,	  0,   "file",	   "FILE[:PATH]",	 "put a file of ours into the session's workspace, under its name or PATH, with its mode; may be repeated", ON(SESSION_CREATE)},
 	{OPT_FILTER,	  0,   "filter",   "TERMS",	 "only sandboxes that match, as in the dashboard (state:running,frozen label:team=a cpu>50% -web)", ON(PS)},
@@ -139,15 +140,16 @@ const struct option cli_options[] = {
 	{OPT_LABEL,	  'l', "label",	   "NAME=VALUE", "label of the execution; may be repeated", ON(SUBMIT)},
 	{OPT_LABEL,	  'l', "label",	   "NAME=VALUE", "only executions with this label", ON(EXECUTIONS_LS)},
 	{OPT_LANGUAGE,	  0,   "language", "LANGUAGE",	 "python, javascript or typescript (by the file's name, else python)", ON(RUN_CODE)},
+	{OPT_LISTEN,	  0,   "listen",   "ADDRESS:PORT", "address of loopback (default 127.0.0.1:3004)", ON(AGENT_SERVE)},
 	{OPT_LONG,	  'l', "long",	   NULL,	 "with types, modes, sizes and times", ON(LS)},
 	{OPT_MAN,	  0,   "man",	   NULL,	 "the whole manual, as a man page", ON(HELP)},
-	{OPT_MAX_FILE,	  0,   "max-file", "SIZE",	 "largest file that travels (default 100m)", SYNC_LOOKS | AGENT_SHOWS},
-	{OPT_MAX_FILES,	  0,   "max-files", "NUMBER",	 "how many files may travel (default 200000)", SYNC_LOOKS | AGENT_SHOWS},
+	{OPT_MAX_FILE,	  0,   "max-file", "SIZE",	 "largest file that travels (default 100m)", SYNC_LOOKS | AGENT_SHOWS | ON(AGENT_SERVE)},
+	{OPT_MAX_FILES,	  0,   "max-files", "NUMBER",	 "how many files may travel (default 200000)", SYNC_LOOKS | AGENT_SHOWS | ON(AGENT_SERVE)},
 	{OPT_MEMORY,	  'm', "memory",   "SIZE",	 "limit of memory (default 512m)", MAKES | ON(RUN_CODE) | ON(POOL_SET)},
 	{OPT_MEMORY,	  'm', "memory",   "SIZE",	 "limit of memory", ON(UPDATE)},
 	{OPT_MEMORY,	  'm', "memory",   "SIZE",	 "limit of memory of its running sandboxes together", ON(TENANT_SET)},
 	{OPT_MEMORY,	  'm', "memory",   "SIZE",	 "limit of memory of the execution", ON(SUBMIT)},
-	{OPT_MODEL,	  0,   "model",	   "MODEL",	 "model of the agent: the word {model} of its arguments, and COVE_AGENT_MODEL", ON(AGENT_RUN)},
+	{OPT_MODEL,	  0,   "model",	   "MODEL",	 "model of the agent: the word {model} of its arguments, and COVE_AGENT_MODEL", AGENT_STARTS},
 	{OPT_NETWORK,	  0,   "mode",	   "off|allow|all", "off, allow (the names of --allow) or all", ON(POLICY)},
 	{OPT_NAME,	  0,   "name",	   "NAME",	 "name the sandbox: 1 to 62 of a-z, 0-9 and -", NAMES_BOX | ON(FORK)},
 	{OPT_NAME,	  0,   "name",	   "NAME",	 "name of the template (default: python-3.12 of python:3.12)", ON(TEMPLATE_PULL)},
@@ -161,14 +163,16 @@ const struct option cli_options[] = {
 	{OPT_NO_SYNC,	  0,   "no-sync",  NULL,	 "leave the changes in the sandbox", AGENT_SHOWS},
 	{OPT_OFF,	  0,   "off",	   NULL,	 "switch the rule off", ON(ALERTS_RULES)},
 	{OPT_ON,	  0,   "on",	   NULL,	 "switch the rule on", ON(ALERTS_RULES)},
+	{OPT_OFFSET,	  0,   "offset",   "BYTES",	 "leave out so many bytes of its standard output", ON(AGENT_RECONNECT)},
 	{OPT_ORG,	  0,   "org",	   "ORG",	 "organisation of the owner", ON(SESSION_CREATE)},
-	{OPT_OURS,	  0,   "ours",	   NULL,	 "in a conflict take the file of this host", SYNCS},
+	{OPT_OURS,	  0,   "ours",	   NULL,	 "in a conflict take the file of this host", SYNCS | AGENT_SHOWS},
 	{OPT_OUTPUT,	  0,   "output",   "SIZE",	 "limit of kept output of a command (default 64m)", MAKES},
 	{OPT_OUTPUT,	  0,   "output",   "SIZE",	 "limit of kept output of a command", ON(UPDATE)},
 	{OPT_OUTPUT,	  'o', "output",   "FILE",	 "write to this file (default standard output)", ON(TEMPLATE_EXPORT)},
 	{OPT_PERIOD,	  0,   "period",   "day|month",	 "period of the budget (default month)", ON(BUDGET_SET)},
 	{OPT_PIDS,	  0,   "pids",	   "NUMBER",	 "limit of processes and threads (default 256)", MAKES},
 	{OPT_PIDS,	  0,   "pids",	   "NUMBER",	 "limit of processes and threads", ON(UPDATE)},
+	{OPT_PREVIEW,	  0,   "preview",  "PORT",	 "tell an address of this port, valid for an hour, that needs no key", AGENT_STARTS},
 	{OPT_PROFILE,	  0,   "profile",  "PROFILE",	 "a profile of the server: template, allowed names, secrets and limits that are not given here", ON(SESSION_CREATE)},
 	{OPT_PLATFORM,	  0,   "platform", "OS/ARCH[/VARIANT]", "pull the image for this platform (default: the host's)", ON(TEMPLATE_PULL)},
 	{OPT_POOL,	  0,   "pool",	   "POOL",	 "claim a prepared sandbox of this pool; beside it --name, --label, --ttl and --network", ON(CREATE)},
@@ -191,22 +195,25 @@ const struct option cli_options[] = {
 	{OPT_REQUIRED,	  0,   "required", NULL,	 "fail when an artifact is missing", ON(SUBMIT)},
 	{OPT_RETRY,	  0,   "retry",	   "infra|notStarted|never", "repeat it after a failure of the infrastructure (default infra)", ON(SUBMIT)},
 	{OPT_RM,	  0,   "rm",	   NULL,	 "remove the sandbox afterwards (the default)", ON(RUN)},
+	{OPT_ROOT,	  0,   "root",	   "DIR",	 "worktrees beneath this directory may be named; may be repeated", ON(AGENT_SERVE)},
 	{OPT_RULE,	  0,   "rule",	   "RULE",	 "requests that are allowed to a name: 'GET,HEAD api.example.com/v1/*', '* NAME' for any; may be repeated", ON(POLICY)},
 	{OPT_SANDBOX,	  0,   "sandbox",  "BOX",	 "limit the key to this sandbox", ON(KEY_CREATE)},
 	{OPT_SANDBOX,	  0,   "sandbox",  "BOX",	 "the sandbox (default: that of the worktree)", SYNC_LOOKS},
 	{OPT_SANDBOX,	  0,   "sandbox",  "BOX",	 "only events of this sandbox", ON(EVENTS)},
 	{OPT_SCOPE,	  0,   "scope",	   "SCOPE",	 "a permission of the key; may be repeated", ON(KEY_CREATE)},
-	{OPT_SECRET,	  0,   "secret",   "SECRET",	 "a secret of the tenant ('cove secret set'): a placeholder in the variable of that name; may be repeated", MAKES | ON(SESSION_CREATE) | ON(SUBMIT)},
+	{OPT_SECRET,	  0,   "secret",   "SECRET",	 "a secret of the tenant ('cove secret set'): a placeholder in the variable of that name; may be repeated", (MAKES & ~AGENT_STARTS) | ON(SESSION_CREATE) | ON(SUBMIT)},
+	{OPT_SECRET,	  0,   "secret",   "FILE:PATH|SECRET", "put a file of ours there, in memory, for the run alone, without what renews tokens; or a secret of the tenant, as with 'cove run'; may be repeated", AGENT_STARTS},
 	{OPT_SECRET,	  0,   "secret",   "id=ID[,src=FILE|,env=NAME]", "a file of RUN --mount=type=secret,id=ID (default: our variable ID); may be repeated", ON(TEMPLATE_BUILD)},
 	{OPT_SECRET,	  0,   "secret",   "NAME[@HOST]",	 "a secret of the tenant; with hosts (and commas) one of this sandbox, its value from our variable NAME; NAME=-@HOST from standard input, NAME=VALUE@HOST from here, NAME@ removes the secret", ON(POLICY)},
 	{OPT_SESSION,	  0,   "agent-session", "SESSION", "the sandbox of this agent session, which it has alone", ON(BUDGET_SET)},
 	{OPT_SESSION,	  0,   "session",  "ID",	 "session of the agent to continue: the word {session} of its arguments, and COVE_AGENT_SESSION", ON(AGENT_RUN)},
-	{OPT_SETUP,	  0,   "setup",	   "FILE",	 "run this script first, once in each sandbox for each content", ON(AGENT_RUN)},
+	{OPT_SETUP,	  0,   "setup",	   "FILE",	 "run this script first, once in each sandbox for each content", AGENT_STARTS},
 	{OPT_SHARED,	  0,   "shared",   NULL,	 "tenants without a credential of their own use it, too; the operator's alone", ON(REGISTRY_LOGIN)},
 	{OPT_SIGNAL,	  's', "signal",   "SIGNAL",	 "send this signal to the whole tree (KILL, HUP, 10)", ON(KILL)},
 	{OPT_SIZE,	  0,   "size",	   "SIZE",	 "limit of its files (default 2g where the host can keep a limit)", ON(VOLUME_CREATE)},
 	{OPT_SLEEP_AFTER, 0,   "sleep-after", "TIME",	 "freeze the sandbox after this idle time (default 10m); the next request wakes it", ON(CREATE)},
 	{OPT_SPEED,	  0,   "speed",	   "NUMBER",	 "play faster or slower (2, 0.5)", ON(PLAY)},
+	{OPT_SNAPSHOT,	  0,   "snapshot", "NAME",	 "start from this snapshot; from the default template while it is missing", AGENT_STARTS},
 	{OPT_SINCE,	  0,   "since",	   "TIME",	 "only lines since then: a span (10m) or a time (2026-01-31T08:00:00Z)", ON(LOGS)},
 	{OPT_SQUASH,	  0,   "squash",   NULL,	 "put everything in one layer; a snapshot over the template host needs it", ON(TEMPLATE_EXPORT)},
 	{OPT_STATE,	  0,   "state",	   "STATE",	 "only executions in this state: queued, initializing, ready, running, completed, failed", ON(EXECUTIONS_LS)},
@@ -225,7 +232,7 @@ const struct option cli_options[] = {
 	{OPT_TENANT,	  0,   "tenant",   "TENANT",	 "tenant of the key", ON(KEY_CREATE)},
 	{OPT_TENANT,	  0,   "tenant",   "TENANT",	 "act as this tenant; for the operator", ON(DASHBOARD)},
 	{OPT_TENANT,	  0,   "tenant",   "TENANT",	 "only rows of this tenant; for the operator", ON(EVENTS) | ON(AUDIT)},
-	{OPT_THEIRS,	  0,   "theirs",   NULL,	 "in a conflict take the file of the sandbox", SYNCS},
+	{OPT_THEIRS,	  0,   "theirs",   NULL,	 "in a conflict take the file of the sandbox", SYNCS | AGENT_SHOWS},
 	{OPT_THRESHOLD,	  0,   "threshold", "NUMBER",	 "the alert fires beyond it", ON(ALERTS_RULES)},
 	{OPT_TIMEOUT,	  0,   "timeout",  "TIME",	 "kill the command after this time (30s, 5m)", MAKES_OR_RUNS},
 	{OPT_TIMESTAMPS,  't', "timestamps", NULL,	 "show the time before each line", ON(LOGS)},

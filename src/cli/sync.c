@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "cli/agent_config.h"
 #include "cli/body.h"
 #include "cli/interrupt.h"
 #include "cli/print.h"
@@ -44,6 +45,8 @@ void sync_done(struct sync *sync)
 {
 	sync_forget(sync);
 	cove_box_free(sync->to.box);
+	free(sync->to.name);
+	free(sync->to.email);
 	remote_close(&sync->remote);
 	free(sync->path);
 	fd_drop(&sync->root);
@@ -163,13 +166,17 @@ static bool is_beneath(const char *path, struct str root)
 
 static fallible sync_check_root(const char *path)
 {
+	auto_free char *configured = NULL;
 	const char *roots = getenv("COVE_AGENT_ROOTS");
-	struct str rest = str_of(roots ? roots : ""), root;
+	struct str rest, root;
 
 	if (!strcmp(path, "/"))
 		return err_hint(err_new(FORBIDDEN, "not_allowed_root",
 					"the root directory cannot be a worktree"),
 				"--worktree DIR names another one");
+	if (!roots)
+		TRY(agent_config_roots(&configured));
+	rest = str_of(roots ? roots : configured ? configured : "");
 	if (!rest.len)
 		return OK;
 	while (rest.len && str_cut(&rest, ':', &root)) {
@@ -179,9 +186,10 @@ static fallible sync_check_root(const char *path)
 		if (real && is_beneath(path, str_of(real)))
 			return OK;
 	}
-	return err_hint(err_new(FORBIDDEN, "not_allowed_root",
-				"'%s' is not beneath a directory of COVE_AGENT_ROOTS", path),
-			"COVE_AGENT_ROOTS is a list of directories, with colons");
+	return err_hint(
+		err_new(FORBIDDEN, "not_allowed_root", "'%s' is not beneath an allowed root", path),
+		"COVE_AGENT_ROOTS, or the line roots of [agent] in agents.conf, is a list "
+		"of directories, with colons");
 }
 
 // The top of the repository around the directory, or the directory itself.
@@ -214,6 +222,7 @@ fallible sync_find_worktree(struct sync *sync)
 	if (sync->root < 0)
 		return err_new(INVALID, "no_worktree", "cannot open the worktree '%s': %s",
 			       sync->path, strerror(errno));
+	TRY(scan_identity(sync->root, &sync->to.name, &sync->to.email));
 	parts[0] = sync->machine;
 	parts[1] = sync->path;
 	sync_hash(parts, 2, sync->identity);
@@ -293,7 +302,7 @@ fallible sync_open_box(struct sync *sync, const struct cove_box_spec *make)
 		kind = cove_box_find(cove, given ? given : name, &sync->to.box, error);
 	else
 		kind = cove_box_ensure(cove, name, &spec, &sync->to.box, error);
-	if (kind == COVE_NOT_FOUND && !given)
+	if (kind == COVE_NOT_FOUND && !given && !make)
 		return err_hint(err_new(NOT_FOUND, "no_sandbox", "'%s' has no sandbox", sync->path),
 				"'cove sync in' makes one");
 	TRY(remote_did(&sync->remote, kind));
@@ -361,7 +370,7 @@ static fallible sync_check_conflicts(const struct sync *sync, const struct plan 
 			"--ours takes this host's, --theirs the sandbox's");
 }
 
-static fallible sync_check_ways(const struct call *call)
+fallible sync_check_ways(const struct call *call)
 {
 	if (call_has(call, OPT_OURS) + call_has(call, OPT_THEIRS) + call_has(call, OPT_FULL) > 1)
 		return err_new(INVALID, "two_ways",

@@ -32,6 +32,8 @@ void sync_unlock(struct sync *sync);
 // no_sandbox.
 fallible sync_open_box(struct sync *sync, const struct cove_box_spec *make);
 // Under the lock. CONFLICT sync_conflict: the paths were told, and nothing was changed.
+// INVALID two_ways: --ours, --theirs and --full exclude each other.
+fallible sync_check_ways(const struct call *call);
 fallible sync_in(struct sync *sync);
 fallible sync_out(struct sync *sync);
 // Adds how to try again. Returns the error.

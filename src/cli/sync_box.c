@@ -285,6 +285,8 @@ static fallible sync_take_member(struct sync_archive *archive, const struct tar_
 		sync_add_link(archive, path, head->target);
 		return OK;
 	}
+	if (head->type == TAR_SYMLINK && str_starts(head->target, SYNC_PLACED))
+		return OK;
 	if (head->type == TAR_OTHER)
 		return sync_bad_archive("it has a member of an unknown type");
 	file = file_list_add(archive->out, path);
@@ -704,12 +706,22 @@ fallible sync_box_commit(struct sync_box *sync)
 		"g() { git -c core.hooksPath=/dev/null -c core.protectNTFS=false -c commit.gpgSign=false"
 		" -c user.name=cove -c user.email=cove@localhost -c init.defaultBranch=main"
 		" -c safe.directory='*' \"$@\"; }\n"
-		"[ -e .git ] || g init -q || exit 1\n"
+		"[ -e .git ] || {\n"
+		" g init -q || exit 1\n"
+		" [ -z \"$1\" ] || git config user.name \"$1\"\n"
+		" [ -z \"$2\" ] || git config user.email \"$2\"\n"
+		"}\n"
 		"g add -A || exit 1\n"
 		"g rev-parse -q --verify HEAD >/dev/null && g diff --cached --quiet ||"
 		" g commit -q --allow-empty -m 'sync base'\n";
 	// clang-format on
-	static const char *const argv[] = {"sh", "-c", script, NULL};
+	const char *const argv[] = {"sh",
+				    "-c",
+				    script,
+				    "commit",
+				    sync->name ? sync->name : "",
+				    sync->email ? sync->email : "",
+				    NULL};
 	on_exit_call(cove_output_free) struct cove_output output = {0};
 	struct cove_command command = {.argv = argv, .cwd = SYNC_HOME};
 	int status;

@@ -5,6 +5,7 @@
 #include "sync/plan.h"
 
 #define SYNC_HOME "/workspace"
+#define SYNC_PLACED "/dev/shm/.cove-" // links there are files of a run, which never come back
 
 // "left_out" with a path, "no_base_commit" with a reason.
 typedef void sync_box_note_fn(void *arg, const char *event, const char *text);
@@ -13,7 +14,8 @@ struct sync_box {
 	struct remote *remote;
 	struct cove_box *box;
 	uint64_t file_max, count_max;
-	int spool; // receives contents; -1: not wanted
+	int spool;	    // receives contents; -1: not wanted
+	char *name, *email; // of commits; NULL: none is known
 	uint64_t spooled;
 	sync_box_note_fn *note;
 	void *arg;

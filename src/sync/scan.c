@@ -3,8 +3,8 @@
 // tracked files travel. A rule file that cannot be read is an error: without it, a file that was
 // meant to stay could leave the host.
 //
-// Of git's configuration one value is read, core.excludesFile, by a small reader of its own.
-// include.path is not followed.
+// Of git's configuration core.excludesFile, user.name and user.email are read, by a small reader of
+// its own. include.path is not followed.
 #include "sync/scan.h"
 
 #include <dirent.h>
@@ -80,11 +80,17 @@ static fallible scan_read(int dir, const char *name, int flags, struct buf *out)
 
 // --------------------------------------------------------------------------- the repository
 
-// The last value of core.excludesFile in a configuration file of git; NULL: none. The caller's.
-static char *scan_config_value(struct str text)
+struct scan_key {
+	const char *section; // "[core]"
+	const char *name;
+};
+
+// The last value of a key in a configuration file of git; NULL: none. The caller's.
+static char *scan_config_value(struct str text, const struct scan_key *wanted)
 {
+	const struct str section = str_of(wanted->section);
 	char *value = NULL;
-	bool in_core = false;
+	bool is_inside = false;
 	struct str line;
 
 	while (str_cut(&text, '\n', &line)) {
@@ -94,12 +100,12 @@ static char *scan_config_value(struct str text)
 		if (line.len && line.at[line.len - 1] == '\r')
 			line.len--;
 		if (line.len && *line.at == '[') {
-			in_core = line.len >= 6 &&
-				  str_eq_nocase((struct str){line.at, 6}, STR("[core]"));
-			line = str_trim(str_skip(line, in_core ? 6 : line.len));
+			is_inside = line.len >= section.len &&
+				    str_eq_nocase((struct str){line.at, section.len}, section);
+			line = str_trim(str_skip(line, is_inside ? section.len : line.len));
 		}
-		if (!in_core || !str_cut(&line, '=', &key) || !line.at ||
-		    !str_eq_nocase(str_trim(key), STR("excludesfile")))
+		if (!is_inside || !str_cut(&line, '=', &key) || !line.at ||
+		    !str_eq_nocase(str_trim(key), str_of(wanted->name)))
 			continue;
 		line = str_trim(line);
 		if (line.len > 1 && *line.at == '"' && line.at[line.len - 1] == '"')
@@ -110,13 +116,13 @@ static char *scan_config_value(struct str text)
 	return value;
 }
 
-static fallible scan_config(int dir, const char *path, char **value)
+static fallible scan_config(int dir, const char *path, const struct scan_key *wanted, char **value)
 {
 	auto_buf text = BUF_INIT(CONFIG_MAX);
 	char *found;
 
 	TRY(scan_read(dir, path, 0, &text));
-	found = scan_config_value(buf_view(&text));
+	found = scan_config_value(buf_view(&text), wanted);
 	if (!found)
 		return OK;
 	free(*value);
@@ -124,20 +130,37 @@ static fallible scan_config(int dir, const char *path, char **value)
 	return OK;
 }
 
+// The user's git/ directory. The caller's.
+static char *scan_user_directory(void)
+{
+	const char *home = getenv("HOME"), *xdg = getenv("XDG_CONFIG_HOME");
+
+	return xdg && *xdg ? mem_fmt("%s/git", xdg) : mem_fmt("%s/.config/git", home ? home : "");
+}
+
+// A value of the user's configuration, or of the repository's; *value stays where there is none.
+static fallible scan_setting(int common, const struct scan_key *wanted, char **value)
+{
+	const char *home = getenv("HOME");
+	auto_free char *user = mem_fmt("%s/.gitconfig", home ? home : "");
+	auto_free char *base = scan_user_directory();
+	auto_free char *config = mem_fmt("%s/config", base);
+
+	TRY(scan_config(AT_FDCWD, config, wanted, value));
+	TRY(scan_config(AT_FDCWD, user, wanted, value));
+	return common >= 0 ? scan_config(common, "config", wanted, value) : OK;
+}
+
 // The user's rules, named by the user's configuration or the repository's.
 static fallible scan_user_rules(struct scan *scan, int common)
 {
-	const char *home = getenv("HOME"), *xdg = getenv("XDG_CONFIG_HOME");
-	auto_free char *user = mem_fmt("%s/.gitconfig", home ? home : "");
-	auto_free char *base = xdg && *xdg ? mem_str(xdg) : mem_fmt("%s/.config", home ? home : "");
-	auto_free char *config = mem_fmt("%s/git/config", base);
-	auto_free char *value = mem_fmt("%s/git/ignore", base);
+	static const struct scan_key wanted = {"[core]", "excludesfile"};
+	const char *home = getenv("HOME");
+	auto_free char *base = scan_user_directory();
+	auto_free char *value = mem_fmt("%s/ignore", base);
 	auto_free char *path = NULL;
 
-	TRY(scan_config(AT_FDCWD, config, &value));
-	TRY(scan_config(AT_FDCWD, user, &value));
-	if (common >= 0)
-		TRY(scan_config(common, "config", &value));
+	TRY(scan_setting(common, &wanted, &value));
 	path = str_starts(str_of(value), "~/") ? mem_fmt("%s%s", home ? home : "", value + 1)
 					       : mem_str(value);
 	return path[0] == '/' ? scan_read(AT_FDCWD, path, 0, &scan->excludes_file) : OK;
@@ -397,4 +420,15 @@ fallible scan_worktree(int root, const struct scan_options *options, struct file
 	TRY(scan_directory(&scan, &(struct scan_place){root, "", NULL, false, 0}));
 	file_list_sort(out);
 	return OK;
+}
+
+fallible scan_identity(int root, char **out_name, char **out_email)
+{
+	static const struct scan_key keys[] = {{"[user]", "name"}, {"[user]", "email"}};
+	auto_fd git = -1;
+	auto_fd common = -1;
+
+	TRY(scan_open_git(root, &git, &common));
+	TRY(scan_setting(common, &keys[0], out_name));
+	return scan_setting(common, &keys[1], out_email);
 }

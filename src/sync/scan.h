@@ -24,3 +24,6 @@ fallible scan_worktree(int root, const struct scan_options *options, struct file
 // another type. Content beyond `file_max` is not read: TOO_LARGE.
 fallible scan_file(int dir, const char *name, const char *path, uint64_t file_max,
 		   struct listed_file *out, bool *found);
+// The name and the address of commits, as git's configuration has them: the caller's. They are
+// unchanged where it has none.
+fallible scan_identity(int root, char **out_name, char **out_email);

@@ -186,8 +186,9 @@ static fallible agent_runs_texts(const struct json *json, struct exec_request *r
 static fallible agent_runs_read(struct http *x, const struct json *json, struct str *out_box,
 				struct exec_request *request)
 {
-	static const char *const known[] = {"sandbox", "argv", "prompt",    "session", "model",
-					    "env",     "cwd",  "timeoutMs", NULL};
+	static const char *const known[] = {"sandbox", "argv", "prompt", "session",
+					    "model",   "env",  "cwd",	 "timeoutMs",
+					    "user",    "id",   NULL};
 
 	if (!json)
 		return err_new(INVALID, "bad_field", "the body is empty");
@@ -201,16 +202,37 @@ static fallible agent_runs_read(struct http *x, const struct json *json, struct 
 	return agent_runs_texts(json, request, x->arena);
 }
 
-static fallible agent_runs_spawn(struct process *process, const struct exec_request *request)
+// An id that the client chose, and may know before the run begins.
+static fallible agent_runs_read_id(const struct json *json, char out[RUN_ID_MAX])
+{
+	struct str id = {0};
+	const size_t prefix = sizeof(UNSYNCED_RUN) - 1;
+
+	TRY(json_str(json_get(json, "id"), "id", &id));
+	for (size_t i = prefix; i < id.len; i++)
+		if (!strchr("0123456789abcdef-", id.at[i]))
+			id.len = 1;
+	if (id.at && (!str_starts(id, UNSYNCED_RUN) || id.len == prefix || id.len >= RUN_ID_MAX))
+		return err_new(INVALID, "bad_field",
+			       "'id' must be " UNSYNCED_RUN
+			       " and up to %zu hexadecimal digits and -",
+			       RUN_ID_MAX - 1 - prefix);
+	snprintf(out, RUN_ID_MAX, STR_FMT, STR_ARG(id));
+	return OK;
+}
+
+// `id` "": one is chosen.
+static fallible agent_runs_spawn(struct process *process, const struct exec_request *request,
+				 char id[RUN_ID_MAX])
 {
 	struct entry *entry = process->ref.entry;
-	char id[RUN_ID_MAX];
 	struct spawn spec = {.shown = request->shown, .keep_error = true};
 	int64_t before = entry->record.unsynced_ms, marked;
 	struct err *err;
 
 	TRY(unsynced_may(entry));
-	agent_runs_name(&entry->record, id);
+	if (!*id)
+		agent_runs_name(&entry->record, id);
 	spec.id = str_of(id);
 	unsynced_mark(entry);
 	marked = entry->record.unsynced_ms;
@@ -234,11 +256,13 @@ static fallible agent_runs_make(struct http *x, const struct json *json,
 				struct exec_request *request)
 {
 	auto_process process = {.x = x};
+	char id[RUN_ID_MAX];
 
 	TRY(access_ask(gateway_who(x), ACCESS_MAKE));
 	TRY(agent_runs_read(x, json, &x->params[0], request));
+	TRY(agent_runs_read_id(json, id));
 	TRY(gateway_box(x, &process.ref));
-	TRY(agent_runs_spawn(&process, request));
+	TRY(agent_runs_spawn(&process, request, id));
 	http_set(x, "Location",
 		 str_of(arena_fmt(x->arena, "/v1/agent-runs/%s", proc_look(process.proc).id)));
 	return agent_runs_answer(&process, 202);
