@@ -212,7 +212,7 @@ def preparations(cove):
         put(secret, text)
         got = agent.run("cat /root/.netrc; stat -c %a /root/.netrc", "--file", secret + ":/root/.netrc")
         c.ok(got.text == text + "600\n" and "second" not in got.err, "R31 files come fresh before each run, for the user alone", got)
-    for word in (secret + ":/workspace/x", secret, secret + ":/root/../workspace/x", "/nonesuch:/root/x"):
+    for word in (secret + ":/workspace/a", secret, secret + ":/root/../workspace/x", "/nonesuch:/root/x"):
         c.ok(agent.run("true", "--file", word).returncode == 2, "--file %s is refused" % word.replace(HOME, "~"))
     children = [agent.cli.popen("agent", "run", "--", "true") for _ in range(10)]
     done = [child.communicate() + (child.returncode,) for child in children]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""cove agent serve: Thor's route /exec/sandbox-coder (sync.md 5.13), with requests as Thor's remote-cli sends them."""
+"""cove agent serve: Thor's route /exec/sandbox-coder (5.13), with requests as Thor's remote-cli sends them."""
 import http.client
 import json
 import os
