@@ -249,6 +249,20 @@ static const char *agent_serve_run(struct agent_conn *conn, struct str session, 
 	return NULL;
 }
 
+static bool agent_serve_are_texts(const struct json *args)
+{
+	size_t count = args && json_type(args) == JSON_ARRAY ? json_count(args) : 0;
+	bool are_texts = count > 0;
+
+	for (size_t i = 0; i < count; i++) {
+		struct str word = json_chars(json_at(args, i));
+
+		are_texts = are_texts && json_type(json_at(args, i)) == JSON_STRING &&
+			    !memchr(word.at, 0, word.len);
+	}
+	return are_texts;
+}
+
 // Sets the program for the request. Returns why it cannot be.
 static const char *agent_serve_parse(struct agent_conn *conn, const struct json *body,
 				     struct buf *prompt)
@@ -260,13 +274,7 @@ static const char *agent_serve_parse(struct agent_conn *conn, const struct json 
 	bool reconnects = str_is(first, "--reconnect"), pulls = str_is(first, "--pull");
 	struct str session = {0};
 
-	for (size_t i = 0; i < count; i++) {
-		struct str word = json_chars(json_at(args, i));
-
-		if (json_type(json_at(args, i)) != JSON_STRING || memchr(word.at, 0, word.len))
-			count = 0;
-	}
-	if (!count)
+	if (!agent_serve_are_texts(args))
 		return "args must be a list of texts";
 	if (reconnects || pulls) {
 		if (count != 2 || !second.len || *second.at == '-')

@@ -256,7 +256,7 @@ static fallible agent_runs_make(struct http *x, const struct json *json,
 				struct exec_request *request)
 {
 	auto_process process = {.x = x};
-	char id[RUN_ID_MAX];
+	char id[RUN_ID_MAX] = "";
 
 	TRY(access_ask(gateway_who(x), ACCESS_MAKE));
 	TRY(agent_runs_read(x, json, &x->params[0], request));
