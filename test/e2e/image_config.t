@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import re
+import signal
 import subprocess
 import tarfile
 
@@ -201,6 +202,21 @@ def bare(cove):
     c.same((reply.status, reply.json["reason"]), (400, "no_user"), "an image's unknown user is told at the create")
 
 
+def killed(cove):
+    """A create that was acknowledged just before kill -9 of the daemon."""
+    for _ in range(5):
+        daemon = cove.children()["daemon"]
+        made = cove.post("/v1/sandboxes", {"template": "app"})
+        os.kill(daemon, signal.SIGKILL)
+        c.until(lambda: cove.get("/v1/health").status == 200, 30)
+        found = cove.get("/v1/sandboxes/" + made.json["id"]).json
+        good = (found["user"], found["workdir"], cove.out(found, SHOW)) == ("agent", "/srv/app", WANT)
+        cove.delete(made.json)
+        if not good:
+            break
+    c.ok(good, "the user, directory and environment of the image outlive a kill -9 right after the create", found)
+
+
 cove = c.Cove()
 for form, body in (("docker save, old", saved(CONFIG)), ("docker save, new", layout(CONFIG, True)), ("an OCI layout", layout(CONFIG, False))):
     take(cove, "app", body)
@@ -210,6 +226,8 @@ for form, body in (("docker save, old", saved(CONFIG)), ("docker save, new", lay
 everywhere(cove)
 overrides(cove)
 entry(cove)
+take(cove, "app", saved(CONFIG))
+killed(cove)
 bare(cove)
 c.same(cove.stop(), 0, "cove stops")
 c.same(c.remains(cove), {}, "nothing is left behind")
