@@ -469,17 +469,96 @@ class Makes(Load):
             self.sure(lambda: self.cove.get("/v1/sandboxes/" + box), (404, 410))
 
 
+class Executions(Load):
+    """Executions, a few at a time, each asked for until it is answered. One in three fails by its own exit code."""
+    pause = 0.1
+
+    def work(self, number):
+        if sum(n not in self.acked for n in self.begun) > 1 or number > 12:
+            self.begun.pop()
+            return
+        body = {"command": "echo execution %d; exit %d" % (number, number % 3), "taskId": "storm-%d" % number,
+                "limits": {"memoryMB": 64}}
+        key = {"Idempotency-Key": "%s-%d" % (self.chance.random(), number)}
+        made = self.sure(lambda: self.cove.post("/v1/executions", body, headers=key, timeout=60), (200, 201, 202))
+        if made:
+            self.acked[number] = made.json["id"]
+
+    def audit(self):
+        for number, name in self.acked.items():
+            path = "/v1/executions/" + name
+            reply = self.sure(lambda: self.cove.get(path + "/wait?timeoutMs=60000", timeout=90))
+            if not reply:
+                continue
+            self.want(number, reply.json["outcome"], "exit_nonzero" if number % 3 else "completed")
+            said = self.sure(lambda: self.cove.get(path + "/logs"))
+            self.want(number, said and said.body.count(b"execution %d" % number), 1)
+        reply = self.sure(lambda: self.cove.get("/v1/executions?limit=200"))
+        if reply:
+            self.want(0, sorted(each["id"] for each in reply.json["items"]), sorted(self.acked.values()))
+
+    def clear(self):
+        """Those that could not be deleted."""
+        return [name for name in self.acked.values() if self.sure(
+            lambda: self.cove.request("DELETE", "/v1/executions/" + name), (200, 202, 204, 404)) is None]
+
+
+class Things(Load):
+    """What outlives sandboxes: volumes that are made, and deleted by turns; snapshots of a sandbox that counts them."""
+    pause = 0.1
+
+    def __init__(self, cove, box, seed):
+        super().__init__(cove, box, seed)
+        self.deleted = set()
+
+    def path(self, number):
+        return "/v1/volumes/storm-%d" % number if number % 2 else "/v1/templates/storm-%d" % number
+
+    def make(self, number):
+        if number % 2:
+            return self.cove.post("/v1/volumes", {"name": "storm-%d" % number, "sizeMB": 8}, timeout=60)
+        return self.cove.post("/v1/sandboxes/%s/snapshot" % self.box["id"], {"name": "storm-%d" % number}, timeout=60)
+
+    def work(self, number):
+        if number > 16:
+            self.begun.pop()
+            return
+        if number % 2 == 0 and not self.taken(self.cove.execute(self.box, "echo %d > /workspace/count" % number, _timeout=30)):
+            return
+        if self.taken(self.make(number), (200, 201)):
+            self.acked[number] = True
+            if number % 3 == 0:
+                self.deleted.add(number)
+                self.sure(lambda: self.cove.request("DELETE", self.path(number), timeout=60), (200, 204, 404))
+
+    def audit(self):
+        for number in self.acked:
+            self.sure(lambda: self.cove.get(self.path(number)), (404,) if number in self.deleted else (200,))
+        kept = [n for n in self.acked if n % 2 == 0 and n not in self.deleted]
+        for number in kept[-1:]:
+            made = self.sure(lambda: self.cove.post("/v1/sandboxes", {"template": "storm-%d" % number}, timeout=60), (201,))
+            reply = self.sure(lambda: self.cove.execute(made.json, "cat /workspace/count")) if made else None
+            self.want(number, reply and reply.json["stdout"], "%d\n" % number)
+            if made:
+                self.sure(lambda: self.cove.request("DELETE", "/v1/sandboxes/" + made.json["id"]), (204, 404, 410))
+
+    def clear(self):
+        return [self.path(n) for n in self.begun if self.sure(
+            lambda: self.cove.request("DELETE", self.path(n), timeout=60), (200, 204, 404)) is None]
+
+
 class Crowd:
-    """The eleven clients, in three sandboxes, two of sessions, and those that are made."""
+    """The thirteen clients, in four sandboxes, two of sessions, and those that are made."""
 
     def __init__(self, cove, seed):
         self.cove = cove
-        self.boxes = [cove.create() for _ in range(3)]
-        first, second, third = self.boxes
+        self.boxes = [cove.create() for _ in range(4)]
+        first, second, third, fourth = self.boxes
         self.clients = [Processes(cove, first, seed), Commands(cove, first, seed), Streams(cove, first, seed),
                         Shell(cove, second, seed), Bulk(cove, second, seed), Screen(cove, second, seed),
                         Cells(cove, third, seed), Uploads(cove, third, seed), Makes(cove, None, seed),
-                        Agent(cove, None, seed, "agent-a"), Agent(cove, None, seed, "agent-b")]
+                        Agent(cove, None, seed, "agent-a"), Agent(cove, None, seed, "agent-b"), Executions(cove, None, seed),
+                        Things(cove, fourth, seed)]
         for client in self.clients:
             if not client.is_alive():
                 client.start()
@@ -488,6 +567,9 @@ class Crowd:
         """How much was asked for and acknowledged so far."""
         asked = [client for client in self.clients if isinstance(client, Load)]
         return sum(len(client.begun) for client in asked), sum(len(client.acked) for client in asked)
+
+    def told(self):
+        return ", ".join("%s %d" % (client.name, len(client.acked)) for client in self.clients if isinstance(client, Load))
 
     def end(self):
         """All stop; what runs until it is told to end is told."""
@@ -532,6 +614,8 @@ class Crowd:
         for client in self.clients:
             if isinstance(client, Agent) and not c.until(lambda: client.session.delete().status in (204, 404), 30):
                 left.append(client.session.id)
+            if isinstance(client, (Executions, Things)):
+                left += client.clear()
         for box in sorted(self.expected()):
             reply = live.patiently(lambda: self.cove.request("DELETE", "/v1/sandboxes/" + box))
             if reply.status not in (204, 404, 410):
