@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "base/mem.h"
-#include "base/secret.h"
+#include "base/secret_text.h"
 #include "codec/json.h"
 #include "codec/pack.h"
 #include "manager/publish.h"
@@ -58,8 +58,7 @@ fallible results_open(const struct results_options *options, struct results **ou
 static void results_hidden_free(struct results_hidden *hidden)
 {
 	for (size_t i = 0; i < hidden->count; i++) {
-		secret_wipe((char *)hidden->values[i].at, hidden->values[i].len);
-		free((char *)hidden->values[i].at);
+		secret_text_free((char *)hidden->values[i].at);
 	}
 	free(hidden->values);
 	free(hidden);
@@ -183,7 +182,7 @@ void results_hide(struct results *results, const struct results_attempt *attempt
 		}
 		hidden->values = mem_grow(hidden->values, hidden->count + 1,
 					  sizeof(*hidden->values));
-		hidden->values[hidden->count++] = (struct str){mem_dup(value.at, value.len),
+		hidden->values[hidden->count++] = (struct str){secret_text_new(value.at, value.len),
 							       value.len};
 	}
 }
@@ -225,7 +224,17 @@ static struct str results_pack_times(const struct tape *tape, struct arena *aren
 struct results_hashes {
 	struct sha256 of[TAPE_STREAMS];
 	uint64_t bytes[TAPE_STREAMS];
+	struct buf last[TAPE_STREAMS];
 };
+
+static void results_keep_last(struct buf *last, struct str bytes)
+{
+	if (bytes.len > RESULTS_LAST)
+		bytes = str_skip(bytes, bytes.len - RESULTS_LAST);
+	if (last->len + bytes.len > RESULTS_LAST)
+		buf_drop_front(last, last->len + bytes.len - RESULTS_LAST);
+	buf_str(last, bytes);
+}
 
 static fallible results_copy_run(struct log_reader *reader, struct tape *to,
 				 struct results_hashes *hashes)
@@ -239,6 +248,7 @@ static fallible results_copy_run(struct log_reader *reader, struct tape *to,
 			return OK;
 		sha256_add(&hashes->of[stream], bytes.at, bytes.len);
 		hashes->bytes[stream] += bytes.len;
+		results_keep_last(&hashes->last[stream], bytes);
 		TRY(tape_add(to, stream, bytes.at, bytes.len));
 	}
 }
@@ -296,15 +306,28 @@ static fallible results_make_log(struct results *results, const struct results_a
 
 // Stores the log; a command without output needs no blob.
 static fallible results_store_log(struct results *results, const struct results_attempt *attempt,
-				  struct tape *log, struct arena *arena, struct store_result *out)
+				  struct tape *log, struct arena *arena,
+				  struct results_found *found)
 {
 	char *name = arena_take(arena, SHA256_HEX + 1), *hex[TAPE_STREAMS];
+	struct store_result *out = &found->result;
 	struct results_hashes hashes = {0};
+	struct err *err = OK;
 
-	for (int i = 0; i < TAPE_STREAMS; i++)
+	for (int i = 0; i < TAPE_STREAMS; i++) {
 		sha256_begin(&hashes.of[i]);
+		hashes.last[i] = BUF_INIT(2 * RESULTS_LAST);
+	}
 	if (tape_kept(log))
-		TRY(results_make_log(results, attempt, log, &hashes, name, &out->log_bytes));
+		err = results_make_log(results, attempt, log, &hashes, name, &out->log_bytes);
+	for (int i = TAPE_STREAMS - 1; i >= 0; i--) { // stderr comes first
+		struct str last = buf_view(&hashes.last[i]);
+
+		if (last.len && !found->last.len)
+			found->last = (struct str){arena_dup(arena, last.at, last.len), last.len};
+		buf_done(&hashes.last[i]);
+	}
+	TRY(err);
 	for (int i = 0; i < TAPE_STREAMS; i++) {
 		hex[i] = arena_take(arena, SHA256_HEX + 1);
 		sha256_end(&hashes.of[i], hex[i]);
@@ -454,7 +477,7 @@ fallible results_collect(struct results *results, const struct results_attempt *
 					      .ended_ms = clock_wall_ms(),
 				      }};
 	if (log)
-		err = results_store_log(results, attempt, log, arena, result);
+		err = results_store_log(results, attempt, log, arena, out);
 	if (!err)
 		err = results_store_artifacts(results, attempt, box, spec, arena, &out->artifacts,
 					      result);

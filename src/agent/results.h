@@ -17,6 +17,7 @@ struct results;
 
 #define RESULTS_MAX_MB 200 // of artifacts, unless the request or the profile says otherwise
 #define RESULTS_DEADLINE_MS 300000
+#define RESULTS_LAST 2048 // bytes of output that are told beside an end
 
 struct results_options {
 	struct loop *loop;
@@ -58,6 +59,7 @@ struct mask *results_mask(struct results *results, const struct results_attempt 
 struct results_found {
 	struct store_result result; // its texts are in the arena
 	struct artifacts artifacts; // likewise
+	struct str last;	    // output, masked: of stderr, else of stdout; in the arena
 };
 // Stores the contents of the log, then of the artifacts; they are held until results_settle().
 // `box` NULL or not running: no artifacts, every glob is in `missing`, and the result is partial.

@@ -149,6 +149,7 @@ static void following_show_end(struct following *following)
 {
 	const struct cove_execution_info *info = &following->info;
 	const struct json *artifacts = json_get(following->record, "artifacts");
+	const char *message = fields_text(json_get(following->record, "error"), "message");
 	int64_t count = fields_number(artifacts, "count", 0);
 	struct call *call = following->call;
 	auto_buf size = BUF_INIT(64);
@@ -158,8 +159,8 @@ static void following_show_end(struct following *following)
 		return;
 	if (strcmp(info->state, "failed") == 0 &&
 	    (*info->reason || strcmp(info->outcome, "exit_nonzero") != 0))
-		print_note("the execution failed: %s%s%s", info->outcome, *info->reason ? ": " : "",
-			   info->reason);
+		print_note("the execution failed: %s%s%s", info->outcome, *message ? ": " : "",
+			   message);
 	print_size((uint64_t)fields_number(artifacts, "bytes", 0), &size);
 	if (following->shows && count)
 		print_note("%lld artifacts, %s: cove executions artifacts %s", (long long)count,

@@ -5,9 +5,10 @@
 
 #include "base/mem.h"
 #include "base/secret.h"
+#include "base/secret_text.h"
 
 struct mask_value {
-	uint8_t *bytes;
+	uint8_t *bytes; // of secret_text_new()
 	uint32_t *fail; // of a prefix of i + 1 bytes: the longest one that it ends with
 	size_t len;
 };
@@ -25,7 +26,7 @@ struct mask_stream {
 
 static struct mask_value mask_value_new(struct str text)
 {
-	struct mask_value value = {(uint8_t *)mem_dup(text.at, text.len), NULL, text.len};
+	struct mask_value value = {(uint8_t *)secret_text_new(text.at, text.len), NULL, text.len};
 	size_t have = 0;
 
 	value.fail = mem_new(text.len * sizeof(*value.fail));
@@ -38,18 +39,23 @@ static struct mask_value mask_value_new(struct str text)
 	return value;
 }
 
+static bool mask_takes(struct str value)
+{
+	return value.len >= MASK_VALUE_MIN && value.len < SECRET_TEXT_MAX;
+}
+
 struct mask *mask_new(const struct str *values, size_t count)
 {
 	struct mask *mask;
 	size_t good = 0;
 
 	for (size_t i = 0; i < count; i++)
-		good += values[i].len >= MASK_VALUE_MIN && values[i].len < UINT32_MAX;
+		good += mask_takes(values[i]);
 	if (!good)
 		return NULL;
 	mask = mem_new(sizeof(*mask) + good * sizeof(*mask->values));
 	for (size_t i = 0; i < count && mask->count < MASK_VALUES_MAX; i++)
-		if (values[i].len >= MASK_VALUE_MIN && values[i].len < UINT32_MAX)
+		if (mask_takes(values[i]))
 			mask->values[mask->count++] = mask_value_new(values[i]);
 	return mask;
 }
@@ -57,8 +63,7 @@ struct mask *mask_new(const struct str *values, size_t count)
 void mask_free(struct mask *mask)
 {
 	for (size_t i = 0; mask && i < mask->count; i++) {
-		secret_wipe(mask->values[i].bytes, mask->values[i].len);
-		free(mask->values[i].bytes);
+		secret_text_free((char *)mask->values[i].bytes);
 		free(mask->values[i].fail);
 	}
 	free(mask);

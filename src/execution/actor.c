@@ -623,6 +623,7 @@ static void actor_allocate(struct execution *execution)
 	if (!execution->ready_ms)
 		execution->provisioned_ms = attempt->started_ms;
 	execution->next_at = 0;
+	free(take_ptr(execution->last_output));
 	execution->begun = execution->attempt_stored = false;
 	if (execution->state != EXECUTION_INITIALIZING) {
 		execution->state = EXECUTION_INITIALIZING;

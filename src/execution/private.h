@@ -114,7 +114,8 @@ struct execution {
 	enum execution_outcome outcome;
 	int exit_code, signal; // -1, 0: none
 	char reason[EXECUTION_REASON_MAX];
-	char *result; // JSON of /complete; NULL: none
+	char *result;	   // JSON of /complete; NULL: none
+	char *last_output; // of the attempt that failed; NULL: none
 	struct execution_attempt attempts[EXECUTION_TRIES_MAX];
 	uint32_t attempt_count;
 	struct execution_note notes[EXECUTION_NOTES_MAX];

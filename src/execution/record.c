@@ -3,6 +3,7 @@
 // committed last.
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "agent/faults.h"
 #include "base/mem.h"
@@ -160,6 +161,78 @@ static void record_put_queue(struct json_out *out, const struct execution *execu
 	json_end(out, '}');
 }
 
+static void record_tell_exit(struct buf *text, const struct execution *execution)
+{
+	const char *name = execution->signal ? sigabbrev_np(execution->signal) : NULL;
+
+	if (execution->signal)
+		buf_fmt(text, "the command was killed by signal %d%s%s", execution->signal,
+			name ? ", SIG" : "", name ? name : "");
+	else if (execution->reason[0])
+		buf_fmt(text, "the command could not be started: %s", execution->reason);
+	else
+		buf_fmt(text, "the command ended with status %d", execution->exit_code);
+}
+
+static void record_tell_failure(struct buf *text, const struct execution *execution)
+{
+	const struct profile_limits *limits = &execution->limits;
+	static const char *const words[OUTCOME_COUNT] = {
+		[OUTCOME_ARTIFACTS] = "required artifacts are missing",
+		[OUTCOME_CANCELLED] = "it was cancelled",
+		[OUTCOME_QUEUE_TIMEOUT] = "there was no room for it in the time that it may wait",
+		[OUTCOME_INFRA] = "cove could not carry it out",
+		[OUTCOME_REPORTED] = "its client reported a failure",
+	};
+
+	switch (execution->outcome) {
+	case OUTCOME_EXIT:
+		record_tell_exit(text, execution);
+		return;
+	case OUTCOME_MEMORY:
+		buf_fmt(text, "its processes needed more memory than %llu MB",
+			(unsigned long long)(limits->memory >> 20));
+		return;
+	case OUTCOME_CPU_TIME:
+		buf_fmt(text, "its processes used their CPU time of %llu ms",
+			(unsigned long long)limits->cpu_time_ms);
+		return;
+	case OUTCOME_TIMEOUT:
+		buf_fmt(text, "it did not end within %llu ms",
+			(unsigned long long)limits->wall_time_ms);
+		return;
+	case OUTCOME_NETWORK:
+		buf_fmt(text, "a request over its budget of %llu was refused",
+			(unsigned long long)limits->network_requests);
+		return;
+	case OUTCOME_STORAGE:
+		buf_fmt(text, "its files needed more than %llu MB",
+			(unsigned long long)(limits->storage >> 20));
+		return;
+	default:
+		buf_text(text, words[execution->outcome] ? words[execution->outcome] : "it failed");
+	}
+	if (execution->reason[0])
+		buf_fmt(text, ": %s", execution->reason);
+}
+
+// What went wrong, for people: a sentence and the last output, where stack traces are.
+static void record_put_error(struct json_out *out, const struct execution *execution)
+{
+	auto_buf text = BUF_INIT(1024);
+
+	json_key(out, "error");
+	if (execution->state != EXECUTION_FAILED) {
+		json_add_null(out);
+		return;
+	}
+	record_tell_failure(&text, execution);
+	json_begin(out, '{');
+	json_put_str(out, "message", buf_view(&text));
+	json_put_text(out, "output", execution->last_output);
+	json_end(out, '}');
+}
+
 void execution_write(struct json_out *out, const struct execution *execution)
 {
 	const struct execution_attempt *last = execution_attempt((struct execution *)execution);
@@ -174,6 +247,7 @@ void execution_write(struct json_out *out, const struct execution *execution)
 	record_put_number(out, "exitCode", execution->exit_code);
 	record_put_number(out, "signal", execution->signal ? execution->signal : -1);
 	json_put_text(out, "reason", record_or_null(execution->reason));
+	record_put_error(out, execution);
 	json_put_int(out, "attempt", execution->attempt_count);
 	record_put_attempts(out, execution);
 	json_put_text(out, "sandbox", last ? last->box : NULL);
@@ -219,9 +293,15 @@ static const struct record_number {
 	{"next", AT(next_at)},
 };
 static const struct record_number record_texts[] = {
-	{"agentType", AT(agent_type)},	    {"taskId", AT(task_id)},   {"retryOf", AT(retry_of)},
-	{"replayOf", AT(replay_of)},	    {"mark", AT(mark)},	       {"result", AT(result)},
-	{"missing", AT(artifacts.missing)}, {"image", AT(want.image)},
+	{"agentType", AT(agent_type)},
+	{"taskId", AT(task_id)},
+	{"retryOf", AT(retry_of)},
+	{"replayOf", AT(replay_of)},
+	{"mark", AT(mark)},
+	{"result", AT(result)},
+	{"missing", AT(artifacts.missing)},
+	{"image", AT(want.image)},
+	{"lastOutput", AT(last_output)},
 };
 static const struct record_number record_flags[] = {
 	{"hasCommand", AT(has_command)},

@@ -678,8 +678,15 @@ static uint64_t sandbox_artifacts_max(const struct job *request, const struct ex
 		       : execution->limits.storage;
 }
 
-static void sandbox_take_results(struct execution *execution, const struct store_result *result)
+static void sandbox_take_results(struct execution *execution, const struct results_found *found)
 {
+	const struct store_result *result = &found->result;
+
+	free(execution->last_output);
+	execution->last_output = found->last.len ? mem_dup(found->last.at, found->last.len) : NULL;
+	for (size_t i = 0; i < found->last.len; i++)
+		if (!execution->last_output[i])
+			execution->last_output[i] = '?'; // it is a text from here on
 	execution->artifacts.count = result->files;
 	execution->artifacts.bytes = result->bytes;
 	execution->artifacts.partial = result->partial;
@@ -746,7 +753,7 @@ fallible sandbox_collect(struct execution *execution, struct arena *arena,
 			    !err && ref.entry->record.state == STATE_RUNNING ? ref.box : NULL,
 			    execution->proc ? proc_tape(execution->proc) : NULL, &spec, arena, out),
 	    "keep the results");
-	sandbox_take_results(execution, &out->result);
+	sandbox_take_results(execution, out);
 	return OK;
 }
 

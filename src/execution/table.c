@@ -70,6 +70,7 @@ void execution_unref(struct execution *execution)
 	free(execution->want.image);
 	err_free(execution->pull_err);
 	free(execution->result);
+	free(execution->last_output);
 	free(execution->artifacts.missing);
 	free((char *)execution->shown.at);
 	free((char *)execution->request.at);

@@ -12,7 +12,7 @@ import cove as c  # noqa: E402
 
 c.need_root()
 STEPS = ["sandbox_provision", "disk_check", "workspace_setup", "runner_start"]
-FIELDS = ["agentType", "artifacts", "attempt", "attempts", "createdAt", "durations", "endedAt", "exitCode", "id", "image", "labels", "limits", "outcome",
+FIELDS = ["agentType", "artifacts", "attempt", "attempts", "createdAt", "durations", "endedAt", "error", "exitCode", "id", "image", "labels", "limits", "outcome",
           "profile", "queue", "reason", "replayOf", "result", "retryOf", "sandbox", "signal", "startedAt", "state", "steps", "taskId", "usage"]
 
 

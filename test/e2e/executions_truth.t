@@ -70,6 +70,32 @@ def unseen(cove):
             c.same(got["exitCode"], code, "and its exit code")
 
 
+def told(cove):
+    """D-11: what went wrong is in the record: a sentence, and the last output, where a stack trace is."""
+    secret = "sk-" + os.urandom(12).hex()
+    cove.request("PUT", "/v1/secrets/TOLD", {"value": secret, "hosts": ["api.test"]})
+    for body, message, output in (
+            ({"command": "exit 3"}, "the command ended with status 3", None),
+            ({"argv": ["python3", "-c", "print('out')\ndef inner(): return 1 / 0\ninner()"]}, "the command ended with status 1", "ZeroDivisionError: division by zero\n"),
+            ({"command": "echo out; kill -SEGV $$"}, "the command was killed by signal 11, SIGSEGV", "out\n"),
+            ({"argv": ["no-such-program"]}, "the command could not be started: command_not_found", None),
+            ({"command": "head -c 5000 /dev/zero; printf 'end\\377'; exit 1"}, "the command ended with status 1", "?end\ufffd"),
+            ({"command": "echo %s >&2; exit 1" % secret, "secrets": ["TOLD"]}, "the command ended with status 1", "*" * len(secret) + "\n"),
+            ({"command": "sleep 60", "limits": {"wallTimeMs": 700}}, "it did not end within 700 ms", None),
+            ({"command": "true", "artifacts": {"paths": ["x"], "required": True}}, "required artifacts are missing: artifacts_missing", None),
+            ({"command": "true"}, None, None)):
+        got = done(cove, post(cove, **body))
+        error = got["error"] or {"message": None, "output": None}
+        said = (error["output"] or "").endswith(output) if output else error["output"] is None
+        c.ok(error["message"] == message and said and len(error["output"] or "") <= 2048, "D-11 %s" % (message or "no error"), got["error"])
+        c.same(get(cove, got["id"])["error"], got["error"], "which stays")
+    run = c.Cli(cove.data)
+    got = run("submit", "--", "sh", "-c", "exit 3")
+    c.same((got.returncode, got.err), (3, ""), "cove submit ends as the command does, without a word of its own")
+    got = run("submit", "--timeout", "500ms", "--", "sleep", "60")
+    c.ok(got.returncode == 124 and "it did not end within 500 ms" in got.err, "and says which limit ended it", got)
+
+
 def ended_box(cove):
     """The sandbox is ended under a command that makes an exit of its own from that."""
     command = "trap 'exit 7' TERM; while :; do sleep 0.05; done"
@@ -83,6 +109,7 @@ def main():
     cove = c.Cove("--dev=on")
     try:
         memory(cove)
+        told(cove)
         unseen(cove)
         ended_box(cove)
         made = post(cove, command="trap 'exit 7' TERM; while :; do sleep 0.05; done", retry="never")

@@ -53,6 +53,16 @@ def use(stage, all_values):
     return box
 
 
+def jobs(cove, names):
+    """Executions with the same secrets: two that have ended, one of them by a limit, and one that runs and whose log is followed."""
+    body = {"network": ALLOW, "secrets": names, "command": "env; curl -sS -k -m 30 -H \"X-Key: $HOLDER\" https://api.test/e; echo done", "artifacts": {"paths": ["**"]}}
+    for limits in ({}, {"wallTimeMs": 3000}):
+        cove.post("/v1/executions?wait=60", dict(body, limits=limits, command=body["command"] + ("; sleep 600" if limits else "")))
+    made = cove.post("/v1/executions", dict(body, command=body["command"] + "; sleep 600")).json["id"]
+    c.until(lambda: b"done" in cove.get("/v1/executions/%s/logs" % made).body, 60)
+    return made
+
+
 def processes(stage, box):
     for pid in c._pids():
         try:
@@ -83,8 +93,10 @@ def dumped(stage):
     mine = values()
     box = use(stage, mine)
     stage.cove.run(box, "true")
+    runs = jobs(stage.cove, NAMES[:3])
     found = in_memory(stage.cove.children()["daemon"], needles(mine))
     found.update(in_memory(stage.cove.children()["warden"], needles(mine)))
+    stage.cove.post("/v1/executions/%s/cancel" % runs)
     return found
 
 
