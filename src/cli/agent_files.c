@@ -7,6 +7,7 @@
 // Contents travel on standard input: they are in no argument, event or error.
 #include "cli/agent_files.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -149,6 +150,7 @@ static fallible agent_files_put_one(struct sync *sync, const char *run, const ch
 
 	text.is_secret = clean.is_secret = is_secret;
 	TRY(agent_files_parse(sync, word, &file));
+	assert(file.from && file.path);
 	in_memory = is_secret || agent_files_within(file.path);
 	TRY(agent_files_read(file.from, in_memory ? PLACED_BYTES_MAX : FILE_BYTES_MAX, &text));
 	if (!in_memory)
