@@ -704,9 +704,13 @@ static fallible sandbox_reach(struct execution *execution, struct box_ref *out)
 	char why[LEASE_ERROR_MAX] = "";
 
 	for (;;) {
-		struct err *err = box_ref_look(sandbox_manager(execution), &who,
-					       sandbox_id(execution), out);
-		enum lease_seen seen = err ? sandbox_observe(execution, why) : LEASE_SEES_MATCH;
+		struct err *err = faults_meet_until(FAULT_PROBE, execution->id, end);
+		enum lease_seen seen;
+
+		if (!err)
+			err = box_ref_look(sandbox_manager(execution), &who, sandbox_id(execution),
+					   out);
+		seen = err ? sandbox_observe(execution, why) : LEASE_SEES_MATCH;
 
 		if (!err || loop_now(loop) >= end ||
 		    (seen != LEASE_SEES_MATCH && seen != LEASE_SEES_FAILED))

@@ -121,6 +121,44 @@ def queued():
         cove.close()
 
 
+def out_of_reach(cove):
+    """Results of a sandbox that is there and does not answer are waited for: its files are not missing."""
+    fault(cove, "probe", count=2)
+    got = run(cove, command="echo kept > a; echo log", artifacts={"paths": ["a"], "required": True})
+    c.same((got["outcome"], got["attempt"], got["artifacts"]["count"], got["artifacts"]["missing"]), ("completed", 1, 1, []), "D-11 results that were out of reach twice are kept")
+    c.same(cove.get("/v1/executions/%s/artifacts/a" % got["id"]).body, b"kept\n", "and are whole")
+    fault(cove, "probe", "hang")
+    made = post(cove, command="echo kept > a", artifacts={"paths": ["a"], "required": True}).json["id"]
+    c.ok(c.until(lambda: any(item["hanging"] for item in cove.get("/v1/dev/faults").json["items"]), 60), "a sandbox that hangs is met")
+    c.same(get(cove, made)["outcome"], None, "and nothing is judged meanwhile")
+    cove.request("DELETE", "/v1/dev/faults")
+    c.same(done(cove, made)["outcome"], "completed", "it ends when the sandbox answers")
+
+
+def late_start(cove):
+    """Lifecycle 10.7: the wall time is not reset by retries; a start past it ends as timeout."""
+    made = post(cove, command="sleep 600", limits={"wallTimeMs": 6000}).json["id"]
+    cove.get("/v1/executions/%s/wait?for=running" % made)
+    fault(cove, "launch", "hang", 4)
+    cove.request("DELETE", "/v1/sandboxes/" + get(cove, made)["sandbox"])
+    got = done(cove, made)
+    c.same((got["outcome"], got["attempt"], got["attempts"][0]["outcome"]), ("timeout", 2, "infra"), "D-9, 10.7 a second start past the wall time is a timeout")
+    c.ok(6000 <= got["durations"]["runMs"] < 12000, "at the end of the first attempt's wall time", got["durations"])
+    cove.request("DELETE", "/v1/dev/faults")
+
+
+def gone_meanwhile(cove):
+    """D-9: what a request asks for is gone when its turn comes: one try."""
+    cove.request("PUT", "/v1/secrets/SOON", {"value": "x" * 20, "hosts": ["api.test"]})
+    fault(cove, "launch", "hang")
+    made = post(cove, command="true", secrets=["SOON"]).json["id"]
+    c.until(lambda: get(cove, made)["state"] == "initializing", 60)
+    cove.request("DELETE", "/v1/secrets/SOON")
+    cove.request("DELETE", "/v1/dev/faults")
+    got = done(cove, made)
+    c.same((got["state"], got["outcome"], got["attempt"], got["reason"]), ("failed", "infra", 1, "no_secret"), "D-9 a request that became bad is not tried again")
+
+
 def ceilings(cove):
     """G-7: requests change limits within the profile's ceiling."""
     for field, over in (("memoryMB", 513), ("cpuTimeMs", 60001), ("wallTimeMs", 600001), ("networkRequests", 21), ("storageMB", 201)):
@@ -149,6 +187,9 @@ def main():
         refused(cove)
         apart(cove)
         warm(cove)
+        out_of_reach(cove)
+        late_start(cove)
+        gone_meanwhile(cove)
         ceilings(cove)
         suggestions(cove)
         jumps(cove)
