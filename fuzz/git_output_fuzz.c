@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
 	struct str text = {(const char *)bytes, len};
 	auto_buf status = BUF_INIT(1 << 22), branches = BUF_INIT(1 << 22),
-		 history = BUF_INIT(1 << 22);
+		 history = BUF_INIT(1 << 22), remotes = BUF_INIT(1 << 22);
 	struct json_out out = json_to(&status);
 
 	if (git_output_status(text, &out))
@@ -29,5 +29,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 	out = json_to(&history);
 	git_output_history(text, &out);
 	must_be_json(&history);
+	out = json_to(&remotes);
+	git_output_remotes(text, &out);
+	must_be_json(&remotes);
 	return 0;
 }

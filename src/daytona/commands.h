@@ -10,8 +10,9 @@
 
 // What the gateway holds for this API; made at first use.
 struct command_table {
-	struct map *sessions; // commands by sandbox and session
-	struct link ptys;     // of pty.c
+	struct map *sessions;	 // commands by sandbox and session
+	struct link ptys;	 // of pty.c
+	struct storage *storage; // of storage.c; NULL: not used yet
 };
 struct command_table *command_table_of(const struct http *x);
 

@@ -5,6 +5,8 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "daytona/network.h"
+#include "daytona/storage.h"
 #include "types/preview_token.h"
 
 #define BODY_MAX (1 << 20)
@@ -13,11 +15,8 @@
 static const struct {
 	const char *key, *hint;
 } absent[] = {
-	{"volumes", "copy the files into the sandbox"},
-	{"secrets", "PUT /v1/secrets/{name}, and name it in 'secrets' of POST /v1/sandboxes"},
 	{"linkedSandbox", "expose a port of the other sandbox"},
 	{"outboundProxyUrl", "'domainAllowList' bounds what the sandbox may reach"},
-	{"networkAllowList", "name hosts in 'domainAllowList'"},
 	{"gpu", "leave it out"},
 	{"gpuType", "leave it out"},
 	{"kvm", "leave it out"},
@@ -90,11 +89,28 @@ fallible create_dockerfile(const struct json *body, struct str *out)
 	TRY(json_str(json_get(build, "dockerfileContent"), "buildInfo.dockerfileContent", out));
 	if (!out->len)
 		return err_new(INVALID, "bad_field", "'buildInfo.dockerfileContent' is missing");
-	if (create_is_asked(json_get(build, "contextHashes")))
-		return err_hint(
-			err_new(NOT_OFFERED, "not_offered", "cove takes no files for a build here"),
-			"build the template with 'cove template build', and name it as "
-			"snapshot");
+	return OK;
+}
+
+fallible create_hashes(const struct json *body, const struct json **out)
+{
+	const struct json *build = json_get(body, "buildInfo"), *hashes;
+
+	*out = NULL;
+	if (!build || json_type(build) != JSON_OBJECT)
+		return OK;
+	hashes = json_get(build, "contextHashes");
+	if (!create_is_asked(hashes))
+		return OK;
+	TRY(json_want(hashes, "buildInfo.contextHashes", JSON_ARRAY));
+	if (json_count(hashes) > STORAGE_HASHES_MAX)
+		return err_new(INVALID, "bad_field", "'buildInfo.contextHashes' has more than %d",
+			       STORAGE_HASHES_MAX);
+	for (size_t i = 0; i < json_count(hashes); i++)
+		if (!storage_is_hash(json_chars(json_at(hashes, i))))
+			return err_new(INVALID, "bad_field",
+				       "'buildInfo.contextHashes' has what is no hash");
+	*out = hashes;
 	return OK;
 }
 
@@ -142,23 +158,66 @@ static fallible create_put_limits(struct json_out *out, const struct json *body)
 
 static fallible create_put_network(struct json_out *out, const struct json *body)
 {
-	struct str names = {0}, name;
-	bool none = false;
+	struct network_lists lists = {0};
 
-	TRY(json_bool(json_get(body, "networkBlockAll"), "networkBlockAll", &none));
-	TRY(json_str(json_get(body, "domainAllowList"), "domainAllowList", &names));
-	if (!none && !names.len)
+	TRY(network_read(body, &lists));
+	network_put(out, &lists);
+	return OK;
+}
+
+// [{volumeId, mountPath, subpath}]
+static fallible create_put_volumes(struct json_out *out, const struct json *body)
+{
+	static const char *const keys[][2] = {
+		{"volumeId", "name"}, {"mountPath", "path"}, {"subpath", "subpath"}};
+	const struct json *list = json_get(body, "volumes");
+
+	if (!list)
 		return OK;
-	json_put_begin(out, "network", '{');
-	json_put_text(out, "mode", none ? "off" : "allow");
-	if (!none) {
-		json_put_begin(out, "allow", '[');
-		while (names.len && str_cut(&names, ',', &name))
-			if (str_trim(name).len)
-				json_add_str(out, str_trim(name));
-		json_end(out, ']');
+	TRY(json_want(list, "volumes", JSON_ARRAY));
+	json_put_begin(out, "volumes", '[');
+	for (size_t i = 0; i < json_count(list); i++) {
+		TRY(json_want(json_at(list, i), "volumes", JSON_OBJECT));
+		json_begin(out, '{');
+		for (size_t k = 0; k < sizeof(keys) / sizeof(*keys); k++) {
+			struct str text = {0};
+
+			TRY(json_str(json_get(json_at(list, i), keys[k][0]), keys[k][0], &text));
+			if (text.len)
+				json_put_str(out, keys[k][1], text);
+		}
+		json_end(out, '}');
 	}
-	json_end(out, '}');
+	json_end(out, ']');
+	return OK;
+}
+
+// [{ENV: name}, …]. A secret of cove has the name of its variable.
+static fallible create_put_secrets(struct json_out *out, const struct json *body)
+{
+	const struct json *list = json_get(body, "secrets");
+	struct json *value = NULL;
+	struct str variable;
+
+	if (!list)
+		return OK;
+	TRY(json_want(list, "secrets", JSON_ARRAY));
+	json_put_begin(out, "secrets", '[');
+	for (size_t i = 0; i < json_count(list); i++) {
+		TRY(json_want(json_at(list, i), "secrets", JSON_OBJECT));
+		for (size_t at = 0; json_next(json_at(list, i), &at, &variable, &value);) {
+			struct str name = {0};
+
+			TRY(json_str(value, "secrets", &name));
+			if (!str_eq(name, variable))
+				return err_hint(err_new(NOT_OFFERED, "not_offered",
+							"a secret has the name of its variable"),
+						"PUT /v1/secrets/{name} with the name of the "
+						"variable");
+			json_add_str(out, name);
+		}
+	}
+	json_end(out, ']');
 	return OK;
 }
 
@@ -201,6 +260,8 @@ static fallible create_write(const struct json *body, struct buf *text)
 	TRY(create_put_source(&out, body));
 	TRY(create_put_limits(&out, body));
 	TRY(create_put_network(&out, body));
+	TRY(create_put_volumes(&out, body));
+	TRY(create_put_secrets(&out, body));
 	TRY(create_put_times(&out, body));
 	create_put_member(&out, body, "env");
 	create_put_member(&out, body, "labels");
@@ -258,6 +319,8 @@ fallible create_read(const struct json *body, const struct spec_bounds *bounds, 
 						  bounds->memory_max);
 	if (!(spec.limits_said & 1u << LIMIT_DISK))
 		spec.limits.disk = CREATE_DISK_MB * LIMITS_MIB;
+	if (!spec.user[0])
+		snprintf(spec.login, sizeof(spec.login), CREATE_USER);
 	TRY(keep_intervals(body, &spec));
 	*out = spec;
 	spec = (struct spec){0};

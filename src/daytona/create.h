@@ -4,6 +4,7 @@
 #include "types/spec.h"
 
 #define CREATE_AUTO_STOP_MINUTES 15
+#define CREATE_USER "daytona"
 #define CREATE_MEMORY_MB 1024
 #define CREATE_DISK_MB 3072
 #define CREATE_MINUTES_MAX 43200 // 30 days
@@ -15,9 +16,10 @@
 // members are ignored, as Daytona does. A Dockerfile of more than one line is the caller's to
 // build: the spec has no template then. No I/O. The caller owns *out.
 fallible create_read(const struct json *body, const struct spec_bounds *bounds, struct spec *out);
-// The Dockerfile of `buildInfo`; empty: none. INVALID bad_field; NOT_OFFERED: it needs files of the
-// client.
+// The Dockerfile of `buildInfo`; empty: none. INVALID bad_field.
 fallible create_dockerfile(const struct json *body, struct str *out);
+// The hashes of the client's files that it is built with; *out NULL: none. INVALID bad_field.
+fallible create_hashes(const struct json *body, const struct json **out);
 // Whether a value asks for something: not null, false, 0, "", [] or {}.
 bool create_is_asked(const struct json *value);
 // The image of a Dockerfile that has no other line than FROM; else false.

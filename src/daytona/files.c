@@ -319,12 +319,14 @@ static bool is_owner_word(struct str word)
 	return word.len <= 255 && !(word.len && word.at[0] == '-');
 }
 
-// chown(1) knows the names of the sandbox's users.
+// chown(1) knows the names of the sandbox's users. Only root of the sandbox may give files away;
+// the mode that follows is then root's to set, too.
 static fallible change_owner(struct files_target *target, const char *path)
 {
 	struct str owner = http_query(target->x, "owner"), group = http_query(target->x, "group");
 	const char *argv[] = {"chown", "--", NULL, path, NULL};
-	struct manager_exec_spec spec = {.argv = argv, .wall_ms = FILES_TARGET_SHORT_MS};
+	struct manager_exec_spec spec = {
+		.argv = argv, .user = "root", .wall_ms = FILES_TARGET_SHORT_MS};
 	struct http *x = target->x;
 	struct exec_result result;
 	auto_manager_exec run = NULL;
@@ -341,6 +343,7 @@ static fallible change_owner(struct files_target *target, const char *path)
 	if (result.exit_code != 0)
 		return err_new(INVALID, "bad_owner",
 			       "the owner or group is unknown, or may not be given");
+	target->files.user = "";
 	return OK;
 }
 

@@ -20,6 +20,7 @@
 #define FILES_MAX 4096
 #define DEPTH_MAX 1000000
 #define SECRET_MAX 8192
+#define KEY_MAX 1024
 #define HISTORY "--max-count=1000"
 
 // A run of git in the sandbox: its arguments, output and credentials.
@@ -28,6 +29,7 @@ struct git_run {
 	const char **argv; // NULL-ended
 	size_t argc, room;
 	struct str username, password; // at == NULL: none
+	struct str before;	       // lines of stdin before the credentials
 	uint64_t wall_ms;
 	struct buf out, err;
 	int exit_code;
@@ -101,7 +103,7 @@ static void wipe_buf(struct buf *secret)
 
 static fallible git_start(struct git_run *git)
 {
-	on_exit_call(wipe_buf) struct buf secret = BUF_SECRET(2 * SECRET_MAX);
+	on_exit_call(wipe_buf) struct buf secret = BUF_SECRET(8 * SECRET_MAX);
 	struct http *x = git->target->x;
 	auto_pairs env = {0};
 	struct manager_exec_spec spec = {.argv = git->argv, .env = &env, .wall_ms = git->wall_ms};
@@ -111,6 +113,7 @@ static fallible git_start(struct git_run *git)
 
 	git_silence_prompts(&env);
 	if (git->username.len || git->password.len) {
+		buf_str(&secret, git->before);
 		buf_fmt(&secret, "username=" STR_FMT "\npassword=" STR_FMT "\n",
 			STR_ARG(git->username), STR_ARG(git->password));
 		spec.stdin_bytes = buf_view(&secret);
@@ -293,6 +296,8 @@ static void git_authorize(struct git_run *git, const struct git_request *request
 	git->password = request->password;
 	if (request->username.len || request->password.len)
 		git_args(git, "-c", "credential.helper=!f() { test \"$1\" != get || cat <&3; }; f");
+	else // what git_credentials() has stored
+		git_args(git, "-c", "credential.helper=store");
 }
 
 static fallible git_insecure(const struct git_request *request, struct git_run *git)
@@ -577,6 +582,301 @@ static fallible git_checkout(struct files_target *target)
 	return git_with_name(target, "branch", (const char *const[]){"checkout", "-q", NULL}, 200);
 }
 
+// ------------------------------------------------------------------- repositories and changes
+
+static fallible git_init(struct files_target *target)
+{
+	auto_git_request request = {0};
+	auto_git_run git = {0};
+	struct str branch = {0};
+	bool bare = false;
+
+	TRY(git_request_read(target, &request));
+	TRY(json_bool(json_get(request.body, "bare"), "bare", &bare));
+	TRY(git_word(&request, "initial_branch", false, &branch));
+	git_begin(&git, target, NULL, SHORT_MS, 0);
+	git_args(&git, "init", "--quiet");
+	if (bare)
+		git_arg(&git, "--bare");
+	if (branch.len)
+		git_arg(&git,
+			arena_fmt(target->x->arena, "--initial-branch=" STR_FMT, STR_ARG(branch)));
+	git_args(&git, "--", files_target_absolute(target, request.path));
+	TRY(git_finish(&git));
+	return http_reply_empty(target->x, 201);
+}
+
+// The files of the request, behind "--". None unless `required`.
+static fallible git_add_files(struct git_run *git, const struct git_request *request, bool required)
+{
+	const struct json *files = json_get(request->body, "files");
+
+	if (files)
+		TRY(json_want(files, "files", JSON_ARRAY));
+	if (required && !(files && json_count(files)))
+		return err_new(INVALID, "bad_field", "'files' must have 1 to %d entries",
+			       FILES_MAX);
+	git_arg(git, "--");
+	for (size_t i = 0; files && i < json_count(files); i++) {
+		const char *file = NULL;
+
+		TRY(files_target_path(git->target, json_chars(json_at(files, i)), "files", &file));
+		git_arg(git, file);
+	}
+	return OK;
+}
+
+static size_t git_count_files(const struct git_request *request)
+{
+	const struct json *files = json_get(request->body, "files");
+
+	return files && json_type(files) == JSON_ARRAY && json_count(files) <= FILES_MAX
+		       ? json_count(files)
+		       : 0;
+}
+
+static fallible git_reset(struct files_target *target)
+{
+	static const char *const modes[] = {"soft", "mixed", "hard", "merge", "keep"};
+	struct str mode = {0}, commit = {0};
+	auto_git_request request = {0};
+	auto_git_run git = {0};
+	const char *option = NULL;
+	size_t files;
+
+	TRY(git_request_read(target, &request));
+	TRY(json_str(json_get(request.body, "mode"), "mode", &mode));
+	TRY(git_word(&request, "target", false, &commit));
+	for (size_t i = 0; i < sizeof(modes) / sizeof(*modes); i++)
+		if (str_is(mode, modes[i]))
+			option = arena_fmt(target->x->arena, "--%s", modes[i]);
+	if (mode.len && !option)
+		return err_new(INVALID, "bad_field",
+			       "'mode' must be soft, mixed, hard, merge or keep");
+	files = git_count_files(&request);
+	if (files && option && !str_is(mode, "mixed"))
+		return err_new(INVALID, "bad_field", "'files' are reset in mode mixed only");
+	git_begin(&git, target, request.path, SHORT_MS, files);
+	git_args(&git, "reset", "--quiet");
+	if (option && !files)
+		git_arg(&git, option);
+	git_text_arg(&git, commit.len ? commit : STR("HEAD"));
+	TRY(git_add_files(&git, &request, false));
+	TRY(git_finish(&git));
+	return http_reply_empty(target->x, 200);
+}
+
+static fallible git_restore(struct files_target *target)
+{
+	bool staged = false, worktree = false;
+	auto_git_request request = {0};
+	auto_git_run git = {0};
+	struct str source = {0};
+
+	TRY(git_request_read(target, &request));
+	TRY(json_bool(json_get(request.body, "staged"), "staged", &staged));
+	TRY(json_bool(json_get(request.body, "worktree"), "worktree", &worktree));
+	TRY(git_word(&request, "source", false, &source));
+	git_begin(&git, target, request.path, SHORT_MS, git_count_files(&request));
+	git_args(&git, "restore", "--quiet");
+	if (staged)
+		git_arg(&git, "--staged");
+	if (worktree || !staged)
+		git_arg(&git, "--worktree");
+	if (source.len)
+		git_arg(&git, arena_fmt(target->x->arena, "--source=" STR_FMT, STR_ARG(source)));
+	TRY(git_add_files(&git, &request, true));
+	TRY(git_finish(&git));
+	return http_reply_empty(target->x, 200);
+}
+
+static fallible git_remotes(struct files_target *target)
+{
+	const char *path = NULL;
+	auto_git_run git = {0};
+
+	TRY(files_target_query(target, "path", &path));
+	git_begin(&git, target, path, SHORT_MS, 0);
+	git_args(&git, "remote", "-v");
+	TRY(git_finish(&git));
+	return git_answer_text(&git, git_output_remotes);
+}
+
+static fallible git_remote_run(struct files_target *target, const char *path,
+			       const char *const *words, struct str name, struct str url)
+{
+	auto_git_run git = {0};
+
+	git_begin(&git, target, path, LONG_MS, 0);
+	git_args_of(&git, words);
+	git_text_arg(&git, name);
+	if (url.len)
+		git_text_arg(&git, url);
+	return git_finish(&git);
+}
+
+static fallible git_remote_add(struct files_target *target)
+{
+	static const char *const add[] = {"remote", "add", "--", NULL};
+	static const char *const replace[] = {"remote", "set-url", "--", NULL};
+	static const char *const fetch[] = {"fetch", "--quiet", "--", NULL};
+	bool fetches = false, overwrites = false;
+	struct str name = {0}, url = {0};
+	auto_git_request request = {0};
+	struct err *err;
+
+	TRY(git_request_read(target, &request));
+	TRY(git_word(&request, "name", true, &name));
+	TRY(json_str(json_get(request.body, "url"), "url", &url));
+	TRY(json_bool(json_get(request.body, "fetch"), "fetch", &fetches));
+	TRY(json_bool(json_get(request.body, "overwrite"), "overwrite", &overwrites));
+	TRY(repo_check(url));
+	TRY(git_split_url(target->x, url, &request, &url));
+	err = git_remote_run(target, request.path, add, name, url);
+	if (err && overwrites && !strcmp(err_reason(err), "file_exists")) {
+		err_free(err);
+		err = git_remote_run(target, request.path, replace, name, url);
+	}
+	TRY(err);
+	if (fetches)
+		TRY(git_remote_run(target, request.path, fetch, name, (struct str){0}));
+	return http_reply_empty(target->x, 201);
+}
+
+// -------------------------------------------------------------------------------- configuration
+
+static bool git_is_key(struct str key)
+{
+	for (size_t i = 0; i < key.len; i++)
+		if ((unsigned char)key.at[i] < ' ')
+			return false;
+	return key.len && key.len <= KEY_MAX && key.at[0] != '-' && memchr(key.at, '.', key.len);
+}
+
+// Begins `git config` in a scope: global unless one is given. `path` counts for the local one.
+static fallible git_config_begin(struct git_run *git, struct files_target *target, struct str scope,
+				 struct str path)
+{
+	static const char *const scopes[] = {"global", "local", "system"};
+	const char *option = scope.len ? NULL : "--global", *repository = NULL;
+
+	for (size_t i = 0; i < sizeof(scopes) / sizeof(*scopes); i++)
+		if (str_is(scope, scopes[i]))
+			option = arena_fmt(target->x->arena, "--%s", scopes[i]);
+	if (!option)
+		return err_new(INVALID, "bad_field", "'scope' must be global, local or system");
+	if (str_is(scope, "local"))
+		TRY(files_target_path(target, path, "path", &repository));
+	git_begin(git, target, repository, SHORT_MS, 0);
+	git_args(git, "config", option);
+	return OK;
+}
+
+static fallible git_config_get(struct files_target *target)
+{
+	struct http *x = target->x;
+	struct str key = http_query(x, "key"), value;
+	auto_buf body = BUF_INIT(4 * OUTPUT_MAX);
+	struct json_out out = json_to(&body);
+	auto_git_run git = {0};
+
+	if (!git_is_key(key))
+		return err_new(INVALID, "bad_field", "'key' must be SECTION.NAME");
+	TRY(git_config_begin(&git, target, http_query(x, "scope"), http_query(x, "path")));
+	git_args(&git, "--null", "--get");
+	git_text_arg(&git, key);
+	TRY(git_start(&git));
+	if (git.exit_code > 1)
+		return git_verdict(&git);
+	value = buf_view(&git.out);
+	json_begin(&out, '{');
+	if (!git.exit_code && value.len)
+		json_put_str(&out, "value", (struct str){value.at, value.len - 1});
+	json_end(&out, '}');
+	return http_reply_json(x, 200, &body);
+}
+
+static fallible git_config_write(struct files_target *target, const struct json *body,
+				 struct str key, struct str value)
+{
+	struct str scope = {0}, path = {0};
+	auto_git_run git = {0};
+
+	TRY(json_str(json_get(body, "scope"), "scope", &scope));
+	TRY(json_str(json_get(body, "path"), "path", &path));
+	if (!git_is_key(key) || value.len > ERROR_MAX)
+		return err_new(INVALID, "bad_field",
+			       "'key' must be SECTION.NAME, and 'value' not too long");
+	TRY(git_config_begin(&git, target, scope, path));
+	git_args(&git, "--replace-all", "--");
+	git_text_arg(&git, key);
+	git_text_arg(&git, value);
+	return git_finish(&git);
+}
+
+static fallible git_config_set(struct files_target *target)
+{
+	struct str key = {0}, value = {0};
+	auto_json body = NULL;
+
+	TRY(gateway_object(target->x, &body));
+	TRY(json_str(json_get(body, "key"), "key", &key));
+	TRY(json_str(json_get(body, "value"), "value", &value));
+	if (!value.at)
+		return err_new(INVALID, "bad_field", "'value' is missing");
+	TRY(git_config_write(target, body, key, value));
+	return http_reply_empty(target->x, 200);
+}
+
+static fallible git_config_user(struct files_target *target)
+{
+	struct str name = {0}, email = {0};
+	auto_json body = NULL;
+
+	TRY(gateway_object(target->x, &body));
+	TRY(json_str(json_get(body, "name"), "name", &name));
+	TRY(json_str(json_get(body, "email"), "email", &email));
+	if (!name.len || !email.len)
+		return err_new(INVALID, "bad_field", "'name' or 'email' is missing");
+	TRY(git_config_write(target, body, STR("user.name"), name));
+	TRY(git_config_write(target, body, STR("user.email"), email));
+	return http_reply_empty(target->x, 200);
+}
+
+// Stores credentials in the sandbox, because the client asks for just that: in the file of git's
+// own helper "store", which later runs of git read.
+static fallible git_credentials(struct files_target *target)
+{
+	struct str host = STR("github.com"), protocol = STR("https");
+	on_exit_call(wipe_buf) struct buf secret = BUF_SECRET(4 * SECRET_MAX);
+	auto_git_request request = {0};
+	auto_git_run git = {0};
+
+	TRY(gateway_object(target->x, &request.body));
+	TRY(json_str(json_get(request.body, "username"), "username", &request.username));
+	TRY(json_str(json_get(request.body, "password"), "password", &request.password));
+	TRY(json_str(json_get(request.body, "host"), "host", &host));
+	TRY(json_str(json_get(request.body, "protocol"), "protocol", &protocol));
+	TRY(git_check_secret(request.username, "username"));
+	TRY(git_check_secret(request.password, "password"));
+	TRY(git_check_secret(host, "host"));
+	if (!request.username.len || !request.password.len || !host.len)
+		return err_new(INVALID, "bad_field", "'username' or 'password' is missing");
+	if (!str_is(protocol, "https") && !str_is(protocol, "http"))
+		return err_new(INVALID, "bad_field", "'protocol' must be https or http");
+	TRY(git_config_write(target, request.body, STR("credential.helper"), STR("store")));
+	git_begin(&git, target, NULL, SHORT_MS, 0);
+	git.argv[2] = "exec \"$@\""; // its stdin has the credentials
+	git_args(&git, "-c", "credential.helper=store", "credential", "approve");
+	buf_fmt(&secret, "protocol=" STR_FMT "\nhost=" STR_FMT "\n", STR_ARG(protocol),
+		STR_ARG(host));
+	git.before = buf_view(&secret);
+	git.username = request.username;
+	git.password = request.password;
+	TRY(git_finish(&git));
+	return http_reply_empty(target->x, 200);
+}
+
 // -------------------------------------------------------------------------------------------
 // routes
 
@@ -596,3 +896,12 @@ SERVE(add)
 SERVE(commit)
 SERVE(push)
 SERVE(pull)
+SERVE(init)
+SERVE(reset)
+SERVE(restore)
+SERVE(remotes)
+SERVE(remote_add)
+SERVE(config_get)
+SERVE(config_set)
+SERVE(config_user)
+SERVE(credentials)

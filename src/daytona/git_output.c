@@ -139,6 +139,25 @@ void git_output_branches(struct str text, struct json_out *out)
 	json_end(out, '}');
 }
 
+// "NAME\tURL (fetch)", and the same with (push).
+void git_output_remotes(struct str text, struct json_out *out)
+{
+	struct str line, name;
+
+	json_begin(out, '{');
+	json_put_begin(out, "remotes", '[');
+	while (text.len && str_cut(&text, '\n', &line)) {
+		if (!str_ends(line, " (fetch)") || !str_cut(&line, '\t', &name) || !line.at)
+			continue;
+		json_begin(out, '{');
+		json_put_str(out, "name", name);
+		json_put_str(out, "url", (struct str){line.at, line.len - strlen(" (fetch)")});
+		json_end(out, '}');
+	}
+	json_end(out, ']');
+	json_end(out, '}');
+}
+
 void git_output_history(struct str text, struct json_out *out)
 {
 	static const char *const keys[] = {"hash", "author", "email", "timestamp", "message"};

@@ -1,9 +1,11 @@
 // Addresses of previews. The standard one names a port and needs the token of the sandbox, one for
 // all ports. A signed one has a link of that token in it, for one port and a time. Both are void
-// when the sandbox is started again. preview/target.c serves them.
+// when the sandbox is started again. preview/target.c serves them. Signed URLs of files
+// (types/file_url.h) have a key of their own, which a client replaces to void them.
 #include "base/clock.h"
 #include "daytona/handlers.h"
 #include "gateway/gateway.h"
+#include "types/file_url.h"
 #include "types/preview_token.h"
 
 #define SPAN_S 60
@@ -130,4 +132,37 @@ fallible daytona_preview_public(struct http *x)
 			     PREVIEW_TOKEN_PUBLIC, flag ? "true" : NULL, &record));
 	condition_signal(&entry->changed);
 	return daytona_sandbox_get(x);
+}
+
+static fallible preview_answer_key(struct http *x, const struct entry *entry)
+{
+	char key[FILE_URL_KEY_LEN + 1];
+	auto_buf body = BUF_INIT(256);
+	struct json_out out = json_to(&body);
+
+	file_url_key(gateway_of(x)->link_key, entry->record.id, &entry->record.labels, key);
+	json_add_text(&out, key);
+	secret_wipe(key, sizeof(key));
+	return http_reply_json(x, 200, &body);
+}
+
+fallible daytona_preview_signing_key(struct http *x)
+{
+	auto_entry entry = NULL;
+
+	TRY(gateway_entry(x, ACCESS_USE, &entry));
+	return preview_answer_key(x, entry);
+}
+
+fallible daytona_preview_rotate_key(struct http *x)
+{
+	const struct record *record;
+	auto_entry entry = NULL;
+	char turn[17];
+
+	TRY(gateway_entry(x, ACCESS_MAKE, &entry));
+	secret_hex(turn, 8);
+	TRY(change_own_label(gateway_of(x)->manager, gateway_who(x), x->params[0], FILE_URL_TURN,
+			     turn, &record));
+	return preview_answer_key(x, entry);
 }

@@ -3,11 +3,14 @@
 // command is no child's stdin: commands read end-of-file.
 #include <stdio.h>
 
+#include "daytona/cells.h"
 #include "daytona/handlers.h"
 #include "daytona/output.h"
 #include "gateway/cancel_on_delete.h"
 #include "gateway/gateway.h"
+#include "manager/contexts.h"
 
+#define TYPESCRIPT_MAX (16u << 20) // bytes of output of one run
 #define SECONDS_MAX 1e8
 #define ARGUMENT_MAX (96 * 1024) // the kernel takes 128 KiB in one argument
 #define ARGS_MAX 256
@@ -139,12 +142,9 @@ static fallible read_program(struct http *x, const struct json *body, const char
 	for (size_t i = 0; i < sizeof(programs) / sizeof(*programs); i++)
 		if (str_is(language, programs[i].language))
 			program = programs[i].program;
-	if (str_is(language, "typescript"))
-		return err_hint(err_new(NOT_OFFERED, "not_offered", "cove runs no TypeScript here"),
-				"use language javascript, or a context of POST "
-				"/v1/sandboxes/{id}/api/contexts");
 	if (!program)
-		return err_new(INVALID, "bad_field", "'language' must be python or javascript");
+		return err_new(INVALID, "bad_field",
+			       "'language' must be python, javascript or typescript");
 	if (list) {
 		TRY(json_want(list, "argv", JSON_ARRAY));
 		count = json_count(list);
@@ -170,18 +170,117 @@ static fallible read_program(struct http *x, const struct json *body, const char
 	return OK;
 }
 
+// ------------------------------------------------------------------------------------- TypeScript
+
+// A cell before the code appends the arguments, and lets process.exit() end the process, which it
+// does not in a context that goes on.
+static fallible typescript_put_argv(const struct json *body, struct buf *out)
+{
+	const struct json *list = json_get(body, "argv");
+	struct json_out json = json_to(out);
+
+	buf_text(out, "process.exit = (code) => process.reallyExit(code ?? 0); "
+		      "process.argv.push(...");
+	json_begin(&json, '[');
+	if (list)
+		TRY(json_want(list, "argv", JSON_ARRAY));
+	for (size_t i = 0; list && i < json_count(list); i++) {
+		TRY(json_want(json_at(list, i), "argv", JSON_STRING));
+		json_add_value(&json, json_at(list, i));
+	}
+	json_end(&json, ']');
+	buf_text(out, "); undefined");
+	return buf_ok(out) ? OK : err_new(INVALID, "bad_field", "'argv' is too long");
+}
+
+static fallible typescript_take(void *arg, enum tape_stream stream, struct str text)
+{
+	struct buf *out = arg;
+
+	(void)stream;
+	if (out->len + text.len < TYPESCRIPT_MAX)
+		buf_str(out, text);
+	return OK;
+}
+
+static fallible typescript_answer(struct http *x, const struct buf *result, int exit_code)
+{
+	auto_buf body = BUF_INIT(8u * TYPESCRIPT_MAX);
+	struct json_out out = json_to(&body);
+
+	json_begin(&out, '{');
+	json_put_int(&out, "exitCode", exit_code);
+	json_put_str(&out, "result", result->at ? buf_view(result) : STR(""));
+	json_end(&out, '}');
+	return http_reply_json(x, 200, &body);
+}
+
+static fallible typescript_follow(struct http *x, struct context_run *run)
+{
+	auto_buf text = BUF_INIT(2u * TYPESCRIPT_MAX), room = BUF_INIT(TYPESCRIPT_MAX);
+	struct cells_sink sink = {.arg = &text, .text = typescript_take};
+	struct context_result result = {0};
+	struct cells_error error = {0};
+
+	TRY(http_while_away(x, HTTP_PROBE_HEAD,
+			    cells_follow_run(run, &sink, &room, &error, &result)));
+	if (result.timed_out)
+		return err_new(CONFLICT, "command_timeout",
+			       "the code was ended by its time limit of %llu ms",
+			       (unsigned long long)result.timeout_ms);
+	if (result.end == CONTEXT_DIED)
+		return typescript_answer(x, &text, result.exec.exit_code);
+	if (result.status) {
+		struct str shown = error.traceback.len ? error.traceback : error.value;
+
+		buf_str(&text, shown);
+		buf_text(&text, "\n");
+	}
+	return typescript_answer(x, &text, result.status);
+}
+
+// Runs in a context that lasts as long as the code.
+static fallible typescript_run(struct http *x, const struct json *body,
+			       const struct manager_exec_spec *spec)
+{
+	struct contexts_spec wanted = {
+		.language = CONTEXT_TYPESCRIPT, .env = spec->env, .cwd = spec->cwd};
+	auto_buf argv = BUF_INIT(ARGUMENT_MAX);
+	auto_context_run first = NULL;
+	auto_context_run run = NULL;
+	auto_context context = NULL;
+	auto_box_ref ref = {0};
+	struct err *err;
+
+	TRY(typescript_put_argv(body, &argv));
+	http_be_patient(x);
+	TRY(gateway_box(x, &ref));
+	TRY(http_while_away(x, HTTP_PROBE_HEAD, contexts_create(&ref, &wanted, &context)));
+	err = contexts_run(&ref, context, buf_view(&argv), 0, &first);
+	if (!err)
+		err = contexts_run(&ref, context, spec->stdin_bytes, spec->wall_ms, &run);
+	if (!err)
+		err = typescript_follow(x, run);
+	context_delete(context);
+	return err;
+}
+
 fallible daytona_process_code_run(struct http *x)
 {
 	struct manager_exec_spec spec = {0};
+	struct str language = {0};
 	const char **argv = NULL;
 	auto_json body = NULL;
 	auto_pairs env = {0};
 
 	TRY(gateway_object(x, &body));
+	TRY(json_str(json_get(body, "language"), "language", &language));
 	TRY(json_str(json_get(body, "code"), "code", &spec.stdin_bytes));
 	if (is_blank(spec.stdin_bytes))
 		return err_new(INVALID, "bad_field", "'code' is empty");
 	TRY(read_common(x, body, &env, &spec));
+	if (str_is(language, "typescript"))
+		return typescript_run(x, body, &spec);
 	TRY(read_program(x, body, &argv));
 	spec.argv = argv;
 	return process_run(x, &spec);

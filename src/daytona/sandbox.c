@@ -17,6 +17,7 @@
 #define PAGE_DEFAULT 100
 #define BATCH 256
 #define CHANGE_MAX (1 << 20)
+#define RESIZE_MAX 1e6 // GB, CPUs
 
 static fallible sandbox_answer(struct http *x, const struct record *record, const char *state)
 {
@@ -55,7 +56,7 @@ fallible daytona_sandbox_create(struct http *x)
 {
 	struct gateway *gateway = gateway_of(x);
 	const struct record *record = NULL;
-	struct str dockerfile = {0};
+	struct dockerfile_source source = {0};
 	const char *template = NULL;
 	struct create_grant grant;
 	auto_json body = NULL;
@@ -66,10 +67,11 @@ fallible daytona_sandbox_create(struct http *x)
 	TRY(access_create(gateway_who(x), &grant));
 	TRY(gateway_object(x, &body));
 	TRY(create_read(body, manager_bounds(gateway->manager), &spec));
-	TRY(create_dockerfile(body, &dockerfile));
-	if (dockerfile.len && !spec.image) {
+	TRY(create_dockerfile(body, &source.text));
+	TRY(create_hashes(body, &source.hashes));
+	if (source.text.len && !spec.image) {
 		http_be_patient(x);
-		TRY(dockerfile_template(x, dockerfile, &template));
+		TRY(dockerfile_template(x, &source, &template));
 		snprintf(spec.template, sizeof(spec.template), "%s", template);
 	}
 	ask_name_box(gateway->manager->ask, spec.id);
@@ -536,4 +538,96 @@ fallible daytona_sandbox_interval(struct http *x)
 					 : arena_fmt(x->arena, "%llu", (unsigned long long)minutes),
 				     &record));
 	return sandbox_answer(x, record, NULL);
+}
+
+// In minutes from now. A time to live cannot be taken back.
+fallible daytona_sandbox_ttl(struct http *x)
+{
+	auto_buf text = BUF_INIT(256);
+	struct json_out json = json_to(&text);
+	const struct record *record;
+	uint64_t minutes;
+
+	if (!str_to_u64(x->params[1], 0, CREATE_MINUTES_MAX, &minutes))
+		return err_new(INVALID, "bad_field", "the time must be within 0 and %d minutes",
+			       CREATE_MINUTES_MAX);
+	TRY(sandbox_find(x, &record));
+	if (!minutes && record->ends_ms)
+		return err_hint(err_new(NOT_OFFERED, "not_offered",
+					"a time to live is changed, not removed"),
+				"set a longer one: %d minutes at most", CREATE_MINUTES_MAX);
+	if (!minutes)
+		return sandbox_answer(x, record, NULL);
+	json_begin(&json, '{');
+	json_put_int(&json, "ttl", (int64_t)minutes * 60);
+	json_end(&json, '}');
+	TRY(sandbox_change(x, &text, &record));
+	return sandbox_answer(x, record, NULL);
+}
+
+// Writes {"limits": {…}}. Daytona's disks grow only, and a resize changes something.
+static fallible resize_write(const struct json *body, const struct limits *now, struct buf *text)
+{
+	static const struct {
+		const char *key, *name;
+		double scale; // of the stored number to the client's
+		size_t at;
+		bool grows;
+	} rows[] = {
+		{"cpu", "cpus", 1000, LIMIT_CPUS, false},
+		{"memory", "memoryMB", 1 << 30, LIMIT_MEMORY, false},
+		{"disk", "diskMB", 1 << 30, LIMIT_DISK, true},
+	};
+	struct json_out out = json_to(text);
+	bool changes = false;
+
+	json_begin(&out, '{');
+	json_put_begin(&out, "limits", '{');
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		double was = (double)limit_of(now, (enum limit)rows[i].at) / rows[i].scale;
+		double value = 0;
+
+		TRY(json_double(json_get(body, rows[i].key), rows[i].key, 0, RESIZE_MAX, &value));
+		if (!(value > 0) || (value <= was && value >= was))
+			continue;
+		if (rows[i].grows && value < was)
+			return err_new(INVALID, "bad_field", "'%s' can only grow", rows[i].key);
+		changes = true;
+		json_key(&out, rows[i].name);
+		if (rows[i].at == LIMIT_CPUS)
+			json_add_double(&out, value);
+		else
+			json_add_int(&out, (int64_t)(value * 1024));
+	}
+	json_end(&out, '}');
+	json_end(&out, '}');
+	return changes ? OK
+		       : err_new(INVALID, "bad_field",
+				 "'cpu', 'memory' or 'disk' must be another than now");
+}
+
+fallible daytona_sandbox_resize(struct http *x)
+{
+	auto_buf text = BUF_INIT(1024);
+	const struct record *record;
+	auto_json body = NULL;
+
+	TRY(gateway_object(x, &body));
+	if (create_is_asked(json_get(body, "gpu")) || create_is_asked(json_get(body, "gpuType")))
+		return err_new(INVALID, "bad_field", "the GPU of a sandbox cannot be changed");
+	TRY(sandbox_find(x, &record));
+	TRY(resize_write(body, &record->limits, &text));
+	TRY(sandbox_change(x, &text, &record));
+	return sandbox_answer(x, record, NULL);
+}
+
+// A failed sandbox whose files are there starts again with them.
+fallible daytona_sandbox_recover(struct http *x)
+{
+	const struct record *record;
+
+	TRY(sandbox_find(x, &record));
+	if (record->state != STATE_FAILED || !record->disk_kept)
+		return err_new(INVALID, "not_recoverable", "the sandbox is not to be recovered");
+	return daytona_sandbox_start(x);
 }

@@ -3,6 +3,7 @@
 #include "daytona/sandbox_json.h"
 
 #include "daytona/create.h"
+#include "daytona/network.h"
 #include "gateway/gateway.h"
 #include "types/preview_token.h"
 
@@ -71,18 +72,38 @@ static void sandbox_json_times(struct json_out *out, const struct record *record
 	json_put_time(out, "createdAt", record->created_ms);
 	json_put_time(out, "updatedAt", changed);
 	json_put_time(out, "lastActivityAt", clock_wall_ms() - idle_ms);
+	if (record->ends_ms)
+		json_put_time(out, "autoDestroyAt",
+			      clock_wall_ms() + record->ends_ms - clock_steady_ms());
 }
 
 static void sandbox_json_network(struct json_out *out, const struct policy *network)
 {
-	auto_buf names = BUF_INIT(64 * 1024);
+	auto_buf domains = BUF_INIT(64 * 1024), addresses = BUF_INIT(64 * 1024);
 
 	json_put_bool(out, "networkBlockAll", !network || network->mode == POLICY_OFF);
 	if (!network || network->mode != POLICY_ALLOW)
 		return;
-	for (size_t i = 0; i < network->allow_count; i++)
-		buf_fmt(&names, "%s%s", i ? "," : "", network->allow[i].text);
-	json_put_str(out, "domainAllowList", buf_view(&names));
+	network_list(network, false, &domains);
+	network_list(network, true, &addresses);
+	if (domains.len || !addresses.len)
+		json_put_str(out, "domainAllowList", buf_view(&domains));
+	if (addresses.len)
+		json_put_str(out, "networkAllowList", buf_view(&addresses));
+}
+
+static void sandbox_json_volumes(struct json_out *out, const struct volume_mounts *mounts)
+{
+	json_put_begin(out, "volumes", '[');
+	for (size_t i = 0; i < mounts->count; i++) {
+		json_begin(out, '{');
+		json_put_text(out, "volumeId", mounts->at[i].id);
+		json_put_text(out, "mountPath", mounts->at[i].path);
+		if (mounts->at[i].subpath[0])
+			json_put_text(out, "subpath", mounts->at[i].subpath);
+		json_end(out, '}');
+	}
+	json_end(out, ']');
 }
 
 static void sandbox_json_source(struct json_out *out, const struct record *record, bool whole)
@@ -134,8 +155,7 @@ void sandbox_json_put(struct http *x, struct json_out *out, const struct record 
 	if (whole) {
 		json_key(out, "env");
 		env_map_write(out, &record->env);
-		json_put_begin(out, "volumes", '[');
-		json_end(out, ']');
+		sandbox_json_volumes(out, &record->volumes);
 	}
 	json_end(out, '}');
 }

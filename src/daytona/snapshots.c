@@ -1,6 +1,8 @@
 // Snapshots: the templates of cove, whose id is their name. One is made of an image, which is
-// pulled, of a Dockerfile, which is built, or of the files of a sandbox. A create answers when it
-// is there: its state is always active.
+// pulled, of a Dockerfile, which is built, or of the files of a sandbox. The answer to a create is
+// active, but for builds: their state is that of the operation until the template is there, and
+// their log can be followed meanwhile. A build that failed is shown as long as its operation is
+// kept.
 
 #include "manager/snapshots.h"
 
@@ -12,12 +14,14 @@
 #include "daytona/handlers.h"
 #include "daytona/sandbox_json.h"
 #include "gateway/gateway.h"
+#include "manager/build_files.h"
 #include "manager/pull.h"
 #include "manager/snapshot_note.h"
 
 #define REPLY_MAX (16 << 20)
 #define PAGE_MAX 200
 #define PAGE_DEFAULT 100
+#define LOG_PIECE (32 * 1024)
 #define GIB (1024.0 * 1024 * 1024)
 
 // What a snapshot's sandboxes get unless their create says otherwise.
@@ -71,15 +75,131 @@ static void snapshot_put(struct json_out *out, const struct template *template)
 	json_end(out, '}');
 }
 
+// The last build of that name; NULL: the caller may know of none.
+static struct operation *snapshot_find_build(const struct http *x, struct str name)
+{
+	struct operation *operation, *last = NULL;
+	size_t at = 0;
+
+	while (operations_next(gateway_of(x)->manager, &at, &operation))
+		if (operation->kind == OPERATION_BUILD && operation->name &&
+		    str_is(name, operation->name) &&
+		    !strcmp(operation->tenant, gateway_who(x)->tenant) &&
+		    (!last || operation->created_ms >= last->created_ms))
+			last = operation;
+	return last;
+}
+
+static void snapshot_put_build(struct json_out *out, const struct operation *operation)
+{
+	static const char *const nulls[] = {"imageName", "size", "entrypoint", "lastUsedAt",
+					    "sourceSandboxId"};
+	bool failed = operation->state == OPERATION_FAILED ||
+		      operation->state == OPERATION_CANCELLED;
+
+	json_begin(out, '{');
+	json_put_text(out, "id", operation->name);
+	json_put_text(out, "name", operation->name);
+	json_put_bool(out, "general", false);
+	json_put_text(out, "state",
+		      failed				     ? "build_failed"
+		      : operation->state == OPERATION_QUEUED ? "pending"
+							     : "building");
+	for (size_t i = 0; i < sizeof(nulls) / sizeof(*nulls); i++)
+		json_put_text(out, nulls[i], NULL);
+	json_put_int(out, "cpu", 1);
+	json_put_int(out, "gpu", 0);
+	json_put_int(out, "mem", CREATE_MEMORY_MB / 1024);
+	json_put_int(out, "disk", CREATE_DISK_MB / 1024);
+	json_put_text(out, "errorReason",
+		      failed ? operation->err ? err_message(operation->err) : "the build was ended"
+			     : NULL);
+	json_put_time(out, "createdAt", operation->created_ms);
+	json_put_time(out, "updatedAt",
+		      operation->ended_ms ? operation->ended_ms : operation->created_ms);
+	json_end(out, '}');
+}
+
 static fallible snapshot_answer(struct http *x, struct str name)
 {
 	auto_buf body = BUF_INIT(REPLY_MAX);
 	struct json_out out = json_to(&body);
+	const struct operation *build;
 	struct template template;
+	struct err *err = templates_get(gateway_of(x)->manager, gateway_who(x), name, &template);
 
-	TRY(templates_get(gateway_of(x)->manager, gateway_who(x), name, &template));
+	if (err && err_kind(err) == ERR_NOT_FOUND && (build = snapshot_find_build(x, name)) &&
+	    build->state != OPERATION_SUCCEEDED) {
+		err_free(err);
+		snapshot_put_build(&out, build);
+		return http_reply_json(x, 200, &body);
+	}
+	TRY(err);
 	snapshot_put(&out, &template);
 	return http_reply_json(x, 200, &body);
+}
+
+// ------------------------------------------------------------------------------------ logs
+
+fallible daytona_snapshots_logs_url(struct http *x)
+{
+	auto_buf body = BUF_INIT(4096);
+	struct json_out out = json_to(&body);
+
+	TRY(access_ask(gateway_who(x), ACCESS_READ));
+	if (!snapshot_find_build(x, x->params[0]))
+		return err_absent("no_template", "build of a snapshot", x->params[0]);
+	json_begin(&out, '{');
+	json_put_text(&out, "url",
+		      arena_fmt(x->arena,
+				"http://" STR_FMT "/daytona/snapshots/" STR_FMT "/build-logs",
+				STR_ARG(http_field(x, "Host")), STR_ARG(x->params[0])));
+	json_end(&out, '}');
+	return http_reply_json(x, 200, &body);
+}
+
+static fallible snapshot_send_logs(struct http *x, struct operation *build, bool follows)
+{
+	char *room = arena_take(x->arena, LOG_PIECE);
+	uint64_t offset = 0;
+	size_t len;
+
+	http_be_patient(x);
+	TRY(http_begin(x, 200, "text/plain"));
+	for (;;) {
+		uint64_t seen = build->version;
+		bool ended = operation_has_ended(build);
+
+		do {
+			TRY(build_log_read(gateway_of(x)->manager, build, offset, room, LOG_PIECE,
+					   &len));
+			offset += len;
+			if (len)
+				TRY(http_write(x, room, len));
+		} while (len);
+		if (ended || !follows)
+			return http_end(x);
+		if (build->version == seen)
+			TRY(http_while_away(x, (struct str){0},
+					    condition_wait(&build->changed, CLOCK_NEVER)));
+	}
+}
+
+fallible daytona_snapshots_logs(struct http *x)
+{
+	struct operation *build;
+	bool follows = false;
+	struct err *err;
+
+	TRY(access_ask(gateway_who(x), ACCESS_READ));
+	TRY(gateway_flag(x, "follow", &follows));
+	build = snapshot_find_build(x, x->params[0]);
+	if (!build)
+		return err_absent("no_template", "build of a snapshot", x->params[0]);
+	build->holds++;
+	err = snapshot_send_logs(x, build, follows);
+	operation_drop(build);
+	return err;
 }
 
 fallible daytona_snapshots_get(struct http *x)
@@ -172,7 +292,9 @@ static fallible snapshot_refuse(const struct json *body)
 
 fallible daytona_snapshots_create(struct http *x)
 {
-	struct str name = {0}, image = {0}, dockerfile = {0};
+	struct dockerfile_source source = {0};
+	struct operation *operation = NULL;
+	struct str name = {0}, image = {0};
 	struct template template;
 	auto_json body = NULL;
 	auto_err err = NULL;
@@ -183,8 +305,9 @@ fallible daytona_snapshots_create(struct http *x)
 	if (!name.len)
 		return err_new(INVALID, "bad_field", "'name' is missing");
 	TRY(snapshot_refuse(body));
-	TRY(create_dockerfile(body, &dockerfile));
-	if (!image.len == !dockerfile.len)
+	TRY(create_dockerfile(body, &source.text));
+	TRY(create_hashes(body, &source.hashes));
+	if (!image.len == !source.text.len)
 		return err_new(INVALID, "bad_field", "there must be 'imageName' or 'buildInfo'");
 	err = templates_get(gateway_of(x)->manager, gateway_who(x), name, &template);
 	if (!err)
@@ -192,10 +315,12 @@ fallible daytona_snapshots_create(struct http *x)
 	if (err_kind(err) != ERR_NOT_FOUND)
 		return take_ptr(err);
 	http_be_patient(x);
-	if (image.len || create_from_line(dockerfile, &image))
+	if (image.len || create_from_line(source.text, &image)) {
 		TRY(snapshot_pull(x, name, image));
-	else
-		TRY(dockerfile_build(x, name, dockerfile));
+		return snapshot_answer(x, name);
+	}
+	TRY(dockerfile_begin(x, name, &source, &operation));
+	operation_drop(operation);
 	return snapshot_answer(x, name);
 }
 

@@ -21,6 +21,7 @@
 
 struct bulk_upload {
 	struct files_target *target;
+	const char *only; // the path of the one part "file"; NULL: files with paths of their own
 	struct multipart multipart;
 	struct buf path;  // of the last part "files[N].path"
 	struct buf index; // its "files[N]"
@@ -72,11 +73,28 @@ static fallible bulk_upload_open(struct bulk_upload *bulk, struct str index)
 	return files_begin(&target->files, path, FILEOP_PARENTS, FILEOP_KEEP_MODE, &bulk->upload);
 }
 
+// The first part "file" of a form for one path.
+static fallible bulk_upload_begin_only(struct bulk_upload *bulk, struct str name)
+{
+	struct err *err;
+
+	bulk->part = str_is(name, "file") && !bulk->name.at ? PART_FILE : PART_OTHER;
+	if (bulk->part == PART_OTHER)
+		return OK;
+	bulk->name = str_of(bulk->only);
+	files_target_within(bulk->target, FILES_TARGET_SHORT_MS);
+	err = files_begin(&bulk->target->files, bulk->only, FILEOP_PARENTS, FILEOP_KEEP_MODE,
+			  &bulk->upload);
+	return err ? bulk_upload_note(bulk, err) : OK;
+}
+
 static fallible bulk_upload_begin_part(struct bulk_upload *bulk, struct str name)
 {
 	struct str index = name;
 	struct err *err;
 
+	if (bulk->only)
+		return bulk_upload_begin_only(bulk, name);
 	if (str_ends(name, ".path")) {
 		bulk->part = PART_PATH;
 		index.len -= strlen(".path");
@@ -205,10 +223,12 @@ static fallible bulk_upload_answer(struct bulk_upload *bulk)
 	return http_reply_json(bulk->target->x, status, &body);
 }
 
-static fallible transfer_upload_bulk(struct files_target *target)
+// `only`: as in struct bulk_upload.
+static fallible transfer_upload_form(struct files_target *target, const char *only)
 {
 	on_exit_call(bulk_upload_done) struct bulk_upload bulk = {
 		.target = target,
+		.only = only,
 		.path = BUF_INIT(FILEOP_PATH_MAX),
 		.index = BUF_INIT(MULTIPART_HEAD_MAX),
 		.files = BUF_INIT(BODY_MAX),
@@ -221,7 +241,14 @@ static fallible transfer_upload_bulk(struct files_target *target)
 		return err_new(INVALID, "bad_content_type",
 			       "the body must be multipart/form-data with a boundary");
 	TRY(bulk_upload_receive(&bulk));
+	if (only && !bulk.name.at)
+		return err_new(INVALID, "bad_field", "the form has no part 'file'");
 	return bulk_upload_answer(&bulk);
+}
+
+static fallible transfer_upload_bulk(struct files_target *target)
+{
+	return transfer_upload_form(target, NULL);
 }
 
 // ------------------------------------------------------------------------------ one file as a body
@@ -234,7 +261,7 @@ static fallible upload_receive(struct files_target *target, int fd, uint64_t *ou
 	return http_recv_file(target->x, fd, UINT64_MAX / 4, out);
 }
 
-// The body is the file.
+// The body is the file, or a form with it.
 static fallible transfer_upload_one(struct files_target *target)
 {
 	struct str type = http_field(target->x, "Content-Type");
@@ -248,9 +275,7 @@ static fallible transfer_upload_one(struct files_target *target)
 
 	TRY(files_target_query(target, "path", &path));
 	if (str_starts(type, "multipart/"))
-		return err_hint(
-			err_new(NOT_OFFERED, "not_offered", "cove takes one file as the raw body"),
-			"send forms to /files/bulk-upload");
+		return transfer_upload_form(target, path);
 	TRY(files_begin(&target->files, path, FILEOP_PARENTS, FILEOP_KEEP_MODE, &upload));
 	err = upload_receive(target, files_upload_fd(upload), &size);
 	if (err) {

@@ -110,6 +110,8 @@ static fallible serve_route(struct http *x)
 		x->principal = authenticate_who(gateway->auth, x);
 	if (token == PATH_TOKEN_NONE && !x->principal)
 		x->principal = path_token_toolbox(gateway->link_key, gateway->manager, x);
+	if (token == PATH_TOKEN_NONE && !x->principal)
+		x->principal = path_token_file(gateway->link_key, gateway->manager, x);
 	if (token == PATH_TOKEN_WRONG)
 		return authenticate_fail_path(gateway->auth, x);
 	lost = router_find(gateway->routes, x, &route);

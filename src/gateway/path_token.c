@@ -5,8 +5,10 @@
 
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "codec/text.h"
+#include "types/file_url.h"
 #include "types/preview_token.h"
 
 #define TOKEN_PATH "/v1/t/"
@@ -69,6 +71,32 @@ const struct who *path_token_toolbox(const uint8_t key[SECRET_HASH], const struc
 			     entry ? &entry->record.labels : &(struct env_map){0}, token);
 	right = preview_token_is_box(given, token) && entry;
 	secret_wipe(token, sizeof(token));
+	return right ? path_token_who(x, entry) : NULL;
+}
+
+const struct who *path_token_file(const uint8_t key[SECRET_HASH], const struct manager *manager,
+				  struct http *x)
+{
+	struct file_url url = {.method = x->head.method, .signature = http_query(x, "signature")};
+	struct str rest = x->url.path, name;
+	char secret[FILE_URL_KEY_LEN + 1];
+	const struct entry *entry;
+	bool right;
+
+	if (!url.signature.len || !str_starts(rest, TOOLBOX))
+		return NULL;
+	rest = str_skip(rest, strlen(TOOLBOX));
+	str_cut(&rest, '/', &name);
+	if (!(str_is(url.method, "GET") && str_is(rest, "files/download")) &&
+	    !(str_is(url.method, "POST") && str_is(rest, "files/upload-v2")))
+		return NULL;
+	url.path = http_query(x, "path");
+	url.expires = http_query(x, "expires");
+	entry = table_find(manager, "", name);
+	file_url_key(key, entry ? entry->record.id : "",
+		     entry ? &entry->record.labels : &(struct env_map){0}, secret);
+	right = file_url_is_good(secret, &url, clock_wall_ms() / 1000) && entry;
+	secret_wipe(secret, sizeof(secret));
 	return right ? path_token_who(x, entry) : NULL;
 }
 

@@ -26,5 +26,10 @@ enum path_token { PATH_TOKEN_NONE, PATH_TOKEN_WRONG, PATH_TOKEN_GOOD };
 const struct who *path_token_toolbox(const uint8_t key[SECRET_HASH], const struct manager *manager,
 				     struct http *x);
 
+// The principal of a request for one file of the toolbox whose URL is signed (types/file_url.h),
+// and for that request alone. NULL: it is not, or not well. `key` is that of previews.
+const struct who *path_token_file(const uint8_t key[SECRET_HASH], const struct manager *manager,
+				  struct http *x);
+
 enum path_token path_token_take(const uint8_t key[SECRET_HASH], const struct manager *manager,
 				struct http *x);

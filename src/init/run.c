@@ -124,8 +124,14 @@ bool run_find_user(struct run_order *order)
 	return true;
 }
 
+// The user may open the pipe again by its name, /dev/stdout.
+static bool pipe_give(const int ends[2], uint32_t uid)
+{
+	return uid == 0 || ends[0] < 0 || fchown(ends[0], uid, (gid_t)-1) == 0;
+}
+
 // Pipes for its output, and as stdin a pipe, the socket of a dialogue, or none.
-static bool make_pipes(uint32_t flags, struct run *out, struct child *child)
+static bool make_pipes(uint32_t flags, uint32_t uid, struct run *out, struct child *child)
 {
 	int to[2] = {-1, -1}, err[2] = {-1, -1}, in[2] = {-1, -1};
 	bool made = pipe2(to, O_CLOEXEC) == 0 && pipe2(err, O_CLOEXEC) == 0;
@@ -133,7 +139,8 @@ static bool make_pipes(uint32_t flags, struct run *out, struct child *child)
 	if (made && (flags & TALK_EXEC_DIALOGUE))
 		made = socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, in) == 0;
 	else if (made && (flags & TALK_EXEC_STDIN))
-		made = pipe2(in, O_CLOEXEC) == 0;
+		made = pipe2(in, O_CLOEXEC) == 0 && pipe_give(in, uid);
+	made = made && pipe_give(to, uid) && pipe_give(err, uid);
 	*out = (struct run){.out = to[0], .err = err[0], .in = in[1]};
 	child->out = to[1];
 	child->err = err[1];
@@ -191,7 +198,7 @@ bool run_make_ends(const struct talk_exec *exec, uint32_t uid, struct run *out, 
 	child->stdio_kind = exec->flags & (TALK_EXEC_PTY | TALK_EXEC_DIALOGUE);
 	if (child->stdio_kind == TALK_EXEC_PTY)
 		return make_pty(exec, uid, out, child);
-	return make_pipes(exec->flags, out, child);
+	return make_pipes(exec->flags, uid, out, child);
 }
 
 bool run_start(const struct drop_privileges *setup, const struct exec_cgroup *exec_cgroup,

@@ -75,7 +75,7 @@ static void upload_open(void *arg)
 
 	upload->fd = openat(upload->dir, upload->temp,
 			    O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-	upload->errnum = errno;
+	upload->errnum = upload->fd < 0 ? errno : 0;
 }
 
 // Contexts of a tenant, and those that it sends now.
@@ -224,6 +224,17 @@ void build_context_abort(struct build_upload *upload)
 	offload_run(upload_unlink, upload);
 	closer_drop(&upload->fd);
 	free(upload);
+}
+
+fallible build_context_keep(struct build_upload *upload)
+{
+	struct err *err = OK;
+
+	offload_run(upload_name, upload);
+	if (upload->errnum)
+		err = files_explain(upload->errnum, "keep a context");
+	build_context_abort(upload);
+	return err;
 }
 
 fallible build_context_end(struct build_upload *upload)

@@ -16,6 +16,8 @@ uint64_t build_upload_max(const struct build_upload *upload); // bytes
 // Checks the digest, and makes it durable. INVALID digest_mismatch. Frees the upload, also on
 // failure.
 fallible build_context_end(struct build_upload *upload);
+// The same for a file that is named by the hash of a name of its own, not of its content.
+fallible build_context_keep(struct build_upload *upload);
 void build_context_abort(struct build_upload *upload); // takes NULL
 
 // Opens a context, and keeps it for another day. NOT_FOUND no_blob.

@@ -15,6 +15,7 @@
 #include "loop/closer.h"
 #include "loop/stream.h"
 #include "manager/access.h"
+#include "manager/login_user.h"
 #include "manager/pulled.h"
 #include "manager/snapshot_note.h"
 #include "types/image.h"
@@ -103,6 +104,8 @@ fallible images_apply(struct entry *entry)
 		if (image)
 			take_over(record, image);
 	}
+	if (!record->user[0] && record->login[0])
+		TRY(login_user_apply(entry), "add the user %s", record->login);
 	if (is_root(record->user))
 		record->user[0] = '\0';
 	// Before the create is acknowledged: the record that is durable has what the request said.

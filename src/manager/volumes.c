@@ -437,13 +437,18 @@ fallible volumes_fill(const struct manager *manager, const char *tenant,
 		      struct volume_mounts *mounts)
 {
 	for (size_t i = 0; mounts->at && i < mounts->count; i++) {
+		struct str key = str_of(mounts->at[i].name);
 		const struct volume *volume;
 
 		TRY(volumes_ready(manager));
-		volume = volume_named(manager, tenant, str_of(mounts->at[i].name));
+		volume = id_is_volume(key) ? volume_by_id(manager, key)
+					   : volume_named(manager, tenant, key);
+		if (volume && strcmp(volume->tenant, tenant) != 0)
+			volume = NULL;
 		if (!volume || volume->state != VOLUME_READY || volume->busy)
 			return volume_absent(str_of(mounts->at[i].name));
 		memcpy(mounts->at[i].id, volume->id, sizeof(mounts->at[i].id));
+		memcpy(mounts->at[i].name, volume->name, sizeof(mounts->at[i].name));
 	}
 	return OK;
 }

@@ -35,7 +35,7 @@ fallible volumes_all(struct manager *manager, const struct who *who, const struc
 fallible volumes_delete(struct manager *manager, const struct who *who, struct str key);
 bool volumes_are_of(const struct manager *manager, const char *tenant); // it has any
 
-// Fills in the ids of what a create names. NOT_FOUND no_volume. Does not wait.
+// Fills in the ids and names of what a create names by either. NOT_FOUND no_volume. Does not wait.
 fallible volumes_fill(const struct manager *manager, const char *tenant,
 		      struct volume_mounts *mounts);
 // Whether a row has this id.

@@ -4,6 +4,7 @@
 #include "types/address.h"
 
 #include <arpa/inet.h>
+#include <stdio.h>
 #include <string.h>
 
 struct range {
@@ -181,6 +182,32 @@ bool address_is_listed(struct str list, const struct address *address, uint16_t 
 		    begins(address->at, entry.address.at, (unsigned)entry.bits))
 			return true;
 	return false;
+}
+
+bool address_range_read(struct str text, char out[ADDRESS_RANGE_TEXT], uint16_t *out_port)
+{
+	char address[ADDRESS_TEXT];
+	struct entry entry;
+
+	if (!memchr(text.at ? text.at : "", '/', text.len) || !read_entry(text, &entry))
+		return false;
+	for (size_t i = 0; i < sizeof(entry.address.at); i++) {
+		unsigned kept = entry.bits > 8 * i ? (unsigned)entry.bits - 8 * (unsigned)i : 0;
+
+		if (kept < 8)
+			entry.address.at[i] &= (uint8_t)(0xff00 >> kept);
+	}
+	address_write(&entry.address, address);
+	snprintf(out, ADDRESS_RANGE_TEXT, "%s/%u", address, (unsigned)entry.bits);
+	*out_port = (uint16_t)entry.port;
+	return true;
+}
+
+bool address_range_has(const char *range, const char *address)
+{
+	struct address at;
+
+	return address_read(str_of(address), &at) && address_is_listed(str_of(range), &at, 0);
 }
 
 static bool address_read_name(struct str text, struct str *name, struct address *out)

@@ -26,6 +26,10 @@ bool address_carries(const struct address *address, struct address *inner);
 // well-formed.
 bool address_list_is_valid(struct str list);
 bool address_is_listed(struct str list, const struct address *address, uint16_t port);
+// "ADDRESS/BITS[:PORT]" in one form: the bits behind the prefix are zero. False: it is none.
+#define ADDRESS_RANGE_TEXT (ADDRESS_TEXT + 4) // "ADDRESS/BITS"
+bool address_range_read(struct str text, char out[ADDRESS_RANGE_TEXT], uint16_t *out_port);
+bool address_range_has(const char *range, const char *address); // both in that form
 // "NAME=ADDRESS, …": names that resolve without a query.
 bool address_names_are_valid(struct str list);
 bool address_of_name(struct str list, struct str name, struct address *out);

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/secret_text.h"
 #include "codec/text.h"
+#include "types/address.h"
 
 #define PATH_MAX_LEN (32 * 1024)
 
@@ -163,6 +164,8 @@ void policy_copy(const struct policy *policy, struct policy *out)
 
 static bool host_matches(const struct policy_host *host, const char *name)
 {
+	if (host->is_range)
+		return address_range_has(host->name, name);
 	return host->is_suffix
 		       ? strcmp(host->name, name) != 0 && hostname_is_beneath(name, host->name)
 		       : !strcmp(host->name, name);
@@ -178,7 +181,9 @@ static bool any_matches(const struct policy_host *hosts, size_t count, const cha
 
 static bool port_matches(const struct policy_host *host, uint16_t port)
 {
-	return host->port ? host->port == port : port == 80 || port == 443;
+	if (!host->port)
+		return host->is_range || port == 80 || port == 443;
+	return host->port == port;
 }
 
 // The entry that allows it. *out_named: an entry has the name, if not the port.

@@ -25,13 +25,15 @@
 enum policy_mode { POLICY_OFF, POLICY_ALLOW, POLICY_ALL, POLICY_MODES };
 const char *policy_mode_word(enum policy_mode mode);
 
-// "name", "*.suffix", "name:port", "1.2.3.4", "[::1]:443". A suffix needs a label before it.
+// "name", "*.suffix", "name:port", "1.2.3.4", "[::1]:443", "10.0.0.0/8", "[fd00::]/8:5432". A
+// suffix needs a label before it.
 struct policy_host {
 	char *text;	// as it is shown; owned
 	char *name;	// normalised, without "*."; owned
 	bool is_suffix; // "*.name"
 	bool is_literal;
-	uint16_t port; // 0: 80 and 443 where ports count
+	bool is_range; // a literal with "/BITS"
+	uint16_t port; // 0: 80 and 443 where ports count; any port of a range
 };
 
 // Methods and paths of requests to inspected hosts, also without TLS. No methods, or no paths: any.

@@ -8,6 +8,7 @@
 #include "base/secret.h"
 #include "base/secret_text.h"
 #include "codec/text.h"
+#include "types/address.h"
 #include "types/policy.h"
 
 #define NUMBER_MAX (1ull << 53)
@@ -21,7 +22,18 @@ static fallible bad(const char *where, const char *what)
 	return err_new(INVALID, "bad_field", "'%s' %s", where, what);
 }
 
-// "name", "*.name", each with ":port" where allowed.
+static char *host_text(const char *name, const char *bits, uint16_t port)
+{
+	bool is_v6 = strchr(name, ':') != NULL;
+	char tail[8] = "";
+
+	if (port)
+		snprintf(tail, sizeof(tail), ":%u", port);
+	return mem_fmt("%s%.*s%s%s%s", is_v6 ? "[" : "", (int)(strlen(name) - strlen(bits)), name,
+		       is_v6 ? "]" : "", bits, tail);
+}
+
+// "name", "*.name", "ADDRESS/BITS", each with ":port" where allowed.
 static fallible host_read(struct str text, const char *where, bool is_judged,
 			  struct policy_host *out)
 {
@@ -32,6 +44,13 @@ static fallible host_read(struct str text, const char *where, bool is_judged,
 
 	if (str_is(text, "*"))
 		return err_hint(bad(where, "holds '*'"), "mode 'all' allows every name");
+	if (is_judged && address_range_read(text, name, &host.port)) {
+		host.is_literal = host.is_range = true;
+		host.name = mem_str(name);
+		host.text = host_text(name, strchr(name, '/'), host.port);
+		*out = host;
+		return OK;
+	}
 	kind = hostname_read_host(str_skip(text, is_suffix ? 2 : 0), name, &host.port);
 	if (kind == HOSTNAME_BAD)
 		return err_hint(bad(where, "holds what is no name of a host"),
@@ -42,11 +61,8 @@ static fallible host_read(struct str text, const char *where, bool is_judged,
 	if (host.port && !is_judged)
 		return err_hint(bad(where, "holds a port"), "ports belong into 'network.allow'");
 	host.name = mem_str(name);
-	bool is_v6 = strchr(name, ':') != NULL;
-
-	host.text = mem_fmt("%s%s%s%s", is_suffix ? "*." : "", is_v6 ? "[" : "", name,
-			    is_v6 ? "]" : "");
-	if (host.port) {
+	host.text = is_suffix ? mem_fmt("*.%s", name) : host_text(name, "", host.port);
+	if (is_suffix && host.port) {
 		char *with_port = mem_fmt("%s:%u", host.text, host.port);
 
 		free(host.text);

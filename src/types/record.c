@@ -43,6 +43,7 @@ void record_init(struct record *record, struct spec *spec, const char *id)
 		 id + strlen("box-"));
 	snprintf(record->tenant, sizeof(record->tenant), "%s", spec->tenant);
 	snprintf(record->user, sizeof(record->user), "%s", spec->user);
+	snprintf(record->login, sizeof(record->login), "%s", spec->login);
 	snprintf(record->name, sizeof(record->name), "%s", spec->name);
 	snprintf(record->idempotency, sizeof(record->idempotency), "%s", spec->idempotency);
 	snprintf(record->template, sizeof(record->template), "%s", spec->template);

@@ -40,6 +40,7 @@ struct record {
 	struct limits next; // being put in force; memory 0: none. See manager/limits
 	struct env_map env, labels;
 	char user[IMAGE_USER_MAX + 1]; // of commands that name none; "": root
+	char login[SPEC_LOGIN_MAX];    // as in the spec, during its create. Not stored
 	char *workdir;		       // start directory of commands; NULL: /workspace
 	struct volume_mounts volumes;
 	struct retention retention;

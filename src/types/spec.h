@@ -20,6 +20,8 @@ struct spec_bounds {
 #define RECORD_IDEMPOTENCY_MAX                                                                     \
 	130 // two hashes in hex, with a colon between: of the key, of the request
 
+#define SPEC_LOGIN_MAX 32
+
 enum spec_pull { SPEC_PULL_MISSING, SPEC_PULL_ALWAYS, SPEC_PULL_NEVER };
 
 struct spec {
@@ -44,6 +46,8 @@ struct spec {
 	struct env_map env, labels;
 	char user[IMAGE_USER_MAX + 1]; // of its commands; "": the image's, else root
 	char *workdir;		       // start directory; NULL: the image's, else /workspace
+	char login[SPEC_LOGIN_MAX];    // the user if neither names one: added where the image lacks
+				       // it, see manager/login_user.h. "": root
 	struct retention retention;
 	struct volume_mounts volumes; // manager/volumes fills in their ids
 	uint64_t ttl_ms;	      // 0: until deleted

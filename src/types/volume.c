@@ -117,7 +117,7 @@ static fallible mount_read_one(const struct json *object, bool stored, struct vo
 	TRY(json_bool(json_get(object, "readOnly"), "volumes.readOnly", &out->read_only));
 	if (stored)
 		TRY(json_str(json_get(object, "id"), "volumes.id", &id));
-	if (!volume_is_name(name))
+	if (!volume_is_name(name) && (stored || !id_is_volume(name)))
 		return volume_bad_name();
 	if (stored && !id_is_volume(id))
 		return err_new(INVALID, "bad_field", "a volume's id is malformed");

@@ -30,8 +30,8 @@ bool volume_is_subpath(struct str path); // the same, relative, and of any direc
 bool volume_is_name(struct str name);
 fallible volume_bad_name(void); // INVALID bad_name
 
-// `volumes` of a create: [{name, path, subpath?, readOnly?}]. NULL: none. INVALID bad_field,
-// bad_name, unknown_field. *out is empty before; the caller owns it.
+// `volumes` of a create: [{name, path, subpath?, readOnly?}]; `name` may be an id. NULL: none.
+// INVALID bad_field, bad_name, unknown_field. *out is empty before; the caller owns it.
 fallible volume_mounts_read(const struct json *array, struct volume_mounts *out);
 // The same with ids, as the store has them.
 fallible volume_mounts_load(const struct json *array, struct volume_mounts *out);

@@ -7,19 +7,19 @@ import { join } from "node:path";
 const box = await client().create({ labels: { run: `files-${version}` } });
 const fs = box.fs;
 const run = async (command) => (await box.process.executeCommand(command)).result;
-const tricky = "/workspace/a b/é\"'%;.txt";
+const tricky = "/home/daytona/a b/é\"'%;.txt";
 
 await check("upload and download: bytes, parents, names with quotes and letters beyond ASCII", async () => {
   const bytes = Buffer.from(Array.from({ length: 300000 }, (_, n) => (n * 7) & 255));
   await fs.uploadFile(bytes, tricky);
   assert.deepEqual(await fs.downloadFile(tricky), bytes);
-  assert.equal(await run(`stat -c '%s %u' "$(ls -d /workspace/a\\ b/*)"`), "300000 0\n");
+  assert.equal(await run(`stat -c '%s %u' "$(ls -d /home/daytona/a\\ b/*)"`), "300000 1000\n");
 });
 await check("upload: relative to the work directory; it replaces, and keeps the mode", async () => {
   await fs.uploadFile(Buffer.from("one"), "rel/file");
-  await run("chmod 755 /workspace/rel/file");
+  await run("chmod 755 /home/daytona/rel/file");
   await fs.uploadFile(Buffer.from("two"), "rel/file");
-  assert.equal(await run("cat /workspace/rel/file; stat -c %a /workspace/rel/file"), "two755\n");
+  assert.equal(await run("cat /home/daytona/rel/file; stat -c %a /home/daytona/rel/file"), "two755\n");
   assert.equal(String(await fs.downloadFile("rel/file")), "two");
 });
 await check("a file that holds boundaries arrives whole, and an empty one", async () => {
@@ -55,7 +55,7 @@ await check("list and info", async () => {
   await run("mkdir -p /tmp/tree/sub && echo 12345 > /tmp/tree/.dot && echo 1 > /tmp/tree/sub/leaf && chmod 640 /tmp/tree/.dot && ln -s leaf /tmp/tree/sub/link");
   const items = (await fs.listFiles("/tmp/tree")).sort((a, b) => (a.name < b.name ? -1 : 1));
   assert.deepEqual(items.map((one) => [one.name, one.isDir, one.mode]), [[".dot", false, "-rw-r-----"], ["sub", true, "drwxr-xr-x"]]);
-  assert.deepEqual([items[0].size, items[0].permissions, items[0].owner], [6, "0640", "0"]);
+  assert.deepEqual([items[0].size, items[0].permissions, items[0].owner], [6, "0640", "1000"]);
   if (Number(version) > 200) {
     const deep = await fs.listFiles("/tmp/tree", { depth: 2 });
     assert.deepEqual(deep.map((one) => one.path).sort(), ["/tmp/tree/.dot", "/tmp/tree/sub", "/tmp/tree/sub/leaf", "/tmp/tree/sub/link"]);

@@ -68,8 +68,8 @@ await check("codeRun: python, with arguments and environment", async () => {
   assert.deepEqual([got.exitCode, got.result.trim()], [5, wraps ? "['p', 'q'] 1" : "['p', 'q r'] 1"]);
 });
 await check("work directory and home directory", async () => {
-  assert.equal(await box.getWorkDir(), "/workspace");
-  assert.equal(await box.getUserHomeDir(), "/root");
+  assert.equal(await box.getWorkDir(), "/home/daytona");
+  assert.equal(await box.getUserHomeDir(), "/home/daytona");
 });
 await check("get by id and by name; a missing one is NotFound", async () => {
   assert.equal((await daytona.get(box.id)).name, box.name);
@@ -92,13 +92,13 @@ await check("a name is taken once", async () => {
   await fails("DaytonaConflictError", 409, () => daytona.create({ name: box.name }));
 });
 await check("stop keeps files; commands after start see them", async () => {
-  await box.process.executeCommand("echo kept > /workspace/kept");
+  await box.process.executeCommand("echo kept > kept");
   await box.stop();
   assert.equal(box.state, "stopped");
   await fails("DaytonaValidationError", 400, () => box.stop());
   await box.start();
   assert.equal(box.state, "started");
-  assert.equal((await box.process.executeCommand("cat /workspace/kept; echo $FROM")).result, "kept\ncreate\n");
+  assert.equal((await box.process.executeCommand("cat kept; echo $FROM")).result, "kept\ncreate\n");
   await box.start();
 });
 await check("intervals", async () => {
@@ -121,9 +121,9 @@ await check("an ephemeral sandbox is gone when it is stopped", async () => {
   await fails("DaytonaNotFoundError", 404, () => daytona.get(brief.id));
 });
 await check("what cove lacks is 501 with a hint", async () => {
-  const error = await fails("DaytonaError", 501, () => daytona.create({ volumes: [{ volumeId: "v", mountPath: "/v" }] }));
-  assert.match(error.message, /volumes.*copy the files/);
-  assert.match((await fails("DaytonaError", 501, () => daytona.volume.list())).message, /does not offer/);
+  const error = await fails("DaytonaError", 501, () => daytona.create({ image: "cove://host", resources: { gpu: 1 } }));
+  assert.match(error.message, /'gpu'.*leave it out/);
+  await fails("DaytonaNotFoundError", 404, () => daytona.create({ volumes: [{ volumeId: "v", mountPath: "/v" }] }));
 });
 await check("an unknown snapshot and a wrong interval are 400", async () => {
   const error = await fails("DaytonaValidationError", 400, () => daytona.create({ snapshot: "no-such" }));

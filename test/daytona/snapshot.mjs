@@ -4,8 +4,8 @@ import { assert, check, client, fails, sdk, version } from "./tap.mjs";
 const daytona = client();
 const name = (word) => `${word}-${version}`;
 const run = async (box, command) => (await box.process.executeCommand(command)).result;
-const box = await daytona.create({ labels: { run: name("snapshot") }, resources: { memory: 2 } });
-await run(box, "echo kept > /workspace/file; echo tool > /usr/local/tool");
+const box = await daytona.create({ labels: { run: name("snapshot") }, user: "root", resources: { memory: 2 } });
+await run(box, "echo kept > /opt/file; echo tool > /usr/local/tool");
 
 await check("an image that the SDK describes is built, once", async () => {
   const image = sdk.Image.base("cove://host").runCommands("echo built > /usr/local/built").env({ FROM_IMAGE: name("yes") }).workdir("/usr/local");
@@ -37,7 +37,10 @@ await check("a snapshot of an image: create, get, list, use, delete", async () =
 await check("a build that fails tells what went wrong, and leaves nothing", async () => {
   const image = sdk.Image.base("cove://host").runCommands("echo broken >&2; exit 3");
   await assert.rejects(() => daytona.snapshot.create({ name: name("bad"), image }), /3|fail/i);
-  await fails("DaytonaNotFoundError", 404, () => daytona.snapshot.get(name("bad")));
+  const bad = await daytona.snapshot.get(name("bad"));
+  assert.equal(bad.state, "build_failed");
+  assert.match(bad.errorReason, /3/);
+  await fails("DaytonaValidationError", 400, () => daytona.create({ snapshot: name("bad") }));
   await fails("DaytonaError", 501, () => daytona.snapshot.create({ name: name("big"), image: "cove://host", resources: { cpu: 1 } }));
   await fails("DaytonaValidationError", 400, () => daytona.snapshot.create({ name: "A B", image: sdk.Image.base("cove://host").runCommands("true") }));
 });
@@ -47,7 +50,7 @@ if (box._experimental_createSnapshot) await check("a snapshot of a running sandb
   const got = await daytona.snapshot.get(name("live"));
   assert.deepEqual([got.sourceSandboxId, got.mem, got.state], [box.id, 2, "active"]);
   const one = await daytona.create({ snapshot: name("live") });
-  assert.equal(await run(one, "cat /workspace/file /usr/local/tool"), "kept\ntool\n");
+  assert.equal(await run(one, "cat /opt/file /usr/local/tool"), "kept\ntool\n");
   assert.equal(one.memory, 2);
   await one.delete();
   await daytona.snapshot.delete(got);
@@ -56,9 +59,9 @@ const fork = box.fork ?? box._experimental_fork;
 if (fork) await check("a fork has the files, and goes its own way", async () => {
   const other = await fork.call(box, { name: name("fork") });
   assert.deepEqual([other.name, other.state], [name("fork"), "started"]);
-  await run(other, "echo changed > /workspace/file");
-  assert.equal(await run(box, "cat /workspace/file"), "kept\n");
-  assert.equal(await run(other, "cat /usr/local/tool /workspace/file"), "tool\nchanged\n");
+  await run(other, "echo changed > /opt/file");
+  assert.equal(await run(box, "cat /opt/file"), "kept\n");
+  assert.equal(await run(other, "cat /usr/local/tool /opt/file"), "tool\nchanged\n");
   await other.delete();
 });
 if (box.pause) await check("a paused sandbox goes on where it was", async () => {

@@ -71,7 +71,7 @@ made = sdk.ask(cove, "POST", at, {"id": "lazy", "cols": 100, "rows": 50, "lazySt
 c.same((made.status, made.json), (201, {"sessionId": "lazy"}), "daytona 8: the older way to make one")
 c.same(sdk.ask(cove, "POST", at, {"id": "lazy"}).status, 409, "daytona 8: an id that is taken")
 info = sdk.ask(cove, "GET", at + "/lazy").json
-c.same((info["cols"], info["rows"], info["envs"]["B"], info["lazyStart"], info["cwd"]), (100, 50, "2", True, "/workspace"), "daytona 8: what was asked for")
+c.same((info["cols"], info["rows"], info["envs"]["B"], info["lazyStart"], info["cwd"]), (100, 50, "2", True, "/home/daytona"), "daytona 8: what was asked for")
 ws = connect("/lazy/connect")
 c.same(ws.fields.get("sec-websocket-protocol"), None, "daytona 8: who offers none is told none")
 ws.send("echo $B; echo e''nd\n")
@@ -97,7 +97,7 @@ gather_until(ws, b"set\r\n")
 os.kill(cove.children()["daemon"], 9)
 c.same(c.patiently(lambda: sdk.ask(cove, "GET", at + "/lazy")).json["active"], True, "daytona 8: a terminal is there after a kill of the daemon")
 info = sdk.ask(cove, "GET", at + "/lazy").json
-c.same((info["cwd"], info["envs"], info["cols"]), ("/workspace", {}, 100), "daytona 8: with its size, without what was asked for")
+c.same((info["cwd"], info["envs"], info["cols"]), ("/home/daytona", {}, 100), "daytona 8: with its size, without what was asked for")
 c.ok("lazy" in [one["id"] for one in cove.get("/v1/sandboxes/%s/api/terminals" % box).json["terminals"]], "daytona 8: it is a terminal as any other")
 ws = connect("/lazy/connect", EXIT)
 ws.send("echo [$C]; exit 4\n")

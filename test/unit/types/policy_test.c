@@ -72,6 +72,36 @@ TEST(names, "NET-6 c exact names, suffixes, ports; 80 and 443 where none is said
 	CHECK(!policy_knows(&policy, HOSTNAME_LITERAL, "203.0.113.7"));
 }
 
+TEST(ranges, "daytona 14: ranges of addresses, for every port or one")
+{
+	auto_policy policy = POLICY_INIT(POLICY_OFF), none = POLICY_INIT(POLICY_OFF);
+	auto_buf text = BUF_INIT(4096);
+	struct json_out out = json_to(&text);
+
+	CHECK_OK(read_policy("{\"allow\":[\"192.0.2.77/24\",\"198.51.100.0/31:5432\","
+			     "\"2001:DB8::ff/32\",\"[fd00::1]/8:22\"]}",
+			     &policy));
+	policy_write(&out, &policy);
+	CHECK(strstr(text.at, "[\"192.0.2.0/24\",\"198.51.100.0/31:5432\","
+			      "\"[2001:db8::]/32\",\"[fd00::]/8:22\"]"));
+	CHECK(policy_judge(&policy, HOSTNAME_LITERAL, "192.0.2.0", 22).allow);
+	CHECK(policy_judge(&policy, HOSTNAME_LITERAL, "192.0.2.255", 65535).allow);
+	CHECK(!policy_judge(&policy, HOSTNAME_LITERAL, "192.0.3.0", 443).allow);
+	CHECK(policy_judge(&policy, HOSTNAME_LITERAL, "198.51.100.1", 5432).allow);
+	CHECK_STR(policy_judge(&policy, HOSTNAME_LITERAL, "198.51.100.1", 443).reason,
+		  "port_not_allowed");
+	CHECK(!policy_judge(&policy, HOSTNAME_LITERAL, "198.51.100.2", 5432).allow);
+	CHECK(policy_judge(&policy, HOSTNAME_LITERAL, "2001:db8:ffff::1", 80).allow);
+	CHECK(!policy_judge(&policy, HOSTNAME_LITERAL, "2001:db9::1", 80).allow);
+	CHECK(policy_judge(&policy, HOSTNAME_LITERAL, "fd12::1", 22).allow);
+	CHECK(!may(&policy, "192.0.2.1", 80)); // a name that looks like an address is not one
+	CHECK(!policy_knows(&policy, HOSTNAME_NAME, "example.com"));
+	CHECK_ERR(read_policy("{\"allow\":[\"192.0.2.0/33\"]}", &none), INVALID);
+	CHECK_ERR(read_policy("{\"allow\":[\"192.0.2.0/\"]}", &none), INVALID);
+	CHECK_ERR(read_policy("{\"allow\":[\"example.com/8\"]}", &none), INVALID);
+	CHECK_ERR(read_policy("{\"inspect\":[\"192.0.2.0/24\"]}", &none), INVALID);
+}
+
 TEST(ech, "N-04 who hides a name gets through only where every name is allowed")
 {
 	auto_policy list = POLICY_INIT(POLICY_OFF), all = POLICY_INIT(POLICY_ALL);
