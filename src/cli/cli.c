@@ -273,7 +273,7 @@ static const struct verb verbs[] = {
 	 2, -1},
 	{VERB_POLICY, 0, "policy", "BOX",
 	 "Show or change the network policy of a sandbox.",
-	 "A name is name, *.suffix or name:port; without a port it means 80 and 443. A change applies "
+	 "A name is name, *.suffix or name:port; without a port it means 80 and 443. ADDRESS/BITS is a range. A change applies "
 	 "from the next connection on, and ends the connections that it does not allow. --inspect "
 	 "terminates TLS to a name at the daemon, with a certificate of the sandbox's own authority, "
 	 "so that requests are visible. --rule and --secret imply --inspect. A secret is a placeholder "
