@@ -109,7 +109,8 @@ fallible images_apply(struct entry *entry)
 	if (is_root(record->user))
 		record->user[0] = '\0';
 	// Before the create is acknowledged: the record that is durable has what the request said.
-	if (image && (image->env.count || image->user[0] || image->workdir[0]))
+	if (record->login[0] ||
+	    (image && (image->env.count || image->user[0] || image->workdir[0])))
 		TRY(entry_keep_now(entry));
 	if (record->workdir)
 		TRY(files_mkdir(&files, record->workdir, true, 0755), "make the directory %s",
