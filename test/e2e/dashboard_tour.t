@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """A tour as a person takes it, on a desk and on a phone: sign in by a link, create a sandbox, watch its CPU chart, type in its
-terminal, upload a file, expose a port and open the preview, allow a denied name, see an alert fire and resolve, delete."""
+terminal, upload a file, expose a port and open the preview, allow a denied name, replay a
+recording, see an alert fire and resolve, delete."""
 import os
 import sys
 import urllib.parse
@@ -75,6 +76,15 @@ def tour(browser, cove, cli, width, height):
     ui.press("button", "Acknowledge")
     c.ok(c.until(lambda: any(one["acknowledgedAt"] for one in cove.get("/v1/alerts").json["items"]), 30), "it is acknowledged")
     cove.request("PUT", "/v1/alerts/rules/sandboxes_many", {"threshold": 1000, "forSeconds": 60})
+    made = cove.post("/v1/executions", {"taskId": what, "command": "echo first; sleep 1; echo last-$((6*7))"}).json["id"]
+    c.until(lambda: cove.get("/v1/executions/" + made).json["state"] == "completed", 60)
+    follow(ui, phone, "Executions")
+    ui.press("link", what)
+    ui.press("button", "Play recording")
+    ui.pick("Speed", "4")
+    ui.press("button", "Play")
+    c.ok(ui.until("document.querySelector('[data-testid=player] .xterm-rows').innerText.includes('last-42')"), "a recording is replayed")
+    follow(ui, phone, "Alerts")
     c.ok(ui.until("!document.querySelector('[role=grid][aria-label=Alerts] [data-state=firing]') && !!document.querySelector('[data-state=resolved]')", 120), "and resolves")
     ui.go("/ui/sandboxes/" + box["id"])
     ui.heading(what)

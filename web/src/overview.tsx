@@ -35,7 +35,7 @@ function Tile({label, value, to, alarm}: {label: string; value: string; to: stri
 
 function Top({title, rows, text}: {title: string; rows: Row[]; text: (row: Row) => string}) {
 	return <section class="panel"><h2>{title}</h2>
-		{rows.length ? <ul class="plain">{rows.map((one) => <li key={one.id}><Link to={`/ui/sandboxes/${one.id}`}><Str of={nameOf(one)} max={40} /></Link><span>{text(one)}</span></li>)}</ul>
+		{rows.length ? <ul class="plain">{rows.map((one) => <li key={one.id}><Link to={`/ui/sandboxes/${one.id}`}><Str of={nameOf(one)} max={40} /></Link><span class="number">{text(one)}</span></li>)}</ul>
 			: <p class="dim">{T.nothingNow}</p>}
 	</section>;
 }
