@@ -410,10 +410,11 @@ fallible build_state_apply(struct build_state *state, const struct build_plan *p
 	case BUILD_USER:
 		return apply_user(state, plan, step);
 	case BUILD_ENTRYPOINT: // a new one makes the base's arguments void
-		free(state->cmd);
-		state->cmd = NULL;
+		if (!state->has_own_cmd)
+			state_set(&state->cmd, NULL);
 		return apply_command(state, step, &state->entrypoint);
 	case BUILD_CMD:
+		state->has_own_cmd = true;
 		return apply_command(state, step, &state->cmd);
 	case BUILD_SHELL:
 		apply_shell(state, step);

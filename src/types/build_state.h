@@ -11,6 +11,7 @@ struct build_state {
 	struct env_map labels, ports, volumes; // ports, volumes: names with ""
 	char *user, *workdir, *stop_signal;    // NULL: none
 	char *entrypoint, *cmd;		       // lists as JSON; NULL: none
+	bool has_own_cmd;		       // a step of this stage has set it
 	char *healthcheck;		       // an object as JSON; NULL: none
 	char **shell;			       // NULL-ended; NULL: /bin/sh -c
 };
