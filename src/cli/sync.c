@@ -405,6 +405,8 @@ fallible sync_in(struct sync *sync)
 		  &sync->host, &sync->found, sync_choice(sync->call, true), &plan);
 	TRY(sync_check_conflicts(sync, &plan));
 	if (plan.change_count) {
+		if (!sync->state.has_base)
+			TRY(sync_box_own(&sync->to));
 		TRY(sync_keep_host(sync, true));
 		TRY(sync_box_send(&sync->to, sync->root, &plan));
 	}

@@ -692,6 +692,24 @@ static fallible sync_delete_files(const struct sync_box *sync, const struct plan
 	return err;
 }
 
+fallible sync_box_own(struct sync_box *sync)
+{
+	static const char *const ask[] = {
+		"sh", "-c", "[ -w . ] || printf %s:%s \"$(id -u)\" \"$(id -g)\"", NULL};
+	on_exit_call(cove_output_free) struct cove_output owner = {0};
+	on_exit_call(cove_output_free) struct cove_output output = {0};
+	struct cove_command command = {.argv = ask, .cwd = SYNC_HOME};
+	const char *give[] = {"chown", NULL, SYNC_HOME, NULL};
+
+	TRY(sync_did(sync, cove_exec_output(sync->box, &command, &owner, &sync->remote->error)));
+	if (!owner.out_len || owner.out_len > 32 ||
+	    strspn(owner.out, "0123456789:") != owner.out_len)
+		return OK;
+	give[1] = owner.out;
+	command = (struct cove_command){.argv = give, .cwd = "/", .user = "0"};
+	return sync_did(sync, cove_exec_output(sync->box, &command, &output, &sync->remote->error));
+}
+
 fallible sync_box_send(struct sync_box *sync, int root, const struct plan *plan)
 {
 	TRY(sync_delete_files(sync, plan));

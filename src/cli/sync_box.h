@@ -33,6 +33,9 @@ fallible sync_box_keep(struct sync_box *sync, const struct sync_state *state, bo
 fallible sync_box_read(struct sync_box *sync, const struct file_list *base, struct file_list *out);
 // Fetches contents that a plan needs and that sync_box_read() left out.
 fallible sync_box_fetch(struct sync_box *sync, const struct plan *plan);
+// Before the first sync: gives the directory of the copy to the sandbox's user, who may not be
+// root.
+fallible sync_box_own(struct sync_box *sync);
 // Makes the changes, with the contents of the worktree. CONFLICT sync_conflict: a file changed
 // meanwhile.
 fallible sync_box_send(struct sync_box *sync, int root, const struct plan *plan);

@@ -207,6 +207,17 @@ def identity(cove):
         c.ok(child.returncode == 0 and read(agent.work, "a") == want, "R38 agent run %s" % option, child.returncode, read(agent.work, "a"))
 
 
+def other_user(cove):
+    work = Agent(cove, "user").work
+    box = cove.request("POST", "/v1/sandboxes", {"name": "usr", "user": "1234", "workdir": "/srv"}).json["id"]
+    cli = c.Cli(cove.data, cwd=work, HOME=HOME)
+    got = cli("sync", "in", "--sandbox", "usr")
+    ran = cove.run(box, "cd /workspace && echo more >> a && echo n > n && id -u")
+    c.ok(got.returncode == 0 and ran["stdout"] == "1234\n", "a sandbox whose user is not root takes a worktree", got, ran)
+    got = cli("sync", "out", "--sandbox", "usr")
+    c.ok(got.returncode == 0 and read(work, "a") == "base\nmore\n" and read(work, "n") == "n\n", "and gives it back", got)
+
+
 def main():
     cove = c.Cove()
     try:
@@ -215,6 +226,7 @@ def main():
         preview(cove)
         snapshots(cove)
         identity(cove)
+        other_user(cove)
     finally:
         cove.close()
         shutil.rmtree(HOME, ignore_errors=True)
