@@ -653,7 +653,7 @@ static void local_end(void *arg, const struct backend_site *at, const struct lea
 	auto_proc proc = NULL;
 	auto_err err = OK;
 
-	if (!entry || entry->record.state == STATE_STOPPED)
+	if (!entry || state_is_stopped(entry->record.state))
 		return;
 	err = local_box_ref(local, at, &ref);
 	if (err)

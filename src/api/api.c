@@ -48,6 +48,7 @@ const struct route api_routes[] = {
 	{"POST",   BOX "/resume",                api_boxes_step,         ROUTE_AUDITED, "resume a paused sandbox"},
 	{"POST",   BOX "/stop",                  api_boxes_step,         ROUTE_AUDITED, "stop a sandbox: end its processes, keep its files"},
 	{"POST",   BOX "/start",                 api_boxes_step,         ROUTE_AUDITED, "start a stopped sandbox on its files"},
+	{"POST",   BOX "/archive",               api_boxes_archive,      ROUTE_STREAM | ROUTE_AUDITED, "pack the files of a stopped sandbox; the next request brings them back"},
 	{"POST",   BOX "/snapshot",              api_snapshots_make,     ROUTE_AUDITED, "make a template of the files of a sandbox, as they are now"},
 	{"POST",   BOX "/fork",                  api_snapshots_fork,     ROUTE_AUDITED, "make sandboxes with the files of a sandbox, as they are now"},
 	{"POST",   BOX "/ports",                 api_ports_expose,       ROUTE_AUDITED, "expose a port: make a token and the address of a preview"},

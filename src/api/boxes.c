@@ -6,9 +6,11 @@
 
 #include "api/box_json.h"
 #include "api/handlers.h"
+#include "api/images.h"
 #include "base/log.h"
 #include "gateway/gateway.h"
 #include "manager/access.h"
+#include "manager/archives.h"
 #include "manager/manager.h"
 #include "manager/pools.h"
 #include "manager/sampler.h"
@@ -353,6 +355,27 @@ fallible api_boxes_delete(struct http *x)
 	TRY(life_delete(gateway_of(x)->manager, gateway_who(x), x->params[0],
 			(waits ? LIFE_WAITS : 0) | (forced ? LIFE_FORCED : 0)));
 	return http_reply_empty(x, waits ? 204 : 202);
+}
+
+static fallible boxes_answer_archived(struct http *x, struct operation *operation)
+{
+	const struct record *record;
+
+	TRY(http_while_away(x, HTTP_PROBE_HEAD, operation_await(operation, CLOCK_NEVER)));
+	TRY(manager_get(gateway_of(x)->manager, gateway_who(x), str_of(operation->reference),
+			&record));
+	return answer_record(x, 200, record);
+}
+
+fallible api_boxes_archive(struct http *x)
+{
+	struct operation *operation = NULL;
+	bool wait = true;
+
+	TRY(check_key(x));
+	TRY(gateway_flag(x, "wait", &wait));
+	TRY(archives_begin(gateway_of(x)->manager, gateway_who(x), x->params[0], &operation));
+	return operations_reply(x, operation, wait, boxes_answer_archived);
 }
 
 // The last word of the route is the verb.

@@ -12,7 +12,7 @@ route_fn api_ui_root, api_ui;
 
 // boxes.c
 route_fn api_boxes_create, api_boxes_list, api_boxes_get, api_boxes_ensure, api_boxes_delete,
-	api_boxes_change, api_boxes_step;
+	api_boxes_change, api_boxes_step, api_boxes_archive;
 
 // budgets.c
 route_fn api_budgets_list, api_budgets_get, api_budgets_set, api_budgets_drop;

@@ -185,6 +185,7 @@ static fallible cli_body_get_limits(const struct call *call, struct cove_box_spe
 		box->user = call_value(call, OPT_USER);
 		box->workdir = call_value(call, OPT_WORKDIR);
 		TRY(body_ms(call, OPT_SLEEP_AFTER, "30s", &box->sleep_after_ms));
+		TRY(body_ms(call, OPT_ARCHIVE_AFTER, "30d", &box->archive_after_ms));
 		TRY(body_ms(call, OPT_TTL, "30s", &box->ttl_ms));
 		box->keep_alive = call_has(call, OPT_KEEP_ALIVE);
 	}

@@ -185,7 +185,7 @@ fallible boxes_rm(struct call *call)
 	return OK;
 }
 
-// pause, resume, stop, start: the route has the name of the verb.
+// pause, resume, stop, start, archive: the route has the name of the verb.
 fallible boxes_change(struct call *call)
 {
 	auto_free char *rest = mem_fmt("/%s", call->verb->name);

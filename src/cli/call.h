@@ -46,6 +46,7 @@
 	V(ROTATE_TOKEN, boxes_rotate) \
 	V(STOP, boxes_change) \
 	V(START, boxes_change) \
+	V(ARCHIVE, boxes_change) \
 	V(UPDATE, boxes_update) \
 	V(SNAPSHOT, snapshot_make) \
 	V(FORK, snapshot_fork) \
@@ -259,6 +260,7 @@ enum opt {
 	OPT_SIZE,
 	OPT_SLEEP_AFTER,
 	OPT_SNAPSHOT,
+	OPT_ARCHIVE_AFTER,
 	OPT_SPEED,
 	OPT_SQUASH,
 	OPT_STATE,

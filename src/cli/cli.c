@@ -229,6 +229,12 @@ static const struct verb verbs[] = {
 	{VERB_START, 0, "start", "BOX...",
 	 "Start stopped sandboxes on their files.", NULL,
 	 1, -1},
+	{VERB_ARCHIVE, 0, "archive", "BOX...",
+	 "Pack the files of stopped sandboxes, so that they take less disk.",
+	 "The files of a sandbox become one packed file; its disk is freed when that was read back. 'cove "
+	 "start' or the next request brings them back. A snapshot or a fork works without. 'cove create "
+	 "--archive-after TIME' has it done by itself.\n",
+	 1, -1},
 	{VERB_UPDATE, 0, "update", "BOX...",
 	 "Change the limits of sandboxes, running or not.",
 	 "The options that are given replace the limits of that name; all of them, or none. A limit "

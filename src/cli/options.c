@@ -17,7 +17,7 @@
 #define NETWORK (ON(POLICY) | ON(EGRESS) | SECRETS)
 #define PORTS (ON(PORT) | ON(EXPOSE) | ON(UNEXPOSE) | ON(OPEN) | ON(FORWARD))
 #define HOST (ON(DRAIN) | ON(RELOAD) | ON(UPGRADE))
-#define STEPS (ON(UPDATE) | ON(SNAPSHOT) | ON(FORK) | ON(PAUSE) | ON(RESUME) | ON(STOP) | ON(START) | ON(ROTATE_TOKEN))
+#define STEPS (ON(UPDATE) | ON(ARCHIVE) | ON(SNAPSHOT) | ON(FORK) | ON(PAUSE) | ON(RESUME) | ON(STOP) | ON(START) | ON(ROTATE_TOKEN))
 #define KEYS (ON(KEY_CREATE) | ON(KEY_LS) | ON(KEY_RM))
 #define REGISTRIES (ON(REGISTRY_LOGIN) | ON(REGISTRY_LS) | ON(REGISTRY_LOGOUT))
 #define POOLS (ON(POOL_SET) | ON(POOL_LS) | ON(POOL_INSPECT) | ON(POOL_RM))
@@ -211,6 +211,7 @@ const struct option cli_options[] = {
 	{OPT_SHARED,	  0,   "shared",   NULL,	 "tenants without a credential of their own use it, too; the operator's alone", ON(REGISTRY_LOGIN)},
 	{OPT_SIGNAL,	  's', "signal",   "SIGNAL",	 "send this signal to the whole tree (KILL, HUP, 10)", ON(KILL)},
 	{OPT_SIZE,	  0,   "size",	   "SIZE",	 "limit of its files (default 2g where the host can keep a limit)", ON(VOLUME_CREATE)},
+	{OPT_ARCHIVE_AFTER, 0, "archive-after", "TIME",	 "archive the sandbox so long after it was stopped (default: never); the next request brings it back", ON(CREATE)},
 	{OPT_SLEEP_AFTER, 0,   "sleep-after", "TIME",	 "freeze the sandbox after this idle time (default 10m); the next request wakes it", ON(CREATE)},
 	{OPT_SPEED,	  0,   "speed",	   "NUMBER",	 "play faster or slower (2, 0.5)", ON(PLAY)},
 	{OPT_SNAPSHOT,	  0,   "snapshot", "NAME",	 "start from this snapshot; from the default template while it is missing", AGENT_STARTS},
@@ -301,6 +302,7 @@ const struct option_field cli_fields[] = {
 	{"labels",		OPT_LABEL,	 NULL},
 	{"label",		OPT_LABEL,	 NULL},
 	{"sleepAfter",		OPT_SLEEP_AFTER, NULL},
+	{"archiveAfter",		OPT_ARCHIVE_AFTER, NULL},
 	{"ttl",			OPT_TTL,	 NULL},
 	{"cwd",			OPT_WORKDIR,	 NULL},
 	{"user",		OPT_USER,	 NULL},

@@ -112,6 +112,7 @@ static fallible put_spec(struct buf *to, const struct cove_box_spec *spec, bool 
 		json_put_text(&out, "pull", spec->pull);
 	TRY(lib_box_put_limits(&out, spec));
 	put_span(&out, "sleepAfter", spec->sleep_after_ms);
+	put_span(&out, "archiveAfter", spec->archive_after_ms);
 	put_span(&out, "ttl", spec->ttl_ms);
 	if (spec->keep_alive)
 		json_put_bool(&out, "keepAlive", true);
@@ -285,6 +286,11 @@ enum cove_kind cove_box_stop(struct cove_box *box, struct cove_error *error)
 enum cove_kind cove_box_start(struct cove_box *box, struct cove_error *error)
 {
 	return lib_box_step(box, "start", error);
+}
+
+enum cove_kind cove_box_archive(struct cove_box *box, struct cove_error *error)
+{
+	return lib_box_step(box, "archive", error);
 }
 
 static fallible lib_box_limit(struct cove_box *box, const struct cove_box_spec *limits)

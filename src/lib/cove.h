@@ -316,8 +316,9 @@ struct cove_box_spec {
 	const char *image;		   // instead of `from`: pulled by name if need be
 	const char *pull;		   // "missing" (NULL), "always" or "never"
 	const char *const *volumes;	   // "NAME:PATH", "NAME:PATH:ro"
-	const char *pool; // claim a member of it, with name, labels, TTL and network
-			  // of this spec; NULL: none
+	const char *pool;	  // claim a member of it, with name, labels, TTL and network
+				  // of this spec; NULL: none
+	int64_t archive_after_ms; // archived so long after it was stopped; 0: never
 };
 
 struct cove_box_info {
@@ -380,6 +381,8 @@ typedef int cove_box_fn(void *arg, const struct cove_box_info *info);
 COVE_API COVE_MUST enum cove_kind cove_box_list(struct cove *cove, const char *const *labels,
 						cove_box_fn *each, void *arg,
 						struct cove_error *error);
+// Packs the files of a stopped sandbox; the next use brings them back. Answers when it is done.
+COVE_API COVE_MUST enum cove_kind cove_box_archive(struct cove_box *box, struct cove_error *error);
 // Makes the template `name` of its files as they are now. A running sandbox runs on.
 COVE_API COVE_MUST enum cove_kind cove_box_snapshot(struct cove_box *box, const char *name,
 						    struct cove_error *error);

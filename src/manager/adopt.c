@@ -23,6 +23,7 @@
 #include "manager/pools.h"
 #include "manager/registry_logins.h"
 #include "manager/templates.h"
+#include "manager/usage.h"
 #include "manager/volumes.h"
 #include "store/boxes.h"
 
@@ -231,7 +232,9 @@ static void settle_failed(struct attempt *attempt)
 	struct entry *entry = attempt->entry;
 
 	entry->destroyed = !attempt->is_there;
-	if (attempt->is_there && (attempt->found != ORDER_BOX_KEPT || entry->record.ephemeral)) {
+	if (attempt->is_there &&
+	    ((attempt->found != ORDER_BOX_KEPT && attempt->found != ORDER_BOX_ARCHIVED) ||
+	     entry->record.ephemeral)) {
 		end_remains(entry);
 	} else if (attempt->is_there && !entry->record.disk_kept) {
 		// The teardown was not recorded as verified: the files are still there.
@@ -239,6 +242,17 @@ static void settle_failed(struct attempt *attempt)
 		entry_keep(entry);
 	}
 	manager_adopt_recover(entry);
+}
+
+// Packed before the daemon has written so.
+static void settle_archived(struct entry *entry)
+{
+	struct order_usage usage = {.disk = ORDER_USAGE_UNKNOWN};
+
+	usage_ask(entry->manager, entry->record.id, &usage);
+	entry->record.archive_bytes = usage.disk == ORDER_USAGE_UNKNOWN ? entry->record.limits.disk
+									: usage.disk;
+	entry_move(entry, STATE_ARCHIVED);
 }
 
 static void settle_still(struct attempt *attempt)
@@ -251,6 +265,10 @@ static void settle_still(struct attempt *attempt)
 		entry->record.disk_kept = false;
 		adopt_set_state(entry, STATE_FAILED,
 				entry->record.ephemeral ? "box_lost" : RECORD_FILES_LOST);
+	} else if (attempt->found == ORDER_BOX_ARCHIVED) {
+		entry->record.disk_kept = true;
+		if (entry->record.state != STATE_ARCHIVED)
+			settle_archived(entry);
 	} else if (attempt->found != ORDER_BOX_KEPT || entry->record.ephemeral) {
 		snprintf(entry->record.reason, sizeof(entry->record.reason), "box_lost");
 		end_remains(entry);
@@ -313,6 +331,7 @@ static bool settle_living(struct attempt *attempt)
 // any other         frozen             adopted, frozen
 // any other         dead               ended; stopped if it has files, else failed
 // any other         kept               stopped
+// any other         archived           archived
 // any other         none               failed: its files are lost, as after a power cut; an
 //                                      ephemeral box is removed
 // any other         still ending       waited for, then as dead

@@ -53,7 +53,7 @@ fallible box_ref_look(struct manager *manager, const struct who *who, struct str
 		    "wait for the sandbox to be taken up");
 	if (!entry->listed)
 		return access_absent(key);
-	if (entry->record.state == STATE_STOPPED)
+	if (state_is_stopped(entry->record.state))
 		entry_need_box(entry);
 	if (!entry->box)
 		return err_new(UNAVAILABLE, "box_starting", "the sandbox is being made");

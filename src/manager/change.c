@@ -77,9 +77,9 @@ fallible change_box(struct manager *manager, const struct who *who, struct str k
 		    const struct json *object, const struct record **out)
 {
 	static const char *const known[] = {
-		"labels",  "env", "sleepAfter", "keepAlive",   "containerTimeouts",
-		"baseUrl", "ttl", "network",	"rotateToken", "unsynced",
-		"limits",  NULL};
+		"labels",  "env", "sleepAfter", "archiveAfter", "keepAlive", "containerTimeouts",
+		"baseUrl", "ttl", "network",	"rotateToken",	"unsynced",  "limits",
+		NULL};
 	on_exit_call(free_policy) struct policy *network = NULL;
 	auto_pairs labels = {0}, env = {0};
 	struct entry *entry = NULL;

@@ -354,7 +354,7 @@ static fallible clear_away(struct manager *manager, const struct who *who, const
 static bool is_there(enum state state)
 {
 	return state == STATE_RUNNING || state == STATE_PAUSED || state == STATE_FROZEN ||
-	       state == STATE_STOPPED;
+	       state_is_stopped(state);
 }
 
 // The box of that name once it is known whether it will exist; NULL: there is none.

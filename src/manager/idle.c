@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "box/freeze.h"
+#include "manager/archives.h"
 #include "manager/life.h"
 #include "manager/pause.h"
 #include "types/timers.h"
@@ -112,16 +113,26 @@ static int64_t deleted_at(const struct entry *entry)
 	const char *text = env_map_get(&entry->record.labels, STR(ENV_MAP_AUTO_DELETE));
 	uint64_t minutes;
 
-	if (entry->record.state != STATE_STOPPED || entry->record.unsynced_ms || entry->moving ||
+	if (!state_is_stopped(entry->record.state) || entry->record.unsynced_ms || entry->moving ||
 	    entry->visits || !text || !str_to_u64(str_of(text), 0, AUTO_DELETE_MAX, &minutes))
 		return CLOCK_NEVER;
 	return entry->idle.busy_ms + (int64_t)minutes * 60 * 1000;
 }
 
+// The same for one with archiveAfter.
+static int64_t archived_at(const struct entry *entry)
+{
+	if (entry->record.state != STATE_STOPPED || !entry->record.retention.archive_after_ms ||
+	    entry->moving || entry->visits)
+		return CLOCK_NEVER;
+	return entry->idle.busy_ms + (int64_t)entry->record.retention.archive_after_ms;
+}
+
 static void look_at_stopped(struct idler *idler, struct entry *entry, int64_t now)
 {
-	int64_t due = deleted_at(entry);
+	int64_t due = deleted_at(entry), archive = archived_at(entry);
 
+	due = archive < due ? archive : due;
 	if (now >= due)
 		idle_want(idler, entry);
 	look_again(idler, entry, due > now && due < now + LOOK_MAX_MS ? due : now + LOOK_MAX_MS);
@@ -161,7 +172,7 @@ static void idle_look(struct idler *idler)
 			look_at_running(idler, entry, now);
 		} else if (entry->record.state == STATE_FROZEN) {
 			look_at_frozen(idler, entry, now);
-		} else if (entry->record.state == STATE_STOPPED) {
+		} else if (state_is_stopped(entry->record.state)) {
 			look_at_stopped(idler, entry, now);
 		}
 	}
@@ -182,7 +193,9 @@ static fallible idle_act(struct idler *idler, struct entry *entry)
 		}
 		return life_delete(idler->manager, &cove, str_of(entry->record.id), 0);
 	}
-	if (entry->record.state == STATE_STOPPED) {
+	if (state_is_stopped(entry->record.state)) {
+		if (now >= archived_at(entry) && now < deleted_at(entry))
+			return archives_idle(entry);
 		if (now < deleted_at(entry))
 			return OK;
 		log_event(LOG_INFO, "box.auto_deleted", "sandbox", entry->record.id, NULL);

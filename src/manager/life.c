@@ -15,6 +15,7 @@
 #include "box/freeze.h"
 #include "manager/access.h"
 #include "manager/adopt_queue.h"
+#include "manager/operations.h"
 #include "manager/sampler.h"
 #include "manager/unsynced.h"
 #include "store/boxes.h"
@@ -215,6 +216,8 @@ static fallible life_end(struct manager *manager, const struct who *who, struct 
 
 	TRY(access_entry(manager, who, ACCESS_MAKE, key, &entry));
 	entry_ref(entry);
+	if (entry->archiving)
+		operation_cancel(entry->archiving);
 	if (entry->pull) { // neither stored nor built: its create ends without it
 		table_remove(entry);
 		return OK;
@@ -248,7 +251,7 @@ fallible life_delete_owned(struct manager *manager, const struct who *who, struc
 static bool life_has_stopped(const struct entry *entry)
 {
 	return !entry->destroying && !entry->moving &&
-	       (entry->record.state == STATE_STOPPED || entry->record.state == STATE_FAILED);
+	       (state_is_stopped(entry->record.state) || entry->record.state == STATE_FAILED);
 }
 
 static void life_begin_stop(struct entry *entry)

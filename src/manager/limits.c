@@ -18,7 +18,7 @@ static bool can_have_limits(const struct entry *entry)
 	enum state state = entry->record.state;
 
 	return state == STATE_RUNNING || state == STATE_PAUSED || state == STATE_FROZEN ||
-	       state == STATE_STOPPED;
+	       state_is_stopped(state);
 }
 
 static bool limits_are_equal(const struct limits *a, const struct limits *b)

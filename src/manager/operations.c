@@ -72,7 +72,8 @@ static void put_error(struct json_out *out, const struct err *err)
 	json_end(out, '}');
 }
 
-static const char *const kinds[] = {[OPERATION_PULL] = "pull", [OPERATION_BUILD] = "build"};
+static const char *const kinds[] = {
+	[OPERATION_PULL] = "pull", [OPERATION_BUILD] = "build", [OPERATION_ARCHIVE] = "archive"};
 
 // {bytes, total, layers} of a pull.
 static void put_layers(struct json_out *out, const struct operation *operation)
@@ -119,7 +120,10 @@ void operation_write(struct json_out *out, const struct operation *operation)
 	json_put_text(out, "state", words[operation->state]);
 	if (operation->kind == OPERATION_PULL)
 		json_put_text(out, "image", operation->reference);
-	json_put_text(out, "template", operation->name);
+	if (operation->kind == OPERATION_ARCHIVE)
+		json_put_text(out, "sandbox", operation->reference);
+	json_put_text(out, "template",
+		      operation->kind == OPERATION_ARCHIVE ? NULL : operation->name);
 	json_key(out, "progress");
 	operation_write_progress(out, operation);
 	json_key(out, "error");
@@ -218,6 +222,8 @@ static struct operation *operation_read_row(const struct store_operation *row)
 	operation->ended_ms = row->ended_ms;
 	if (str_is(json_chars(json_get(body, "kind")), kinds[OPERATION_BUILD]))
 		operation->kind = OPERATION_BUILD;
+	if (str_is(json_chars(json_get(body, "kind")), kinds[OPERATION_ARCHIVE]))
+		operation->kind = OPERATION_ARCHIVE;
 	operation->step = (uint32_t)operation_number(body, "step");
 	operation->steps = (uint32_t)operation_number(body, "steps");
 	operation->cached = (uint32_t)operation_number(body, "cached");

@@ -8,7 +8,7 @@
 
 #define OPERATION_ID 24 // with its NUL
 
-enum operation_kind { OPERATION_PULL, OPERATION_BUILD };
+enum operation_kind { OPERATION_PULL, OPERATION_BUILD, OPERATION_ARCHIVE };
 
 enum operation_state {
 	OPERATION_QUEUED,
@@ -34,7 +34,8 @@ struct operation {
 	bool by_operator; // loopback may be reached
 	enum operation_state state;
 	char *reference, *platform,
-		*name; // canonical, of a build ""; as asked, ""; of the template
+		*name; // canonical, of a build "", of an archive the sandbox's id; as asked, ""; of
+		       // the template
 	char digest[REFERENCE_DIGEST + 1]; // of a pull, once the registry has described it
 	bool is_cache;
 	bool has_credential;

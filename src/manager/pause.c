@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "base/metric.h"
 #include "box/freeze.h"
 #include "manager/access.h"
@@ -19,11 +20,15 @@
 #include "manager/create.h"
 #include "manager/life.h"
 #include "manager/network_attach.h"
+#include "manager/operations.h"
 #include "manager/queue.h"
 #include "manager/sampler.h"
 #include "store/store.h"
 
 #define STEP_MS 30000
+#define ARCHIVE_MS (65 * 60 * 1000) // more than the warden's patience
+#define ARCHIVE_LOST_MS 60000	    // while a killed warden is started again
+#define ARCHIVE_AGAIN_MS 50
 
 static bool has_failed(const struct entry *entry)
 {
@@ -75,7 +80,9 @@ static bool is_gone(const struct entry *entry)
 
 fallible pause_hold(struct entry *entry)
 {
-	int64_t deadline = loop_now(entry->manager->loop) + STEP_MS;
+	// Files of an archive may be on their way back to a disk.
+	int64_t patience = entry->record.state == STATE_ARCHIVED ? ARCHIVE_MS : STEP_MS;
+	int64_t deadline = loop_now(entry->manager->loop) + patience;
 	struct err *err;
 
 	entry_ref(entry);
@@ -105,6 +112,15 @@ static fallible step_commit(struct entry *entry, enum state state, const char *r
 	if (is_gone(entry))
 		return gone(entry);
 	snprintf(entry->record.reason, sizeof(entry->record.reason), "%s", reason);
+	entry_move(entry, state);
+	return OK;
+}
+
+// The same for a change between states without processes: the reason stays.
+static fallible step_still(struct entry *entry, enum state state)
+{
+	if (is_gone(entry))
+		return gone(entry);
 	entry_move(entry, state);
 	return OK;
 }
@@ -184,6 +200,79 @@ static fallible lose_files(struct entry *entry, struct err *why)
 	return gone(entry);
 }
 
+static fallible order_archive_once(struct entry *entry, bool again, uint64_t *out_bytes)
+{
+	auto_free struct answer *answer = mem_new_of(struct answer);
+	struct manager *manager = entry->manager;
+	struct order order = {
+		.kind = ORDER_ARCHIVE, .limits = entry->record.limits, .again = again};
+	int none[ORDER_FDS_MAX];
+
+	memcpy(order.box, entry->record.id, sizeof(order.box));
+	TRY(ask_order(manager->ask, &order, answer, none, loop_now(manager->loop) + ARCHIVE_MS));
+	*out_bytes = answer->bytes;
+	return OK;
+}
+
+// The order may have been executed though its answer was lost: it is repeated until one comes.
+static fallible order_archive(struct entry *entry, bool again, uint64_t *out_bytes)
+{
+	struct manager *manager = entry->manager;
+	int64_t patience = loop_now(manager->loop) + ARCHIVE_LOST_MS;
+
+	for (;;) {
+		struct err *err = order_archive_once(entry, again, out_bytes);
+		int64_t now = loop_now(manager->loop);
+
+		if (!err || err_kind(err) != ERR_UNAVAILABLE || now >= patience)
+			return err;
+		err_free(err);
+		TRY(task_sleep_until(now + ARCHIVE_AGAIN_MS));
+		TRY(ask_wait_linked(manager->ask, patience));
+	}
+}
+
+// The disk is whole and the archive gone when the warden answers: the sandbox is stopped.
+static fallible pause_unarchive(struct entry *entry)
+{
+	uint64_t bytes = 0;
+	struct err *err;
+
+	TRY(account_ask_disk(entry->account, entry->record.limits.disk - entry->charged.disk));
+	task_shield(true); // the warden goes on, whether or not the client waits
+	err = order_archive(entry, true, &bytes);
+	task_shield(false);
+	TRY(err, "unpack the files of %s", entry->record.id);
+	return step_still(entry, STATE_STOPPED);
+}
+
+fallible pause_archive(struct entry *entry)
+{
+	uint64_t bytes = 0;
+	struct err *err;
+
+	if (entry->record.state == STATE_ARCHIVED)
+		return OK;
+	if (entry->record.state != STATE_STOPPED)
+		return err_hint(err_new(CONFLICT, "not_stopped", "the sandbox is not stopped"),
+				"stop it first; its state is %s", state_word(entry->record.state));
+	err = order_archive(entry, false, &bytes);
+	if (err && err_kind(err) == ERR_CANCELLED) { // ended by a request for the sandbox
+		task_shield(true);
+		err_free(order_archive(entry, true, &bytes));
+		task_shield(false);
+	}
+	TRY(err, "archive %s", entry->record.id);
+	entry->record.archive_bytes = bytes;
+	return step_still(entry, STATE_ARCHIVED);
+}
+
+static void end_archiving(struct entry *entry)
+{
+	if (entry->archiving)
+		operation_cancel(entry->archiving);
+}
+
 static fallible manager_pause_start(struct entry *entry)
 {
 	struct err *err;
@@ -230,6 +319,9 @@ static fallible pause_begin_running(struct entry *entry)
 	case STATE_PAUSED:
 	case STATE_FROZEN:
 		return thaw(entry);
+	case STATE_ARCHIVED:
+		TRY(pause_unarchive(entry));
+		return manager_pause_start(entry);
 	case STATE_STOPPED:
 	case STATE_FAILED:
 		return manager_pause_start(entry);
@@ -264,6 +356,7 @@ fallible pause_wake(struct entry *entry)
 		return refuse_paused(entry);
 	if (entry->over_budget && !entry->moving)
 		return refuse_budget();
+	end_archiving(entry);
 	TRY(pause_hold(entry));
 	if (entry->record.state == STATE_PAUSED)
 		err = refuse_paused(entry);
@@ -296,7 +389,7 @@ fallible pause_stop(struct entry *entry, const char *why)
 	struct err *err = OK;
 
 	TRY(pause_hold(entry));
-	if (entry->record.state != STATE_STOPPED && !has_failed(entry))
+	if (!state_is_stopped(entry->record.state) && !has_failed(entry))
 		err = manager_pause_stop(entry, why);
 	pause_release(entry);
 	return err;
@@ -356,7 +449,7 @@ static fallible do_resume(struct entry *entry)
 
 static fallible do_stop(struct entry *entry)
 {
-	return entry->record.state == STATE_STOPPED || has_failed(entry)
+	return state_is_stopped(entry->record.state) || has_failed(entry)
 		       ? OK
 		       : manager_pause_stop(entry, "");
 }
@@ -384,6 +477,8 @@ fallible pause_request(struct manager *manager, const struct who *who, struct st
 		assert(i < sizeof(pause_verbs) / sizeof(*pause_verbs));
 	}
 	TRY(access_entry(manager, who, ACCESS_MAKE, key, &entry));
+	if (pause_verbs[i].step == do_resume)
+		end_archiving(entry);
 	TRY(pause_hold(entry));
 	err = pause_verbs[i].step(entry);
 	// The answer must hold after a crash; a failed write stays queued in the store.

@@ -21,6 +21,9 @@ void pause_release(struct entry *entry);
 // Makes a frozen or stopped box run, for a request that holds the entry. CONFLICT paused;
 // UNAVAILABLE box_starting; GONE box_lost, box_deleted.
 fallible pause_wake(struct entry *entry);
+// A stopped sandbox, held by the caller, becomes archived; an archived one stays so. CONFLICT
+// not_stopped; CANCELLED: the task was, and the sandbox is stopped.
+fallible pause_archive(struct entry *entry);
 // A budget that covers the box is used up: pauses it if it is idle, with the reason RECORD_BUDGET.
 fallible pause_for_budget(struct entry *entry);
 // The budget is not used up any more: what was paused for it goes on.

@@ -145,7 +145,7 @@ static void port_scan_look_at(struct port_scanner *port_scanner, struct entry *e
 	struct port_scan *port_scan = entry->port_scan;
 
 	if (entry->record.state != STATE_RUNNING || !entry->box || entry->moving) {
-		if (port_scan && port_scan->count && entry->record.state == STATE_STOPPED)
+		if (port_scan && port_scan->count && state_is_stopped(entry->record.state))
 			port_scan_learn(entry, NULL, 0);
 		return;
 	}

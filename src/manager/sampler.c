@@ -578,7 +578,7 @@ void sampler_before_end(struct entry *entry)
 	struct sampled *sampled = sampled_of(entry);
 	int64_t now = loop_now(entry->manager->loop);
 
-	if (!sampler || sampled->ended || entry->record.state == STATE_STOPPED)
+	if (!sampler || sampled->ended || state_is_stopped(entry->record.state))
 		return;
 	// The record of a delete and the delete itself follow each other.
 	if (sampled->ending_ms && now - sampled->ending_ms < ENDING_MS)

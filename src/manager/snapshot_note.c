@@ -36,7 +36,7 @@ static bool note_try(const struct entry *entry, const char *parent, const char *
 	if (parent[0])
 		json_put_text(&json, "parent", parent);
 	json_put_text(&json, "template", template);
-	json_put_bool(&json, "stopped", record->state == STATE_STOPPED);
+	json_put_bool(&json, "stopped", state_is_stopped(record->state));
 	if (env_map_get(&record->labels, STR("cove/build"))) {
 		json_put_bool(&json, "built", true);
 		json_end(&json, '}');

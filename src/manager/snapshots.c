@@ -55,6 +55,7 @@ static fallible check_state(const struct entry *entry)
 	case STATE_PAUSED:
 	case STATE_FROZEN:
 	case STATE_STOPPED:
+	case STATE_ARCHIVED:
 		return OK;
 	default:
 		return err_hint(err_new(CONFLICT, "not_running",

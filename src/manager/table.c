@@ -88,19 +88,20 @@ static struct limits entry_charged(const struct entry *entry)
 	for (enum limit i = 0; i < LIMIT_COUNT; i++)
 		if (limit_of(&entry->record.next, i) > limit_of(&charged, i))
 			*limit_at(&charged, i) = limit_of(&entry->record.next, i);
+	if (entry->record.state == STATE_ARCHIVED && !entry->starting)
+		charged.disk = entry->record.archive_bytes;
 	return charged;
 }
 
 void entry_set_limits(struct entry *entry, const struct limits *limits, const struct limits *next)
 {
-	const struct limits was = entry_charged(entry), none = {0};
-	struct limits now;
+	const struct limits was = entry->charged, none = {0};
 
 	entry->record.limits = *limits;
 	entry->record.next = next ? *next : none;
-	now = entry_charged(entry);
+	entry->charged = entry_charged(entry);
 	account_move(entry->account, &was, entry->weight, ACCOUNT_NONE);
-	account_move(entry->account, &now, ACCOUNT_NONE, entry->weight);
+	account_move(entry->account, &entry->charged, ACCOUNT_NONE, entry->weight);
 	entry->manager->changes++;
 }
 
@@ -111,8 +112,11 @@ void entry_weigh(struct entry *entry)
 
 	int more = (weight == ACCOUNT_RUNNING) - (entry->weight == ACCOUNT_RUNNING);
 
-	if (entry->account)
-		account_move(entry->account, &charged, entry->weight, weight);
+	if (entry->account) {
+		account_move(entry->account, &entry->charged, entry->weight, ACCOUNT_NONE);
+		account_move(entry->account, &charged, ACCOUNT_NONE, weight);
+	}
+	entry->charged = charged;
 	entry->manager->running += (uint32_t)more;
 	entry->manager->inoded += entry->record.limits.inodes ? (uint32_t)more : 0;
 	entry->weight = weight;
@@ -144,6 +148,7 @@ static void entry_publish_move(const struct entry *entry, enum state before)
 		[STATE_PAUSED] = {true, false, false, EVENT_BOX_PAUSED},
 		[STATE_FROZEN] = {true, false, false, EVENT_BOX_FROZEN},
 		[STATE_STOPPED] = {true, true, true, EVENT_BOX_STOPPED},
+		[STATE_ARCHIVED] = {true, false, false, EVENT_BOX_ARCHIVED},
 		[STATE_DELETING] = {true, false, true, EVENT_BOX_DELETING},
 		[STATE_FAILED] = {true, true, true, EVENT_BOX_FAILED},
 	};
@@ -153,7 +158,7 @@ static void entry_publish_move(const struct entry *entry, enum state before)
 	if (now == before || !moves[now].is_event)
 		return;
 	if (now == STATE_RUNNING &&
-	    (before == STATE_PAUSED || before == STATE_FROZEN || before == STATE_STOPPED))
+	    (before == STATE_PAUSED || before == STATE_FROZEN || state_is_stopped(before)))
 		entry_publish(entry, EVENT_BOX_WOKEN, NULL, from);
 	else
 		entry_publish(entry, moves[now].kind,

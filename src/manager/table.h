@@ -37,10 +37,12 @@ struct entry {
 	bool listed;	  // found by lookups
 	struct account *account;    // of its tenant; borrowed from the manager
 	enum account_weight weight; // how much of the box its account counts
+	struct limits charged;	    // with these limits
 	uint32_t visits;	    // box references: while there are any the box is in use
 	struct link readers;	    // of gateway/cancel_on_delete: replies that end with the box
 	void (*gone)(struct entry *entry); // called when it leaves the table; NULL: none
 	bool moving;			   // a step of manager/pause is under way
+	struct operation *archiving;	   // that step, if it packs the files; NULL: none
 	bool starting;			   // … from stopped to running: it counts as running
 	struct queued *queued;		   // its position in manager/queue; NULL: none
 	const char *pull;	     // id of the operation that its create waits for; NULL: none

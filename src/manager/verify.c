@@ -96,7 +96,7 @@ static fallible look_at_rows(struct look *look)
 
 static const char *box_word(enum order_box_state state)
 {
-	static const char *const words[] = {"alive", "frozen", "dead", "kept", "going"};
+	static const char *const words[] = {"alive", "frozen", "dead", "kept", "going", "archived"};
 
 	return words[state];
 }
@@ -123,6 +123,8 @@ static int box_due(const struct entry *entry)
 		return ORDER_BOX_FROZEN;
 	case STATE_STOPPED:
 		return ORDER_BOX_KEPT;
+	case STATE_ARCHIVED:
+		return ORDER_BOX_ARCHIVED;
 	default:
 		return -1;
 	}

@@ -488,15 +488,17 @@ static fallible copy_dir(struct copy *copy, int from, int to, const char *name,
 	return path_copy_attributes(out, name, st);
 }
 
-// A whiteout or a named pipe; of others nothing is copied.
+// A whiteout, a named pipe or a socket; of others nothing is copied.
 static fallible copy_node(struct copy *copy, int to, const char *name, const struct stat *st)
 {
+	const struct timespec times[2] = {st->st_mtim, st->st_mtim};
 	bool is_whiteout = S_ISCHR(st->st_mode) && !st->st_rdev;
 
-	if (!copy->whole || (!is_whiteout && !S_ISFIFO(st->st_mode)))
+	if (!copy->whole || (!is_whiteout && !S_ISFIFO(st->st_mode) && !S_ISSOCK(st->st_mode)))
 		return OK;
 	if (mknodat(to, name, st->st_mode, 0) ||
-	    fchownat(to, name, st->st_uid, st->st_gid, AT_SYMLINK_NOFOLLOW))
+	    fchownat(to, name, st->st_uid, st->st_gid, AT_SYMLINK_NOFOLLOW) ||
+	    utimensat(to, name, times, AT_SYMLINK_NOFOLLOW))
 		return path_copy_explain(errno, "make", name);
 	copy->sum->files++;
 	return OK;

@@ -568,7 +568,7 @@ static fallible target_enter(struct caller *caller)
 						     .text = "It has expired. Ask for a new one."});
 	// Stopped by request, not by idleness or the host's shutdown: only a request starts it
 	// again.
-	if (entry->record.state == STATE_STOPPED && !entry->moving && !entry->record.reason[0])
+	if (state_is_stopped(entry->record.state) && !entry->moving && !entry->record.reason[0])
 		return page_answer(
 			x, &(struct page){.status = 410,
 					  .code = "STALE_PREVIEW_URL",

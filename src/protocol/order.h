@@ -36,7 +36,7 @@
 #include "types/limits.h"
 #include "types/volume.h"
 
-#define ORDER_VERSION 15
+#define ORDER_VERSION 16
 #define ORDER_SIZE_MAX 4096
 #define ORDER_FDS_MAX 5
 #define ORDER_BOXES_MAX 16384
@@ -71,7 +71,8 @@
 	X(VOLUMES,   "volumes",   "volumes and their bytes, a page at a time",     0) \
 	X(MOUNT,     "mount",     "a volume for the next BUILD of a box",          0) \
 	X(TRASH,     "trash",     "bytes that are being deleted",                  0) \
-	X(LIMIT,     "limit",     "change the limits of a box",                    0)
+	X(LIMIT,     "limit",     "change the limits of a box",                    0) \
+	X(ARCHIVE,   "archive",   "replace the disk of a stopped box by a file",   0)
 // clang-format on
 
 enum order_kind {
@@ -116,6 +117,7 @@ enum order_kind {
 // them; of a box that does not run, the disk's alone is changed, the others come with its next
 // BUILD. Refused below what is in use; some may then be changed, and a LIMIT with the former ones
 // sets those back.
+// ARCHIVE: limits of the disk that is packed, or, with `again`, made from the file.
 // clang-format off
 //	  type                                  field        on the wire                         check      kinds
 #define ORDER_FIELDS(F) \
@@ -129,11 +131,11 @@ enum order_kind {
 	F(int64_t,                              since,       FIELD_U64(0, ORDER_NUMBER_MAX),     ANY,       ORDER_BIT(SNAPSHOT)) \
 	F(FIELD_ARRAY(char, ORDER_NOTE_MAX),    note,        FIELD_CHARS,                        ANY,       ORDER_BIT(SNAPSHOT)) \
 	F(FIELD_ARRAY(char, ID_NAME_MAX + 2),   host,        FIELD_CHARS,                        HOST_NAME, ORDER_BIT(BUILD)) \
-	F(struct limits,                        limits,      FIELD_U64(0, ORDER_BYTES_MAX),      LIMITS,    ORDER_BIT(BUILD) | ORDER_BIT(LIMIT)) \
+	F(struct limits,                        limits,      FIELD_U64(0, ORDER_BYTES_MAX),      LIMITS,    ORDER_BIT(BUILD) | ORDER_BIT(LIMIT) | ORDER_BIT(ARCHIVE)) \
 	F(uint32_t,                             part,        FIELD_U32(0, ORDER_PART_CHANGES),   ANY,       ORDER_BIT(EXPORT)) \
 	F(bool,                                 zstd,        FIELD_BOOL,                         ANY,       ORDER_BIT(EXPORT)) \
 	F(bool,                                 ephemeral,   FIELD_BOOL,                         ANY,       ORDER_BIT(BUILD)) \
-	F(bool,                                 again,       FIELD_BOOL,                         ANY,       ORDER_BIT(BUILD) | ORDER_BIT(CGROUP) | ORDER_BIT(SNAPSHOT)) \
+	F(bool,                                 again,       FIELD_BOOL,                         ANY,       ORDER_BIT(BUILD) | ORDER_BIT(CGROUP) | ORDER_BIT(SNAPSHOT) | ORDER_BIT(ARCHIVE)) \
 	F(bool,                                 net,         FIELD_BOOL,                         ANY,       ORDER_BIT(BUILD) | ORDER_BIT(NETWORK)) \
 	F(bool,                                 ahead,       FIELD_BOOL,                         AHEAD,     ORDER_BIT(BUILD)) \
 	F(bool,                                 cpu,         FIELD_BOOL,                         ANY,       ORDER_BIT(ADOPT)) \
@@ -183,10 +185,11 @@ struct order_template {
 // The state of a box, by the kernel.
 enum order_box_state {
 	ORDER_BOX_ALIVE,
-	ORDER_BOX_FROZEN, // alive, and PAUSEd: its pid 1 answers after THAW
-	ORDER_BOX_DEAD,	  // its pid 1 has exited without an order: to be STOPped or DESTROYed
-	ORDER_BOX_KEPT,	  // nothing but its disk
-	ORDER_BOX_GOING,  // being destroyed or stopped; ask again
+	ORDER_BOX_FROZEN,   // alive, and PAUSEd: its pid 1 answers after THAW
+	ORDER_BOX_DEAD,	    // its pid 1 has exited without an order: to be STOPped or DESTROYed
+	ORDER_BOX_KEPT,	    // nothing but its disk
+	ORDER_BOX_GOING,    // being destroyed or stopped; ask again
+	ORDER_BOX_ARCHIVED, // nothing but the archive of its disk
 	ORDER_BOX_STATE_COUNT
 };
 // pid: of its pid 1 on the host; 0: none.
@@ -216,7 +219,7 @@ struct order_volume {
 // the disk shows, and the names that are in one but not in the other.
 // clang-format off
 #define ORDER_INVENTORY_FIELDS(X) \
-	X(alive) X(frozen) X(dead) X(kept) X(going) /* boxes of the table, by state */ \
+	X(alive) X(frozen) X(dead) X(kept) X(going) X(archived) /* boxes of the table, by state */ \
 	X(prebuilt)    /* and those without an order yet, or whose teardown is not over */ \
 	X(groups)    /* cgroups of boxes; the same name in several hierarchies counts once */ \
 	X(pids)      /* processes in them */ \
@@ -321,7 +324,7 @@ struct order_usage {
 	F(uint32_t,                                     join_count,   FIELD_U32(0, 2),                    ANY,    ORDER_BIT(CGROUP)) \
 	F(bool,                                         marked,       FIELD_BOOL,                         ANY,    ORDER_BIT(CGROUP)) \
 	F(bool,                                         net,          FIELD_BOOL,                         ANY,    ORDER_BIT(BUILD) | ORDER_BIT(NETWORK)) \
-	F(uint64_t,                                     bytes,        FIELD_U64(0, ORDER_BYTES_MAX),      ANY,    ORDER_BIT(IMPORT) | ORDER_BIT(FREEZE) | ORDER_BIT(LAYER) | ORDER_BIT(SNAPSHOT) | ORDER_BIT(EXPORT)) \
+	F(uint64_t,                                     bytes,        FIELD_U64(0, ORDER_BYTES_MAX),      ANY,    ORDER_BIT(IMPORT) | ORDER_BIT(FREEZE) | ORDER_BIT(LAYER) | ORDER_BIT(SNAPSHOT) | ORDER_BIT(EXPORT) | ORDER_BIT(ARCHIVE)) \
 	F(uint64_t,                                     files,        FIELD_U64(0, ORDER_BYTES_MAX),      ANY,    ORDER_BIT(IMPORT) | ORDER_BIT(FREEZE) | ORDER_BIT(LAYER) | ORDER_BIT(EXPORT)) \
 	F(FIELD_ARRAY(char, ORDER_DIGEST + 1),          digest,       FIELD_CHARS,                        DIGEST, ORDER_BIT(EXPORT)) \
 	F(FIELD_ARRAY(char, ORDER_DIGEST + 1),          diff_id,      FIELD_CHARS,                        DIGEST, ORDER_BIT(EXPORT)) \

@@ -40,6 +40,7 @@
 #include "loop/closer.h"
 #include "loop/offload.h"
 #include "manager/adopt.h"
+#include "manager/archives.h"
 #include "manager/budgets.h"
 #include "manager/build_files.h"
 #include "manager/build_steps.h"
@@ -644,6 +645,7 @@ static void on_settled(void *arg)
 	serve_agents_start(app->agents);
 	pull_resume(app->gateway.manager);
 	builds_resume(app->gateway.manager);
+	archives_resume(app->gateway.manager);
 	pools_open(app->gateway.manager);
 	condition_signal(&app->condition);
 }

@@ -68,6 +68,7 @@ struct body_field {
 // clang-format off
 static const struct body_field retention_fields[] = {
 	FIELD(retention, "sleepAfter", NUMBER, sleep_after_ms),
+	FIELD(retention, "archiveAfter", NUMBER, archive_after_ms),
 	FIELD(retention, "keepAlive",  FLAG,   keep_alive),
 #define F(field, key, stored, ...) FIELD(retention, stored, NUMBER, waits.field),
 	RETENTION_WAITS(F)
@@ -95,6 +96,7 @@ static const struct body_field record_fields[] = {
 	FIELD(record, "ends",        NUMBER, ends_ms),
 	FIELD(record, "failed",      NUMBER, failed_ms),
 	FIELD(record, "unsynced",    NUMBER, unsynced_ms),
+	FIELD(record, "archiveBytes", NUMBER, archive_bytes),
 	FIELD(record, "ephemeral",   FLAG,   ephemeral),
 	FIELD(record, "diskKept",    FLAG,   disk_kept),
 	FIELD(record, "idempotency", WORD,   idempotency, SIZE(record, idempotency), .old = "pledge"),

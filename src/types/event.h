@@ -16,6 +16,7 @@
 	X(BOX_PAUSED,   "sandbox.paused",    "the sandbox was frozen by a request") \
 	X(BOX_FROZEN,   "sandbox.frozen",    "the sandbox was frozen because it was idle") \
 	X(BOX_STOPPED,  "sandbox.stopped",   "the processes of the sandbox have ended; its files stay") \
+	X(BOX_ARCHIVED, "sandbox.archived", "the files of a stopped sandbox were packed into an archive") \
 	X(BOX_WOKEN,    "sandbox.woken",     "the sandbox runs again; `from` is the state before") \
 	X(BOX_DELETING, "sandbox.deleting",  "the delete of the sandbox has begun") \
 	X(BOX_DELETED,  "sandbox.deleted",   "the sandbox is verified gone") \

@@ -141,6 +141,8 @@ void record_put(struct json_out *out, const struct record *record)
 		volume_mounts_write(out, &record->volumes);
 	}
 	retention_write(out, &record->retention);
+	if (record->state == STATE_ARCHIVED)
+		json_put_int(out, "archiveBytes", (int64_t)record->archive_bytes);
 	if (record->ephemeral)
 		json_put_bool(out, "ephemeral", true);
 	if (record->unsynced_ms)

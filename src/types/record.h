@@ -15,6 +15,11 @@ enum state {
 		STATE_COUNT
 };
 const char *state_word(enum state state);
+// No processes, but files: on a disk, or in an archive.
+static inline bool state_is_stopped(enum state state)
+{
+	return state == STATE_STOPPED || state == STATE_ARCHIVED;
+}
 
 #define RECORD_TENANT_MAX (WHO_TENANT_MAX + 1) // with its NUL
 #define RECORD_REASON_MAX 40
@@ -48,10 +53,11 @@ struct record {
 	int64_t created_ms, started_ms; // wall clock; 0: not yet
 	int64_t ends_ms;		// steady clock: time of deletion; 0: never
 	int64_t failed_ms;		// steady clock: time of failure; 0: not failed
-	int64_t unsynced_ms; // wall clock: begin of work that was not brought back; 0: none
-	uint64_t seq;	     // order of creation on this host
-	bool ephemeral;	     // ends with its processes: no files are kept, it cannot be stopped
-	bool disk_kept;	     // the warden keeps its disk while it does not run
+	int64_t unsynced_ms;	// wall clock: begin of work that was not brought back; 0: none
+	uint64_t archive_bytes; // of `archived`: size of the file that its disk is in
+	uint64_t seq;		// order of creation on this host
+	bool ephemeral;		// ends with its processes: no files are kept, it cannot be stopped
+	bool disk_kept;		// the warden keeps its disk while it does not run
 	char idempotency[RECORD_IDEMPOTENCY_MAX]; // the idempotency key that it was made under; "":
 						  // none
 	struct {

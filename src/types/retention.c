@@ -105,12 +105,26 @@ static fallible read_base(const struct json *value, char **out)
 	return OK;
 }
 
+// 0: never.
+static fallible read_archive(const struct json *value, uint64_t *out)
+{
+	uint64_t none = 1;
+
+	if (value && json_type(value) == JSON_NUMBER)
+		err_free(json_u64(value, "archiveAfter", 0, 0, &none));
+	if (none)
+		return retention_read_span(value, "archiveAfter", out);
+	*out = 0;
+	return OK;
+}
+
 fallible retention_read(const struct json *object, struct retention *out)
 {
 	struct retention retention = *out;
 
 	TRY(retention_read_span(json_get(object, "sleepAfter"), "sleepAfter",
 				&retention.sleep_after_ms));
+	TRY(read_archive(json_get(object, "archiveAfter"), &retention.archive_after_ms));
 	TRY(json_bool(json_get(object, "keepAlive"), "keepAlive", &retention.keep_alive));
 	TRY(read_waits(json_get(object, "containerTimeouts"), &retention));
 	TRY(read_base(json_get(object, "baseUrl"), &retention.base_url));
@@ -118,7 +132,7 @@ fallible retention_read(const struct json *object, struct retention *out)
 	return OK;
 }
 
-static void put_sleep(struct json_out *out, uint64_t ms)
+static void retention_put_span(struct json_out *out, const char *key, uint64_t ms)
 {
 	static const struct {
 		uint64_t ms;
@@ -131,12 +145,13 @@ static void put_sleep(struct json_out *out, uint64_t ms)
 		i++;
 	snprintf(text, sizeof(text), "%llu%s", (unsigned long long)(ms / units[i].ms),
 		 units[i].unit);
-	json_put_text(out, "sleepAfter", ms ? text : NULL);
+	json_put_text(out, key, ms ? text : NULL);
 }
 
 void retention_write(struct json_out *out, const struct retention *retention)
 {
-	put_sleep(out, retention->sleep_after_ms);
+	retention_put_span(out, "sleepAfter", retention->sleep_after_ms);
+	retention_put_span(out, "archiveAfter", retention->archive_after_ms);
 	json_put_bool(out, "keepAlive", retention->keep_alive);
 	json_key(out, "containerTimeouts");
 	json_begin(out, '{');

@@ -15,8 +15,9 @@
 // clang-format on
 
 struct retention {
-	uint64_t sleep_after_ms; // sleeps after so long without use
-	bool keep_alive;	 // never sleeps for idleness
+	uint64_t sleep_after_ms;   // sleeps after so long without use
+	uint64_t archive_after_ms; // archived so long after it was stopped; 0: never
+	bool keep_alive;	   // never sleeps for idleness
 	struct {
 #define F(field, ...) uint64_t field;
 		RETENTION_WAITS(F)
@@ -34,9 +35,10 @@ struct retention {
 #define RETENTION_WAIT_DEFAULT_(field, key, stored, least, most, preset) .field = (preset),
 void retention_done(struct retention *retention);
 
-// Reads {sleepAfter, keepAlive, containerTimeouts, baseUrl} of a body into *out; absent fields stay
-// as they are. sleepAfter is seconds as a number, or "30s", "10m", "1h"; up to 30 days. INVALID
-// bad_field. A base URL is set once: another is CONFLICT base_url_set.
+// Reads {sleepAfter, archiveAfter, keepAlive, containerTimeouts, baseUrl} of a body into *out;
+// absent fields stay as they are; archiveAfter may be 0: never. sleepAfter is seconds as a number,
+// or "30s", "10m", "1h"; up to 30 days. INVALID bad_field. A base URL is set once: another is
+// CONFLICT base_url_set.
 fallible retention_read(const struct json *object, struct retention *out);
 // A span of time in one field, like sleepAfter.
 fallible retention_read_span(const struct json *value, const char *where, uint64_t *out);

@@ -200,11 +200,27 @@ static fallible read_stance(const struct json *object, struct spec *spec)
 
 fallible spec_read(const struct json *object, const struct spec_bounds *bounds, struct spec *out)
 {
-	static const char *const known[] = {
-		"name",	   "template",	 "limits",    "env",	 "labels",
-		"network", "sleepAfter", "keepAlive", "ttl",	 "containerTimeouts",
-		"baseUrl", "ephemeral",	 "user",      "workdir", "secrets",
-		"image",   "pull",	 "snapshot",  "volumes", NULL};
+	static const char *const known[] = {"name",
+					    "template",
+					    "limits",
+					    "env",
+					    "labels",
+					    "network",
+					    "sleepAfter",
+					    "archiveAfter",
+					    "keepAlive",
+					    "ttl",
+					    "containerTimeouts",
+					    "baseUrl",
+					    "ephemeral",
+					    "user",
+					    "workdir",
+					    "secrets",
+					    "image",
+					    "pull",
+					    "snapshot",
+					    "volumes",
+					    NULL};
 	auto_spec spec = {.limits = LIMITS_DEFAULT, .retention = RETENTION_DEFAULT};
 
 	spec.retention.sleep_after_ms = (uint64_t)timer_ms(TIMER_SLEEP);

@@ -30,7 +30,7 @@ enum warden_box_state {
 	WARDEN_BOX_ALIVE,
 	WARDEN_BOX_DYING,    // killed, exit not seen yet
 	WARDEN_BOX_SWEEPING, // dead, cgroups and files not yet removed
-	WARDEN_BOX_KEPT	     // nothing but a disk
+	WARDEN_BOX_KEPT	     // nothing but a disk, or its archive
 };
 
 // Events that change the state of a box. An event that the table has no row for changes nothing.
@@ -60,7 +60,7 @@ struct warden_box {
 	uint32_t exec_cgroups;
 	struct box_state state_file; // for the next warden: id range, killed exec cgroups
 	struct {
-		bool state, listener, slot, groups, disk;
+		bool state, listener, slot, groups, disk, archive;
 	} has;		      // what was made for it, and is to be removed
 	uint32_t build_order; // the order that the build answers; 0: none, or its daemon is gone
 	uint64_t number;      // of its build
@@ -126,6 +126,7 @@ struct deferred_unmount;
 struct templates;
 struct snapshots;
 struct volumes;
+struct archives;
 
 struct warden {
 	int data, epoll, listener, daemon, signals;
@@ -155,6 +156,7 @@ struct warden {
 	struct templates *templates;
 	struct snapshots *snapshots;
 	struct volumes *volumes;
+	struct archives *archives;
 	struct ids *ids;
 	int jail_userns;	     // of the slot in which archives are unpacked
 	struct group_door jail_door; // its cgroup

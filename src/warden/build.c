@@ -32,6 +32,7 @@
 #include "os/thread.h"
 #include "protocol/rootfs_mounts.h"
 #include "protocol/talk.h"
+#include "warden/archive.h"
 #include "warden/box_network.h"
 #include "warden/disk_driver.h"
 #include "warden/jail.h"
@@ -681,6 +682,12 @@ static fallible build_load_begin(struct warden *warden, const struct order *orde
 	return OK;
 }
 
+static fallible build_disk_busy(void)
+{
+	return err_hint(err_new(UNAVAILABLE, "disk_busy", "the sandbox's disk is being repaired"),
+			"try again in a moment");
+}
+
 // e2fsck takes as long as the disk is large. Only this order waits for it.
 static fallible repair_begin(struct warden *warden, const struct order *order, bool *out_waits)
 {
@@ -688,9 +695,7 @@ static fallible repair_begin(struct warden *warden, const struct order *order, b
 	int pid = 0;
 
 	if (repair && repair->order.id)
-		return err_hint(
-			err_new(UNAVAILABLE, "disk_busy", "the sandbox's disk is being repaired"),
-			"try again in a moment");
+		return build_disk_busy();
 	if (!repair)
 		TRY(disk_repair(warden->disk, order->box, &pid));
 	if (pid > 0)
@@ -819,6 +824,8 @@ fallible build_begin(struct warden *warden, const struct order *order)
 	}
 	if (snapshot_is_loaded_for(warden, order))
 		return build_load_begin(warden, order);
+	if (order->again && (box->has.archive || archive_is_busy(warden, order->box)))
+		return build_disk_busy();
 	if (order->again)
 		TRY(repair_begin(warden, order, &waits));
 	if (!waits)

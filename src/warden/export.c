@@ -8,7 +8,7 @@
 //
 // syscalls: openat close read pread64 write lseek fstat newfstatat readlinkat getdents64
 // syscalls: flistxattr fgetxattr mmap munmap mremap brk madvise mkdirat mount move_mount fsopen
-// syscalls: fsconfig fsmount fchdir chroot
+// syscalls: fsconfig fsmount fchdir chroot fsync fadvise64
 #include "warden/export.h"
 
 #include <archive.h>
@@ -32,6 +32,7 @@
 #include "os/mount.h"
 #include "os/path.h"
 #include "types/image.h"
+#include "warden/overlay_marks.h"
 #include "warden/unpack.h"
 
 #define PIECE 65536
@@ -48,8 +49,10 @@ struct export
 	int out, failed; // errno of a write
 	uint64_t put, files;
 	bool over, collecting; // there is an old tree; only notes which inodes are written
-	struct map *touched;   // by inode: one of its names is written
-	struct map *seen;      // by inode: its first name
+	bool raw;
+	const struct map *marks;
+	struct map *touched; // by inode: one of its names is written
+	struct map *seen;    // by inode: its first name
 	struct buf path;
 	char *room, *other;
 };
@@ -84,7 +87,7 @@ static fallible export_overlay(int root, const char *lowers, const char *at)
 	return OK;
 }
 
-fallible export_mount(const struct export_trees *trees)
+fallible export_mount(struct export_trees *trees)
 {
 	static const struct mount_option options[] = {
 		{"source", "export"}, {"mode", "0755"}, {"size", "64k"}, {NULL, NULL}};
@@ -97,13 +100,16 @@ fallible export_mount(const struct export_trees *trees)
 	TRY(export_attach(trees->usr, root, "usr"));
 	TRY(export_attach(trees->disk, root, "disk"));
 	TRY(export_attach(trees->parent, root, "parent"));
-	if (trees->disk >= 0) {
+	if (trees->disk >= 0 && !trees->raw) {
 		if (mkdirat(root, "all", 0755))
 			return err_sys(errno, "make a directory of an export");
 		TRY(export_overlay(root, "disk/r/u:base", "all"));
 	}
 	if (trees->disk >= 0 && trees->usr >= 0)
 		TRY(export_overlay(root, "disk/usr/u:usr", "all/usr"));
+	trees->marks = map_new();
+	if (trees->raw)
+		TRY(overlay_marks_read(trees->disk, trees->marks));
 	return chroot(".") ? err_sys(errno, "change the root of an export") : OK;
 }
 
@@ -206,6 +212,9 @@ static fallible put_header(struct export *export, struct archive_entry *entry)
 	if (r != ARCHIVE_OK && r != ARCHIVE_WARN)
 		return export_explain(export, export->tar);
 	export->files++;
+	if (export->raw && export->files > UNPACK_ENTRIES_MAX)
+		return err_new(TOO_LARGE, "archive_too_large", "there are more than %d files",
+			       UNPACK_ENTRIES_MAX);
 	return OK;
 }
 
@@ -321,7 +330,14 @@ static bool names_have(const struct names *names, const char *name)
 }
 
 // The attributes that a layer carries: those of overlays are none of a file.
-static fallible xattr_names(int fd, struct names *out)
+static bool xattr_is_kept(const char *name, bool raw)
+{
+	if (raw)
+		return unpack_is_raw_xattr(name);
+	return str_starts(str_of(name), "user.") && !str_starts(str_of(name), "user.overlay.");
+}
+
+static fallible xattr_names(int fd, bool raw, struct names *out)
 {
 	auto_free char *list = mem_new(XATTRS_MAX);
 	ssize_t len = flistxattr(fd, list, XATTRS_MAX);
@@ -329,7 +345,7 @@ static fallible xattr_names(int fd, struct names *out)
 	if (len < 0)
 		return errno == ENOTSUP ? OK : err_sys(errno, "list the attributes of a file");
 	for (const char *name = list; name < list + len; name += strlen(name) + 1)
-		if (str_starts(str_of(name), "user.") && !str_starts(str_of(name), "user.overlay."))
+		if (xattr_is_kept(name, raw))
 			names_add(out, name);
 	names_sort(out);
 	return OK;
@@ -339,7 +355,7 @@ static fallible export_xattrs(struct export *export, struct archive_entry *entry
 {
 	auto_names names = {0};
 
-	TRY(xattr_names(fd, &names));
+	TRY(xattr_names(fd, export->raw, &names));
 	for (size_t i = names.count; i-- > 0;) { // libarchive writes the last one first
 		ssize_t len = fgetxattr(fd, names.at[i], export->room, PIECE);
 
@@ -354,7 +370,7 @@ static fallible xattrs_text(int fd, char *room, struct buf *out)
 {
 	auto_names names = {0};
 
-	TRY(xattr_names(fd, &names));
+	TRY(xattr_names(fd, false, &names));
 	for (size_t i = 0; i < names.count; i++) {
 		ssize_t len = fgetxattr(fd, names.at[i], room, PIECE);
 
@@ -387,6 +403,8 @@ static fallible export_entry(const struct export *export, const struct stat *st,
 	archive_entry_set_gid(entry, st->st_gid);
 	archive_entry_set_mtime(entry, st->st_mtim.tv_sec, st->st_mtim.tv_nsec);
 	archive_entry_set_size(entry, S_ISREG(st->st_mode) ? st->st_size : 0);
+	if (S_ISCHR(st->st_mode))
+		archive_entry_set_rdev(entry, st->st_rdev);
 	*out = entry;
 	return OK;
 }
@@ -398,6 +416,9 @@ static fallible put_file(struct export *export, int dir, const char *name, const
 
 	if (fd < 0)
 		return err_sys(errno, "open '%.100s'", export->path.at);
+	if (export->raw && st->st_size > UNPACK_RAW_MAX)
+		return err_new(TOO_LARGE, "archive_too_large", "'%.100s' is too large",
+			       export->path.at);
 	TRY(export_entry(export, st, &entry));
 	TRY(export_xattrs(export, entry, fd));
 	if (st->st_blocks * 512 < st->st_size)
@@ -433,9 +454,16 @@ static fallible put_symlink(struct export *export, int dir, const char *name, co
 static fallible put_directory(struct export *export, int fd, const struct stat *st)
 {
 	auto_entry entry = NULL;
+	const char *name;
 
 	TRY(export_entry(export, st, &entry));
 	TRY(export_xattrs(export, entry, fd));
+	for (size_t i = 0; export->raw && (name = overlay_mark_name(i)); i++) {
+		const char *value = overlay_mark(export->marks, name, export->path.at);
+
+		if (value)
+			archive_entry_xattr_add_entry(entry, name, value, strlen(value));
+	}
 	return put_header(export, entry);
 }
 
@@ -532,7 +560,17 @@ static fallible is_unchanged(struct export *export, int now, int old, const char
 
 // ----------------------------------------------------------------------------------------- walking
 
-static fallible export_list(int dir, bool is_root, struct names *out)
+// Of a disk, the upper directories: r/u and usr/u. The work directories are made anew.
+static bool export_is_listed(const struct export *export, const char *name, int depth)
+{
+	if (export->raw && depth == 0)
+		return !strcmp(name, "r") || !strcmp(name, "usr");
+	if (export->raw)
+		return depth > 1 || !strcmp(name, "u");
+	return depth > 0 || strcmp(name, &IMAGE_FILE[1]) != 0;
+}
+
+static fallible export_list(const struct export *export, int dir, int depth, struct names *out)
 {
 	struct dirent *entry;
 	auto_dir list = path_list(dir, ".");
@@ -541,7 +579,7 @@ static fallible export_list(int dir, bool is_root, struct names *out)
 		return err_sys(errno, "list a directory");
 	errno = 0;
 	while ((entry = path_next(list))) {
-		if (!is_root || strcmp(entry->d_name, &IMAGE_FILE[1]) != 0)
+		if (export_is_listed(export, entry->d_name, depth))
 			names_add(out, entry->d_name);
 		errno = 0;
 	}
@@ -605,6 +643,18 @@ static fallible export_linked(struct export *export, int now, const char *name,
 	return put_file(export, now, name, st);
 }
 
+// Whiteouts, pipes and sockets of a disk; a tar has no sockets.
+static fallible put_node(struct export *export, const struct stat *st)
+{
+	struct stat node = *st;
+
+	if (S_ISSOCK(st->st_mode)) {
+		node.st_mode = S_IFCHR | (st->st_mode & 07777);
+		node.st_rdev = UNPACK_RAW_SOCKET;
+	}
+	return put_other(export, &node);
+}
+
 static fallible export_leaf(struct export *export, int now, int old, const char *name,
 			    const struct stat *st)
 {
@@ -619,6 +669,8 @@ static fallible export_leaf(struct export *export, int now, int old, const char 
 		return put_file(export, now, name, st);
 	if (S_ISLNK(st->st_mode))
 		return put_symlink(export, now, name, st);
+	if (export->raw)
+		return put_node(export, st);
 	if (S_ISFIFO(st->st_mode))
 		return put_other(export, st);
 	return OK; // a socket: no layer can hold it
@@ -636,6 +688,10 @@ static fallible export_directory(struct export *export, int now, int old, int de
 		return err_sys(errno, "look at '%.100s'", export->path.at);
 	if (old >= 0 && has_same_attributes(&st, &before))
 		TRY(has_same_xattrs(export, now, old, &same));
+	if (export->raw) { // its time is set when its entries are there
+		TRY(export_dir(export, now, old, depth));
+		return put_directory(export, now, &st);
+	}
 	if (!same && !export->collecting)
 		TRY(put_directory(export, now, &st));
 	return export_dir(export, now, old, depth);
@@ -662,7 +718,7 @@ static fallible export_one(struct export *export, int now, int old, const char *
 {
 	struct stat st;
 
-	if (str_starts(str_of(name), WHITEOUT))
+	if (!export->raw && str_starts(str_of(name), WHITEOUT))
 		return err_hint(err_new(INVALID, "bad_archive",
 					"'%.100s' has a name by which an image hides files",
 					export->path.at),
@@ -678,9 +734,9 @@ static fallible export_dir(struct export *export, int now, int old, int depth)
 	auto_names names = {0}, before = {0};
 	size_t len = export->path.len;
 
-	TRY(export_list(now, depth == 0, &names));
+	TRY(export_list(export, now, depth, &names));
 	if (old >= 0)
-		TRY(export_list(old, depth == 0, &before));
+		TRY(export_list(export, old, depth, &before));
 	for (size_t i = 0; i < before.count && !export->collecting; i++)
 		if (!names_have(&names, before.at[i]))
 			TRY(put_whiteout(export, before.at[i]));
@@ -706,6 +762,11 @@ static fallible export_walk(struct export *export, int now, int old)
 	if (archive_write_close(export->tar) || archive_write_close(export->packed))
 		return export_explain(export, export->tar);
 	return OK;
+}
+
+static void export_hash_free(EVP_MD_CTX **hash)
+{
+	EVP_MD_CTX_free(*hash);
 }
 
 // What a sandbox of the template takes its environment from.
@@ -746,6 +807,26 @@ static void export_done(struct export *export)
 	free(export->other);
 }
 
+// Reads the written file from the disk, not from memory.
+static fallible export_read_back(struct export *export, const struct answer *sums)
+{
+	on_exit_call(export_hash_free) EVP_MD_CTX *hash = EVP_MD_CTX_new();
+	char digest[DIGEST_HEX + 1];
+	size_t got = 1;
+
+	if (!hash || EVP_DigestInit_ex(hash, EVP_sha256(), NULL) != 1)
+		return err_sys(ENOMEM, "hash an archive");
+	if (fsync(export->out) || posix_fadvise(export->out, 0, 0, POSIX_FADV_DONTNEED))
+		return err_sys(errno, "write an archive out");
+	for (off_t at = 0; got; at += (off_t)got) {
+		TRY(export_read(export->out, export->room, at, &got));
+		if (EVP_DigestUpdate(hash, export->room, got) != 1)
+			return err_sys(ENOMEM, "hash an archive");
+	}
+	TRY(export_digest(hash, digest));
+	return strcmp(digest, sums->digest) ? err_sys(EIO, "read back what was written") : OK;
+}
+
 fallible export_write(const struct export_trees *trees, int out, bool zstd, struct answer *sums)
 {
 	on_exit_call(export_done) struct export export = {
@@ -754,13 +835,15 @@ fallible export_write(const struct export_trees *trees, int out, bool zstd, stru
 		.tar_hash = EVP_MD_CTX_new(),
 		.packed_hash = EVP_MD_CTX_new(),
 		.out = out,
+		.raw = trees->raw,
+		.marks = trees->marks,
 		.touched = map_new(),
 		.seen = map_new(),
 		.path = BUF_INIT(UNPACK_NAME_MAX),
 		.room = mem_new(PIECE),
 		.other = mem_new(PIECE),
 	};
-	const char *now = trees->disk >= 0 ? "all" : "base";
+	const char *now = trees->raw ? "disk" : trees->disk >= 0 ? "all" : "base";
 	const char *old = trees->parent >= 0 ? "parent" : trees->changes ? "base" : NULL;
 	auto_fd now_dir = openat(AT_FDCWD, now, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	auto_fd old_dir = -1;
@@ -771,9 +854,12 @@ fallible export_write(const struct export_trees *trees, int out, bool zstd, stru
 		return err_sys(errno, "open the files of a template");
 	TRY(export_open(&export, zstd));
 	TRY(export_walk(&export, now_dir, old_dir));
-	TRY(put_config(&export, now_dir));
+	if (!trees->raw)
+		TRY(put_config(&export, now_dir));
 	TRY(export_digest(export.tar_hash, sums->diff_id));
 	TRY(export_digest(export.packed_hash, sums->digest));
+	if (trees->raw)
+		TRY(export_read_back(&export, sums));
 	sums->files = export.files;
 	sums->bytes = export.put;
 	return OK;

@@ -8,7 +8,7 @@
 // syscalls: clone3 close_range dup2 dup3 prctl setrlimit prlimit64 mount move_mount fchdir
 // syscalls: chroot setns setgroups setresuid setresgid capset capget seccomp mkdirat renameat
 // syscalls: openat close syncfs write read exit_group fcntl getdents64 futex getrandom gettid
-// syscalls: tgkill statx mprotect setpriority setfsgid flistxattr fgetxattr fsetxattr lseek
+// syscalls: tgkill statx mprotect setpriority setfsgid flistxattr fgetxattr fsetxattr lseek umask
 #include "warden/jail.h"
 
 #include <errno.h>
@@ -58,6 +58,28 @@ enum { REPORT = HELPER_KEEP_FIRST, ARCHIVE, TREE, USERNS };
 
 // System calls of unpacking: memory, files, and exit.
 static const char *const calls[] = {
+	"brk",		"mmap",		  "munmap",
+	"mremap",	"madvise",	  "mprotect",
+	"read",		"write",	  "pread64",
+	"pwrite64",	"lseek",	  "close",
+	"openat",	"openat2",	  "mkdirat",
+	"mknodat",	"unlinkat",	  "symlinkat",
+	"linkat",	"renameat",	  "renameat2",
+	"readlinkat",	"fstat",	  "newfstatat",
+	"statx",	"fstatfs",	  "faccessat",
+	"faccessat2",	"getdents64",	  "fchown",
+	"fchownat",	"fchmod",	  "utimensat",
+	"fsetxattr",	"flistxattr",	  "fremovexattr",
+	"ftruncate",	"fcntl",	  "syncfs",
+	"futex",	"getrandom",	  "clock_gettime",
+	"rt_sigreturn", "rt_sigprocmask", "rt_sigaction",
+	"getpid",	"gettid",	  "tgkill",
+	"exit",		"exit_group",	  "restart_syscall",
+	NULL,
+};
+
+// Of an export: no file is made or changed, but the one that is open.
+static const char *const export_calls[] = {
 	"brk",
 	"mmap",
 	"munmap",
@@ -67,60 +89,31 @@ static const char *const calls[] = {
 	"read",
 	"write",
 	"pread64",
-	"pwrite64",
 	"lseek",
 	"close",
 	"openat",
-	"openat2",
-	"mkdirat",
-	"unlinkat",
-	"symlinkat",
-	"linkat",
-	"renameat",
-	"renameat2",
 	"readlinkat",
 	"fstat",
 	"newfstatat",
 	"statx",
-	"fstatfs",
-	"faccessat",
-	"faccessat2",
 	"getdents64",
-	"fchown",
-	"fchownat",
-	"fchmod",
-	"utimensat",
-	"fsetxattr",
 	"flistxattr",
-	"fremovexattr",
-	"ftruncate",
+	"fgetxattr",
 	"fcntl",
-	"syncfs",
 	"futex",
 	"getrandom",
 	"clock_gettime",
 	"rt_sigreturn",
-	"rt_sigprocmask",
 	"rt_sigaction",
+	"rt_sigprocmask",
 	"getpid",
 	"gettid",
 	"tgkill",
 	"exit",
 	"exit_group",
 	"restart_syscall",
-	NULL,
-};
-
-// Of an export: no file is made or changed, but the one that is open.
-static const char *const export_calls[] = {
-	"brk",		"mmap",		  "munmap",	   "mremap",
-	"madvise",	"mprotect",	  "read",	   "write",
-	"pread64",	"lseek",	  "close",	   "openat",
-	"readlinkat",	"fstat",	  "newfstatat",	   "statx",
-	"getdents64",	"flistxattr",	  "fgetxattr",	   "fcntl",
-	"futex",	"getrandom",	  "clock_gettime", "rt_sigreturn",
-	"rt_sigaction", "rt_sigprocmask", "getpid",	   "gettid",
-	"tgkill",	"exit",		  "exit_group",	   "restart_syscall",
+	"fsync",
+	"fadvise64",
 	NULL,
 };
 
@@ -131,7 +124,7 @@ static fallible limit(int what, uint64_t most)
 	return setrlimit(what, &limit) ? err_sys(errno, "limit %d", what) : OK;
 }
 
-static fallible limits(uint64_t bytes_max, bool is_export)
+static fallible limits(uint64_t bytes_max, bool is_export, bool is_long)
 {
 	struct stat st;
 	uint64_t packed = fstat(ARCHIVE, &st) || !S_ISREG(st.st_mode) ? 0 : (uint64_t)st.st_size;
@@ -143,7 +136,7 @@ static fallible limits(uint64_t bytes_max, bool is_export)
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 	TRY(limit(RLIMIT_AS, MEMORY_MAX));
 #endif
-	TRY(limit(RLIMIT_CPU, is_export ? EXPORT_CPU_SECONDS : seconds));
+	TRY(limit(RLIMIT_CPU, is_long ? EXPORT_CPU_SECONDS : seconds));
 	TRY(limit(RLIMIT_FSIZE, bytes_max));
 	TRY(limit(RLIMIT_CORE, 1)); // 0 would still start the helper of core_pattern
 	return limit(RLIMIT_NOFILE, is_export ? EXPORT_FILES_OPEN : FILES_OPEN);
@@ -173,14 +166,14 @@ static fallible jail_confine(const struct jail *jail)
 
 	if (weak(JAIL) && !is_export)
 		return fchdir(TREE) ? err_sys(errno, "enter the jail's directory") : OK;
-	TRY(limits(jail->bytes_max, is_export));
+	TRY(limits(jail->bytes_max, is_export, is_export || jail->raw));
 	if (!is_export)
 		TRY(change_root(TREE)); // of an export it is changed
 	TRY(become_box(USERNS));
 	close(TREE);
 	close(USERNS);
 	TRY(caps_keep(CAPS_BIT(CAP_CHOWN) | CAPS_BIT(CAP_DAC_OVERRIDE) | CAPS_BIT(CAP_FOWNER) |
-		      CAPS_BIT(CAP_FSETID)));
+		      CAPS_BIT(CAP_FSETID) | (jail->raw ? CAPS_BIT(CAP_SETFCAP) : 0)));
 	TRY(caps_no_new_privs());
 	return seccomp_confine(SECCOMP_THREADS, is_export ? export_calls : calls);
 }
@@ -208,8 +201,18 @@ static fallible jail_work(struct unpack *unpack, const struct jail *jail)
 {
 	auto_fd root = -1;
 
-	TRY(path_dir(AT_FDCWD, "root", 0755, &root));
+	if (jail->raw)
+		root = openat(AT_FDCWD, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	else
+		TRY(path_dir(AT_FDCWD, "root", 0755, &root));
+	if (root < 0)
+		return err_sys(errno, "open the root of an archive");
 	unpack->extract.root = root;
+	if (jail->raw) {
+		umask(0);
+		TRY(unpack_raw(unpack, ARCHIVE, jail->digest));
+		return syncfs(root) ? err_sys(errno, "write the files out") : OK;
+	}
 	if (jail->digest) {
 		TRY(unpack_layer(unpack, ARCHIVE, jail->parent >= 0, jail->digest));
 		return syncfs(root) ? err_sys(errno, "write the files out") : OK;

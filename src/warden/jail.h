@@ -32,8 +32,9 @@ struct jail {
 	const char *digest; // of its tar, unpacked, in hex
 	int parent, into;   // the root below and the new one: its files are linked there first; -1
 	// Of an export, which fills no directory: `archive` is written. NULL: of none.
-	const struct export_trees *trees;
+	struct export_trees *trees;
 	bool zstd;
+	bool raw; // the archive of a disk: see unpack_raw() and export_write()
 };
 
 #define JAIL_GROUP "jail"

@@ -19,7 +19,9 @@
 #include "base/mem.h"
 #include "base/weak.h"
 #include "os/fd.h"
+#include "warden/archive.h"
 #include "warden/disk_copy.h"
+#include "warden/disk_driver.h"
 #include "warden/jail.h"
 #include "warden/reply_queue.h"
 
@@ -107,9 +109,12 @@ static fallible limit_disk_step(struct warden *warden, const struct warden_box *
 				struct limit_job *job)
 {
 	struct disk_copy work = {.run = NULL};
+	uint64_t packed, content = 0;
 
 	if (has_its_disk(box, job))
 		return OK;
+	if (archive_sizes(warden, job->box, &packed, &content)) // a disk is made when it starts
+		return content > job->limits.disk ? disk_below_use(content) : OK;
 	TRY(disk_limit_begin(warden->disk, job->box, &job->limits, job->runs, &work));
 	job->copied = work.run != NULL;
 	return work.run ? limit_child(job, &work, DISK_PATIENCE_US) : OK;
@@ -118,7 +123,7 @@ static fallible limit_disk_step(struct warden *warden, const struct warden_box *
 static fallible limit_place_step(struct warden *warden, struct warden_box *box,
 				 const struct limit_job *job)
 {
-	if (has_its_disk(box, job))
+	if (has_its_disk(box, job) || box->has.archive)
 		return OK;
 	kill_point("warden.limit", "resized");
 	TRY(disk_limit_end(warden->disk, job->box, &job->limits, job->copied));

@@ -21,6 +21,7 @@
 #include "base/mem.h"
 #include "os/fd.h"
 #include "protocol/talk.h"
+#include "warden/archive.h"
 #include "warden/box_network.h"
 #include "warden/build.h"
 #include "warden/export.h"
@@ -103,6 +104,7 @@ static fallible orders_destroy(struct warden *warden, const struct order *order)
 	struct warden_box *box = box_find(warden, order);
 
 	build_cancel(warden, order->box);
+	archive_cancel(warden, order->box);
 	volumes_forget(warden, order->box);
 	if (!box) {
 		TRY(recover_remove_orphan(warden, order->box));
@@ -329,7 +331,9 @@ static fallible orders_usage(struct warden *warden, const struct order *order)
 		.pids = ORDER_USAGE_UNKNOWN,
 		.disk = ORDER_USAGE_UNKNOWN,
 	};
-	bool is_there = disk_used(warden->disk, order->box, &usage.disk);
+	uint64_t content;
+	bool is_there = archive_sizes(warden, order->box, &usage.disk, &content) ||
+			disk_used(warden->disk, order->box, &usage.disk);
 
 	if (box && box->state == WARDEN_BOX_ALIVE) {
 		usage.memory = group_memory(warden->groups, box->id);
@@ -433,7 +437,7 @@ static fallible orders_import(struct warden *warden, const struct order *order)
 				      &warden->jail_door, &pipe);
 	if (err) {
 		warden->long_count--;
-		if (!templates_at_work(warden->templates))
+		if (!templates_at_work(warden->templates) && !archives_at_work(warden))
 			jail_close(warden->groups, &warden->jail_door);
 		return err;
 	}
@@ -458,7 +462,7 @@ static fallible orders_layer(struct warden *warden, const struct order *order)
 				     &warden->jail_door, warden->brought);
 	if (err) {
 		warden->long_count--;
-		if (!templates_at_work(warden->templates))
+		if (!templates_at_work(warden->templates) && !archives_at_work(warden))
 			jail_close(warden->groups, &warden->jail_door);
 	}
 	return err;
@@ -466,7 +470,8 @@ static fallible orders_layer(struct warden *warden, const struct order *order)
 
 static fallible orders_export(struct warden *warden, const struct order *order)
 {
-	on_exit_call(export_trees_close) struct export_trees trees = {-1, -1, -1, -1, false};
+	on_exit_call(export_trees_close) struct export_trees trees = {
+		.base = -1, .usr = -1, .disk = -1, .parent = -1};
 	struct err *err;
 
 	TRY(begin_long(warden, order, IMPORT_PATIENCE_US));
@@ -478,7 +483,7 @@ static fallible orders_export(struct warden *warden, const struct order *order)
 				      &warden->jail_door, warden->brought);
 	if (err) {
 		warden->long_count--;
-		if (!templates_at_work(warden->templates))
+		if (!templates_at_work(warden->templates) && !archives_at_work(warden))
 			jail_close(warden->groups, &warden->jail_door);
 	}
 	return err;
@@ -549,6 +554,7 @@ static const struct {
 	[ORDER_MOUNT] = {GREETED, volumes_mount},
 	[ORDER_TRASH] = {GREETED, orders_trash},
 	[ORDER_LIMIT] = {GREETED, limit_order},
+	[ORDER_ARCHIVE] = {GREETED, archive_order},
 };
 
 // True: an order was read. *over: the connection is over.
@@ -704,9 +710,11 @@ int64_t orders_turn(struct warden *warden)
 	int64_t now = clock_us();
 	int64_t next = retries_turn(warden, now), jobs = long_turn(warden, now);
 	int64_t snapshots = snapshots_turn(warden), limits = limits_turn(warden);
+	int64_t archives = archives_turn(warden);
 
 	next = snapshots < next ? snapshots : next;
 	next = limits < next ? limits : next;
+	next = archives < next ? archives : next;
 	return jobs < next ? jobs : next;
 }
 
@@ -719,6 +727,7 @@ void orders_forget(struct warden *warden)
 	build_forget(warden);
 	snapshots_forget(warden);
 	limits_forget(warden);
+	archives_forget(warden);
 	volumes_forget(warden, NULL);
 	teardown_forget_orders(warden);
 	// Boxes that are being frozen freeze all the same.

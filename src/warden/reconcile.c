@@ -31,7 +31,7 @@ static enum order_box_state state_of(struct warden *warden, const struct warden_
 {
 	switch (box->state) {
 	case WARDEN_BOX_KEPT:
-		return ORDER_BOX_KEPT;
+		return box->has.archive ? ORDER_BOX_ARCHIVED : ORDER_BOX_KEPT;
 	case WARDEN_BOX_ALIVE:
 		if (teardown_has_ended(box))
 			return ORDER_BOX_DEAD;
@@ -172,7 +172,7 @@ static void count_boxes(struct warden *warden)
 	uint32_t *const by_state[] = {
 		[ORDER_BOX_ALIVE] = &inventory->alive, [ORDER_BOX_FROZEN] = &inventory->frozen,
 		[ORDER_BOX_DEAD] = &inventory->dead,   [ORDER_BOX_KEPT] = &inventory->kept,
-		[ORDER_BOX_GOING] = &inventory->going,
+		[ORDER_BOX_GOING] = &inventory->going, [ORDER_BOX_ARCHIVED] = &inventory->archived,
 	};
 	const struct warden_box *box;
 

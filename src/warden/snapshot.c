@@ -22,6 +22,7 @@
 #include "os/fd.h"
 #include "os/mount.h"
 #include "os/path.h"
+#include "warden/archive.h"
 #include "warden/disk_copy.h"
 #include "warden/export.h"
 #include "warden/helper.h"
@@ -40,7 +41,12 @@
 #define COPY_STOPPED_US (30 * 60 * 1000000ll) // of one that does not run
 #define BASE_HOST "host"
 
-enum snapshot_phase { SNAPSHOT_FREEZING, SNAPSHOT_COPYING, SNAPSHOT_COMPLETING };
+enum snapshot_phase {
+	SNAPSHOT_UNPACKING,
+	SNAPSHOT_FREEZING,
+	SNAPSHOT_COPYING,
+	SNAPSHOT_COMPLETING
+};
 
 struct snapshot_job {
 	struct link link;
@@ -52,6 +58,7 @@ struct snapshot_job {
 	char note[ORDER_NOTE_MAX];
 	bool froze, late;
 	bool again;	      // replaces the snapshot of that name
+	bool unpacked;	      // the disk was made from the box's archive, and goes again
 	int dir, pid, report; // pid 0: no child
 	int64_t since_us, deadline_us, frozen_us;
 	uint64_t bytes, files;
@@ -235,6 +242,8 @@ static void job_drop(struct warden *warden, struct snapshot_job *job)
 	struct snapshots *all = warden->snapshots;
 
 	job_thaw(warden, job);
+	if (job->unpacked)
+		archive_drop_disk(warden, job->box);
 	if (faccessat(all->dir, job->temp, F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
 		err_free(disk_unsave(warden->disk, job->dir));
 		err_free(template_discard(warden->templates, job->temp));
@@ -342,6 +351,24 @@ static fallible job_copy(struct warden *warden, struct snapshot_job *job)
 	return OK;
 }
 
+// The disk of an archived box is there for the copy.
+static void snapshot_restored(struct warden *warden, const struct order *order, struct err *err)
+{
+	list_each (at, &warden->snapshots->jobs) {
+		struct snapshot_job *job = link_of(at, struct snapshot_job, link);
+
+		if (job->phase != SNAPSHOT_UNPACKING || strcmp(job->box, order->box) != 0)
+			continue;
+		job->unpacked = !err;
+		if (!err)
+			err = job->order ? job_copy(warden, job) : snapshot_is_busy();
+		if (err)
+			job_refuse(warden, job, err);
+		return;
+	}
+	err_free(err);
+}
+
 static void job_answer(struct warden *warden, struct snapshot_job *job)
 {
 	struct err *err = job_publish(warden, job);
@@ -425,6 +452,8 @@ static int64_t job_turn(struct warden *warden, struct snapshot_job *job, int64_t
 {
 	struct err *err = OK;
 
+	if (job->phase == SNAPSHOT_UNPACKING)
+		return CLOCK_NEVER;
 	if (job->phase != SNAPSHOT_FREEZING) {
 		if (now < job->deadline_us)
 			return job->deadline_us;
@@ -486,6 +515,8 @@ static fallible snapshot_may_begin(struct warden *warden, const struct order *or
 		return err_hint(err_new(EXHAUSTED, "too_many_imports",
 					"%d snapshots are being made", JOBS_MAX),
 				"wait until one of them is done");
+	if (archive_is_busy(warden, order->box))
+		return snapshot_is_busy();
 	list_each (at, &warden->snapshots->jobs) {
 		const struct snapshot_job *job = link_of(at, struct snapshot_job, link);
 
@@ -504,12 +535,21 @@ static fallible job_begin(struct warden *warden, struct snapshot_job *job)
 	bool runs = box->state == WARDEN_BOX_ALIVE &&
 		    group_pulse(warden->groups, job->box) != GROUP_FROZEN;
 
+	struct order unpack = {.kind = ORDER_SNAPSHOT};
+
 	job->froze = runs;
+	job->phase = SNAPSHOT_FREEZING;
 	TRY(path_dir(warden->snapshots->dir, job->temp, 0755, &job->dir));
 	TRY(snapshot_write(job, false));
 	kill_point("warden.snapshot", "described");
 	job->since_us = clock_us();
 	job->deadline_us = job->since_us + FREEZE_PATIENCE_US;
+	if (box->has.archive) {
+		job->phase = SNAPSHOT_UNPACKING;
+		memcpy(unpack.box, job->box, sizeof(unpack.box));
+		memcpy(unpack.trace, job->trace, sizeof(unpack.trace));
+		return archive_restore(warden, &unpack, true, snapshot_restored);
+	}
 	if (!runs)
 		return job_copy(warden, job);
 	if (group_pause(warden->groups, job->box, true))

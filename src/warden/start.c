@@ -33,6 +33,7 @@
 #include "os/probe.h"
 #include "os/seccomp.h"
 #include "os/syscalls.h"
+#include "warden/archive.h"
 #include "warden/blocked.h"
 #include "warden/box_network.h"
 #include "warden/jail.h"
@@ -331,6 +332,7 @@ static fallible warden_start_begin(struct warden *warden, const struct options *
 	    "open the disks");
 	TRY(recover_disks(warden, recover), "recover the disks of an earlier warden");
 	TRY(templates_open(warden->data, &warden->templates), "open the templates");
+	TRY(archives_open(warden, &warden->archives), "open the archives");
 	TRY(snapshots_open(warden, &warden->snapshots), "open the snapshots");
 	TRY(volumes_open(warden, &warden->volumes), "open the volumes");
 	if (is_asked_to_leave(warden))
@@ -392,6 +394,7 @@ void start_undo(struct warden *warden)
 	zygote_stop(warden->zygote);
 	free_boxes(warden);
 	deferred_unmount_stop(warden->unmount);
+	archives_close(warden);
 	snapshots_close(warden->snapshots);
 	volumes_close(warden->volumes);
 	if (warden->templates)

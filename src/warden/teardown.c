@@ -33,6 +33,7 @@
 #include "base/weak.h"
 #include "os/fd.h"
 #include "os/ns.h"
+#include "warden/archive.h"
 #include "warden/reply_queue.h"
 #include "warden/snapshot.h"
 
@@ -213,11 +214,15 @@ static void teardown_keep(struct warden *warden, struct warden_box *box)
 // True: the disk is gone, or was unmounted and stays.
 static bool sweep_disk(struct warden *warden, struct warden_box *box)
 {
-	if (!box->has.disk)
+	auto_err err = OK;
+
+	if (!box->has.disk && !box->has.archive)
 		return true;
 	if (box->keeps)
 		return disk_is_unmounted(warden->disk, box->id);
-	auto_err err = disk_drop(warden->disk, box->id);
+	err = archive_drop(warden, box->id);
+	if (!err)
+		err = disk_drop(warden->disk, box->id);
 
 	if (!err) {
 		box->has.disk = false;

@@ -481,7 +481,7 @@ bool template_is_read(const struct templates *all, const char *name)
 }
 
 static fallible template_job_export(struct templates *all, struct template_job *job,
-				    const struct order *order, const struct export_trees *trees,
+				    const struct order *order, struct export_trees *trees,
 				    int userns, const struct group_door *door, int out)
 {
 	auto_fd report = -1;
@@ -504,8 +504,8 @@ static fallible template_job_export(struct templates *all, struct template_job *
 }
 
 fallible template_export(struct templates *all, const struct order *order,
-			 const struct export_trees *trees, int userns,
-			 const struct group_door *door, int out)
+			 struct export_trees *trees, int userns, const struct group_door *door,
+			 int out)
 {
 	struct template_job *job;
 	struct err *err;

@@ -29,8 +29,8 @@ bool template_has_layer(struct templates *all, const char *name, struct answer *
 // Starts the child that writes the trees of `order` to `out`. The fds remain the caller's.
 struct export_trees;
 fallible template_export(struct templates *all, const struct order *order,
-			 const struct export_trees *trees, int userns,
-			 const struct group_door *door, int out);
+			 struct export_trees *trees, int userns, const struct group_door *door,
+			 int out);
 // Whether a child writes it out, or unpacks a layer onto it: then it must stay.
 bool template_is_read(const struct templates *all, const char *name);
 // Its root as a detached mount, read-only, idmapped by `userns`. NOT_FOUND no_template.

@@ -8,7 +8,7 @@
 // syscalls: read pwrite64 ftruncate fsetxattr close mmap munmap mremap brk madvise lseek openat
 // syscalls: flistxattr fremovexattr
 // syscalls: openat2 mkdirat unlinkat symlinkat linkat newfstatat fstat fchown fchownat fchmod utimensat
-// syscalls: getdents64 renameat2
+// syscalls: getdents64 renameat2 mknodat
 #include "warden/unpack.h"
 
 #include <archive.h>
@@ -29,7 +29,9 @@
 #include "base/mem.h"
 #include "base/secret.h"
 #include "base/weak.h"
+#include "os/fd.h"
 #include "os/path.h"
+#include "warden/overlay_marks.h"
 
 #define INPUT_SIZE 65536
 #define FILE_SIZE_MAX (1ll << 40) // holes are free, but bounded
@@ -38,6 +40,7 @@
 #define XATTR_LIST_MAX 65536
 #define XATTR_MAX 65536
 #define TAIL 512
+#define SPARSE_BLOCK 4096
 
 #define WHITEOUT ".wh."
 #define OPAQUE ".wh..wh..opq"
@@ -243,16 +246,17 @@ static fallible extract_prepare(struct extract *extract, const char *path, bool 
 }
 
 // An id outside a box's range is nobody's.
-static uid_t extract_id(uint64_t id)
+static uid_t extract_id(const struct extract *extract, uint64_t id)
 {
-	return id < NOBODY ? (uid_t)id : NOBODY;
+	return id < NOBODY || (extract->raw && id == NOBODY + 1) ? (uid_t)id : NOBODY;
 }
 
-static fallible extract_attributes(int fd, const char *path, const struct extract_attrs *attrs)
+static fallible extract_attributes(const struct extract *extract, int fd, const char *path,
+				   const struct extract_attrs *attrs)
 {
 	const struct timespec times[2] = {attrs->mtime, attrs->mtime};
 
-	if (fchown(fd, extract_id(attrs->uid), extract_id(attrs->gid)) ||
+	if (fchown(fd, extract_id(extract, attrs->uid), extract_id(extract, attrs->gid)) ||
 	    fchmod(fd, attrs->mode & 07777) || futimens(fd, times))
 		return extract_explain(errno, "attrs", path);
 	return OK;
@@ -304,7 +308,7 @@ static fallible extract_symlink(struct extract *extract, const char *path, const
 		return err_new(INVALID, "bad_archive", "the link '%.100s' leads nowhere", path);
 	TRY(extract_prepare(extract, path, false, &dir, &name, &kept));
 	if (symlinkat(target, dir, name) ||
-	    fchownat(dir, name, extract_id(attrs->uid), extract_id(attrs->gid),
+	    fchownat(dir, name, extract_id(extract, attrs->uid), extract_id(extract, attrs->gid),
 		     AT_SYMLINK_NOFOLLOW) ||
 	    utimensat(dir, name, times, AT_SYMLINK_NOFOLLOW))
 		return extract_explain(errno, "link", path);
@@ -442,6 +446,7 @@ void unpack_begin(struct unpack *unpack, int root, uint64_t bytes_max)
 void unpack_done(struct unpack *unpack)
 {
 	extract_done(&unpack->extract);
+	buf_done(&unpack->marks);
 }
 
 static void keep_tail(struct input *input, const char *bytes, size_t len)
@@ -528,7 +533,7 @@ static fallible unpack_account(struct reader *reader, size_t len)
 		return err_new(TOO_LARGE, "archive_too_large",
 			       "the archive has more than %llu MiB when unpacked",
 			       (unsigned long long)(unpack->bytes_max >> 20));
-	if (!weak(RATIO) && reader->bytes > BOMB_FREE &&
+	if (!weak(RATIO) && !unpack->extract.raw && reader->bytes > BOMB_FREE &&
 	    reader->bytes / BOMB_RATIO > reader->input->bytes)
 		return err_new(TOO_LARGE, "archive_bomb",
 			       "the archive expands to more than %d times its size", BOMB_RATIO);
@@ -556,8 +561,27 @@ static fallible write_at(int fd, const char *bytes, size_t len, off_t at, const 
 	return OK;
 }
 
-static fallible write_data(struct reader *reader, int fd)
+// Zeros in whole blocks become a hole, so that a disk does not grow by being packed.
+static fallible write_sparse(int fd, const char *bytes, size_t len, off_t at, const char *path)
 {
+	static const char zeros[SPARSE_BLOCK];
+
+	while (len > 0) {
+		size_t part = SPARSE_BLOCK - (size_t)at % SPARSE_BLOCK;
+
+		part = part < len ? part : len;
+		if (memcmp(bytes, zeros, part) != 0)
+			TRY(write_at(fd, bytes, part, at, path));
+		bytes += part;
+		at += (off_t)part;
+		len -= part;
+	}
+	return OK;
+}
+
+static fallible write_data(struct reader *reader, int fd, la_int64_t size)
+{
+	bool raw = reader->unpack->extract.raw;
 	la_int64_t at = 0, end = 0;
 	const void *bytes;
 	size_t len;
@@ -568,11 +592,14 @@ static fallible write_data(struct reader *reader, int fd)
 			return err_new(TOO_LARGE, "archive_too_large", "'%.100s' is too large",
 				       reader->path.at);
 		TRY(unpack_account(reader, len));
-		TRY(write_at(fd, bytes, len, at, reader->path.at));
+		TRY(raw ? write_sparse(fd, bytes, len, at, reader->path.at)
+			: write_at(fd, bytes, len, at, reader->path.at));
 		end = at + (la_int64_t)len;
 	}
 	if (r != ARCHIVE_EOF)
 		return unpack_explain(reader->archive);
+	if (raw && size >= at)
+		return ftruncate(fd, size) ? err_sys(errno, "size '%.100s'", reader->path.at) : OK;
 	// A hole at the end shows only in the claimed size.
 	if (at > end && at <= FILE_SIZE_MAX && ftruncate(fd, at))
 		return errno == EFBIG ? err_new(TOO_LARGE, "archive_too_large",
@@ -581,18 +608,34 @@ static fallible write_data(struct reader *reader, int fd)
 	return OK;
 }
 
-static void put_xattrs(struct unpack *unpack, struct archive_entry *entry, int fd)
+bool unpack_is_raw_xattr(const char *name)
+{
+	return str_starts(str_of(name), "user.") || str_starts(str_of(name), "system.posix_acl_") ||
+	       !strcmp(name, "security.capability");
+}
+
+static bool unpack_keeps_xattr(const struct unpack *unpack, const char *name)
+{
+	if (unpack->extract.raw)
+		return unpack_is_raw_xattr(name);
+	return str_starts(str_of(name), "user.") && !str_starts(str_of(name), "user.overlay.");
+}
+
+static void put_xattrs(struct unpack *unpack, struct archive_entry *entry, int fd, const char *path)
 {
 	const char *name;
 	const void *value;
 	size_t size;
 
 	archive_entry_xattr_reset(entry);
-	while (archive_entry_xattr_next(entry, &name, &value, &size) == ARCHIVE_OK)
-		if (!name || !str_starts(str_of(name), "user.") ||
-		    str_starts(str_of(name), "user.overlay.") || size > XATTR_MAX ||
+	while (archive_entry_xattr_next(entry, &name, &value, &size) == ARCHIVE_OK) {
+		if (unpack->extract.raw && name &&
+		    overlay_mark_put(&unpack->marks, name, path, (struct str){value, size}))
+			continue;
+		if (!name || !unpack_keeps_xattr(unpack, name) || size > XATTR_MAX ||
 		    fsetxattr(fd, name, value, size, 0)) // the file system has no room for it
 			unpack->dropped.xattrs++;
+	}
 }
 
 static fallible unpack_put_file(struct reader *reader, struct archive_entry *entry)
@@ -601,9 +644,11 @@ static fallible unpack_put_file(struct reader *reader, struct archive_entry *ent
 	auto_fd fd = -1;
 
 	TRY(extract_file(&reader->unpack->extract, reader->path.at, &fd));
-	TRY(write_data(reader, fd));
-	put_xattrs(reader->unpack, entry, fd);
-	return extract_attributes(fd, reader->path.at, &attrs);
+	TRY(write_data(reader, fd, archive_entry_size(entry)));
+	TRY(extract_attributes(&reader->unpack->extract, fd, reader->path.at, &attrs));
+	put_xattrs(reader->unpack, entry, fd,
+		   reader->path.at); // a change of owner drops capabilities
+	return OK;
 }
 
 // Those of a lower layer's directory: the later entry has all that there is.
@@ -624,13 +669,16 @@ static fallible unpack_put_dir(struct reader *reader, struct archive_entry *entr
 
 	TRY(extract_dir(&reader->unpack->extract, reader->path.at, &fd));
 	drop_xattrs(fd);
-	put_xattrs(reader->unpack, entry, fd);
-	return extract_attributes(fd, reader->path.at, &attrs);
+	TRY(extract_attributes(&reader->unpack->extract, fd, reader->path.at, &attrs));
+	put_xattrs(reader->unpack, entry, fd, reader->path.at);
+	return OK;
 }
 
 static void count_ids(struct unpack *unpack, const struct extract_attrs *attrs)
 {
-	unpack->dropped.ids += attrs->uid >= NOBODY || attrs->gid >= NOBODY;
+	uint64_t most = unpack->extract.raw ? NOBODY + 1 : NOBODY - 1;
+
+	unpack->dropped.ids += attrs->uid > most || attrs->gid > most;
 }
 
 static void count_node(struct unpack *unpack, mode_t type)
@@ -638,6 +686,28 @@ static void count_node(struct unpack *unpack, mode_t type)
 	unpack->dropped.devices += type == AE_IFCHR || type == AE_IFBLK;
 	unpack->dropped.fifos += type == AE_IFIFO;
 	unpack->dropped.sockets += type == AE_IFSOCK;
+}
+
+// A whiteout, a pipe or a socket of a disk.
+static fallible extract_node(struct extract *extract, const char *path, mode_t type, dev_t device,
+			     const struct extract_attrs *attrs)
+{
+	const struct timespec times[2] = {attrs->mtime, attrs->mtime};
+	bool is_socket = type == S_IFCHR && device == UNPACK_RAW_SOCKET, kept;
+	const char *name = "";
+	int dir = -1;
+
+	if (type != S_IFIFO && (type != S_IFCHR || (device && !is_socket)))
+		return err_new(INVALID, "bad_archive", "'%.100s' is a device", path);
+	TRY(extract_prepare(extract, path, false, &dir, &name, &kept));
+	if (is_socket)
+		type = S_IFSOCK;
+	if (mknodat(dir, name, type | (attrs->mode & 07777), type == S_IFCHR ? device : 0) ||
+	    fchownat(dir, name, extract_id(extract, attrs->uid), extract_id(extract, attrs->gid),
+		     AT_SYMLINK_NOFOLLOW) ||
+	    utimensat(dir, name, times, AT_SYMLINK_NOFOLLOW))
+		return extract_explain(errno, "make", path);
+	return OK;
 }
 
 static fallible unpack_put(struct reader *reader, struct archive_entry *entry)
@@ -662,6 +732,9 @@ static fallible unpack_put(struct reader *reader, struct archive_entry *entry)
 		link = archive_entry_symlink(entry);
 		return extract_symlink(extract, reader->path.at, link ? link : "", &attrs);
 	default:
+		if (extract->raw)
+			return extract_node(extract, reader->path.at, archive_entry_filetype(entry),
+					    archive_entry_rdev(entry), &attrs);
 		if (weak(NODES) && !mknodat(extract->root, reader->path.at,
 					    archive_entry_mode(entry), archive_entry_rdev(entry)))
 			return OK;
@@ -830,4 +903,20 @@ fallible unpack_layer(struct unpack *unpack, int archive, int layer, const char 
 	archive_read_free(plain.packed);
 	EVP_MD_CTX_free(plain.hash);
 	return err;
+}
+
+fallible unpack_raw(struct unpack *unpack, int archive, const char *digest)
+{
+	auto_fd marks = -1;
+
+	unpack->extract.raw = true;
+	unpack->marks = BUF_INIT(OVERLAY_MARKS_MAX);
+	TRY(unpack_layer(unpack, archive, -1, digest));
+	if (unpack->dropped.xattrs || unpack->dropped.ids)
+		return err_sys(EIO, "set the attributes of %u files", unpack->dropped.xattrs);
+	marks = openat(unpack->extract.root, OVERLAY_MARKS, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
+		       0600);
+	if (marks < 0 || fd_write_all(marks, unpack->marks.at, unpack->marks.len))
+		return extract_explain(errno, "write", OVERLAY_MARKS);
+	return OK;
 }

@@ -3,6 +3,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/sysmacros.h>
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -12,6 +13,8 @@
 #define UNPACK_ENTRIES_MAX 1000000
 #define UNPACK_BYTES_MAX (20ull << 30)
 #define UNPACK_NAME_MAX 4096
+#define UNPACK_RAW_MAX (1ll << 40)	// bytes of a file in an archive of a disk
+#define UNPACK_RAW_SOCKET makedev(0, 1) // stands for a socket there
 
 // Where the entries are made.
 struct extract {
@@ -19,6 +22,7 @@ struct extract {
 	struct map *fresh; // paths that this layer made, NULL: not recorded
 	struct buf parent; // path of the parent that was used last
 	int parent_fd;	   // that directory; -1: none
+	bool raw;	   // ids as they are: see unpack_raw()
 };
 
 struct unpack {
@@ -27,6 +31,7 @@ struct unpack {
 	uint64_t files, bytes; // so far
 	uint64_t entries;
 	struct order_dropped dropped;
+	struct buf marks; // of a disk: the text of the file OVERLAY_MARKS
 };
 
 void unpack_begin(struct unpack *unpack, int root, uint64_t bytes_max);
@@ -39,3 +44,9 @@ fallible unpack_tar(struct unpack *unpack, int archive, int layer);
 // The same for a layer whose tar, unpacked, must have that SHA-256, in hex. INVALID
 // digest_mismatch.
 fallible unpack_layer(struct unpack *unpack, int archive, int layer, const char *digest);
+
+// What export_write() has written of a disk: whiteouts, pipes and sockets are made, holes stay
+// holes, and every attribute is set or, of overlays, in the file OVERLAY_MARKS; else it fails.
+// INVALID digest_mismatch, bad_archive; NO_SPACE.
+fallible unpack_raw(struct unpack *unpack, int archive, const char *digest);
+bool unpack_is_raw_xattr(const char *name);

@@ -34,6 +34,7 @@
 #include "base/weak.h"
 #include "os/fd.h"
 #include "os/ns.h"
+#include "warden/archive.h"
 #include "warden/blocked.h"
 #include "warden/box.h"
 #include "warden/build.h"
@@ -158,13 +159,14 @@ static void warden_reap(struct warden *warden)
 			if (disk_trash(warden->disk) == 0)
 				ids_rested(warden->ids);
 		} else if (!snapshot_reaped(warden, pid, status) &&
+			   !archive_reaped(warden, pid, status) &&
 			   !build_reaped(warden, pid, status) &&
 			   !volumes_reaped(warden, pid, status) &&
 			   !limit_reaped(warden, pid, status) &&
 			   template_reaped(warden->templates, pid, status, &warden->answer))
 			orders_finish_long(warden, &warden->answer);
 	}
-	if (!templates_at_work(warden->templates))
+	if (!templates_at_work(warden->templates) && !archives_at_work(warden))
 		jail_close(warden->groups, &warden->jail_door);
 }
 

@@ -31,7 +31,7 @@ static bool is_golden(const char *what, size_t i, size_t len, const struct golde
 	return false;
 }
 
-TEST(orders, "the bytes of each kind of order are those of version 15")
+TEST(orders, "the bytes of each kind of order are those of version 16")
 {
 	static const struct golden rows[ORDER_KIND_COUNT] = {
 		{66, 0x756593445b9ab199},  {241, 0x5b7dcb515de6e978}, {131, 0xbf747dcc7d8f8d87},
@@ -43,9 +43,10 @@ TEST(orders, "the bytes of each kind of order are those of version 15")
 		{117, 0x986faddca2441ea0}, {28, 0x3b9e7e3c3cf10d54},  {46, 0x4ceb1a972c5a049f},
 		{82, 0x8a629148c02e4b82},  {74, 0xc2742322ddf2b6d1},  {74, 0xe6da6b567f36ed5c},
 		{154, 0x6903696cc38877b0}, {17, 0x1a1a7c333757cc3a},  {154, 0xffb224d886e999fa},
+		{155, 0x82007a1c2d7c4e39},
 	};
 
-	CHECK(ORDER_VERSION == 15);
+	CHECK(ORDER_VERSION == 16);
 	for (size_t i = 0; i < ORDER_KIND_COUNT; i++) {
 		struct order order = {
 			.kind = (enum order_kind)i,
@@ -131,19 +132,19 @@ static struct answer answer_of(enum order_kind to)
 	return answer;
 }
 
-TEST(answers, "the bytes of each kind of answer are those of version 15")
+TEST(answers, "the bytes of each kind of answer are those of version 16")
 {
 	static const struct golden rows[ORDER_KIND_COUNT + 2] = {
 		{53, 0x9031832927e71330},  {11, 0x934242c501d1dd35}, {14, 0xb11bc8f9ad439a97},
 		{15, 0xe77234fac66100f5},  {6, 0x0b1e7c717e8485f9},  {22, 0xdaf758ee5db6fdee},
 		{22, 0x3686841e57d28cab},  {6, 0x190ab2f224063b6c},  {63, 0x326ba374e4d44926},
 		{131, 0xbbffe8a4080dbbcf}, {87, 0x37ac453feb28d6e8}, {14, 0x2ad850c979b1e0d0},
-		{6, 0xa5a7631d940932e1},   {6, 0xaa687bb06ed05142},  {112, 0x3a8bed16649334e0},
+		{6, 0xa5a7631d940932e1},   {6, 0xaa687bb06ed05142},  {116, 0x2f1f49cdeec444c0},
 		{7, 0xaeb65cdbc708c86f},   {38, 0x369bd5daae655bc5}, {42, 0x45b059618458807b},
 		{22, 0x789b6dbb9eab79fb},  {18, 0x3974edc780df9fa5}, {40, 0x16d8be358131ad49},
 		{6, 0x44f1625c8454fe2a},   {6, 0x496ad774c283790b},  {72, 0x69d766a48f53ade5},
 		{6, 0x0d9f5cdd02a251b5},   {14, 0x959b4ed9534ef656}, {6, 0x16d9ea881b97eaf7},
-		{62, 0x1248eca43ccb4478},  {6, 0x153747587028e4fd},
+		{14, 0xba8a63ff551a08cc},  {62, 0x1248eca43ccb4478}, {6, 0x153747587028e4fd},
 	};
 	struct answer refused = {.kind = ANSWER_REFUSED,
 				 .to = ORDER_BUILD,

@@ -73,7 +73,8 @@ TEST(shown, "retention is written in the form of the API")
 	json_begin(&out, '{');
 	retention_write(&out, &retention);
 	json_end(&out, '}');
-	CHECK_STR(text.at, "{\"sleepAfter\":\"90m\",\"keepAlive\":false,\"containerTimeouts\":"
+	CHECK_STR(text.at, "{\"sleepAfter\":\"90m\",\"archiveAfter\":null,\"keepAlive\":false,"
+			   "\"containerTimeouts\":"
 			   "{\"instanceGetTimeoutMS\":30000,\"portReadyTimeoutMS\":90000,"
 			   "\"waitIntervalMS\":300}}");
 }
