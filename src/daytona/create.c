@@ -277,11 +277,16 @@ static void create_set_label(struct env_map *labels, const char *name, uint64_t 
 	env_map_set(labels, str_of(name), str_of(text));
 }
 
-// The settings that labels keep. auto-delete -1 is off.
+uint64_t create_archive_after_s(uint64_t minutes)
+{
+	return (minutes ? minutes : CREATE_MINUTES_MAX) * 60;
+}
+
+// Settings beside cove's own create. auto-delete -1 is off.
 static fallible keep_intervals(const struct json *body, struct spec *spec)
 {
 	const struct json *given = json_get(body, "autoDeleteInterval");
-	uint64_t archive = 0;
+	uint64_t archive = CREATE_AUTO_ARCHIVE_MINUTES;
 	double minutes = -1;
 	bool is_public = false;
 
@@ -292,8 +297,7 @@ static fallible keep_intervals(const struct json *body, struct spec *spec)
 	TRY(json_bool(json_get(body, "public"), "public", &is_public));
 	if (is_public)
 		env_map_set(&spec->labels, STR(PREVIEW_TOKEN_PUBLIC), STR("true"));
-	if (archive)
-		create_set_label(&spec->labels, CREATE_LABEL_ARCHIVE, archive);
+	spec->retention.archive_after_ms = create_archive_after_s(archive) * 1000;
 	if (minutes >= 0)
 		create_set_label(&spec->labels, ENV_MAP_AUTO_DELETE, (uint64_t)minutes);
 	return OK;

@@ -4,13 +4,11 @@
 #include "types/spec.h"
 
 #define CREATE_AUTO_STOP_MINUTES 15
+#define CREATE_AUTO_ARCHIVE_MINUTES 10080 // 7 days
 #define CREATE_USER "daytona"
 #define CREATE_MEMORY_MB 1024
 #define CREATE_DISK_MB 3072
 #define CREATE_MINUTES_MAX 43200 // 30 days
-
-// Labels of cove that keep Daytona's settings of a sandbox. Daytona's clients do not see them.
-#define CREATE_LABEL_ARCHIVE ENV_MAP_RESERVED "auto-archive"
 
 // INVALID bad_field, and the errors of spec_read(); NOT_OFFERED not_offered with a hint. Unknown
 // members are ignored, as Daytona does. A Dockerfile of more than one line is the caller's to
@@ -20,6 +18,8 @@ fallible create_read(const struct json *body, const struct spec_bounds *bounds, 
 fallible create_dockerfile(const struct json *body, struct str *out);
 // The hashes of the client's files that it is built with; *out NULL: none. INVALID bad_field.
 fallible create_hashes(const struct json *body, const struct json **out);
+// The interval of autoarchive in seconds: 0 minutes are the longest.
+uint64_t create_archive_after_s(uint64_t minutes);
 // Whether a value asks for something: not null, false, 0, "", [] or {}.
 bool create_is_asked(const struct json *value);
 // The image of a Dockerfile that has no other line than FROM; else false.

@@ -9,7 +9,6 @@ static const struct {
 	const char *word, *hint;
 } absent[] = {
 	{"/build-logs", "logs are those of snapshots that are built"},
-	{"/archive", "a stopped sandbox keeps its files and uses no memory"},
 	{"/ssh-access", "'cove exec -it NAME bash' opens a shell"},
 	{"/process/session/entrypoint", "a sandbox of cove has no entrypoint session"},
 	{"/git/", "run git as a command"},
@@ -97,10 +96,11 @@ const struct route daytona_routes[] = {
 	{"GET",    SANDBOX "/toolbox-proxy-url",          daytona_sandbox_toolbox_url, 0,              "the base of the toolbox"},
 	{"POST",   SANDBOX "/start",                      daytona_sandbox_start,       ROUTE_AUDITED,  "start a sandbox"},
 	{"POST",   SANDBOX "/stop",                       daytona_sandbox_stop,        ROUTE_AUDITED,  "stop a sandbox"},
+	{"POST",   SANDBOX "/archive",                    daytona_sandbox_archive,     ROUTE_AUDITED,  "pack the files of a stopped sandbox"},
 	{"PUT",    SANDBOX "/labels",                     daytona_sandbox_labels,      ROUTE_AUDITED,  "replace all labels"},
 	{"POST",   SANDBOX "/last-activity",              daytona_sandbox_activity,    ROUTE_READONLY, "count as activity"},
 	{"POST",   SANDBOX "/autostop/{minutes}",         daytona_sandbox_interval,    ROUTE_AUDITED,  "stop after so much idleness"},
-	{"POST",   SANDBOX "/autoarchive/{minutes}",      daytona_sandbox_interval,    ROUTE_AUDITED,  "kept and shown; cove archives nothing"},
+	{"POST",   SANDBOX "/autoarchive/{minutes}",      daytona_sandbox_interval,    ROUTE_AUDITED,  "archive so long after the stop"},
 	{"POST",   SANDBOX "/autodelete/{minutes}",       daytona_sandbox_interval,    ROUTE_AUDITED,  "delete so long after the stop"},
 	{"POST",   SANDBOX "/ttl/{minutes}",              daytona_sandbox_ttl,         ROUTE_AUDITED,  "delete after so much time"},
 	{"POST",   SANDBOX "/resize",                     daytona_sandbox_resize,      ROUTE_AUDITED,  "change the limits of a sandbox"},

@@ -37,9 +37,9 @@ route_fn daytona_pty_create, daytona_pty_create_connect, daytona_pty_connect, da
 // sandbox.c
 route_fn daytona_sandbox_create, daytona_sandbox_list, daytona_sandbox_list_pages,
 	daytona_sandbox_get, daytona_sandbox_toolbox_url, daytona_sandbox_delete,
-	daytona_sandbox_start, daytona_sandbox_stop, daytona_sandbox_labels,
-	daytona_sandbox_activity, daytona_sandbox_interval, daytona_sandbox_pause,
-	daytona_sandbox_resize, daytona_sandbox_recover, daytona_sandbox_ttl;
+	daytona_sandbox_start, daytona_sandbox_stop, daytona_sandbox_archive,
+	daytona_sandbox_labels, daytona_sandbox_activity, daytona_sandbox_interval,
+	daytona_sandbox_pause, daytona_sandbox_resize, daytona_sandbox_recover, daytona_sandbox_ttl;
 
 // snapshots.c
 route_fn daytona_snapshots_list, daytona_snapshots_get, daytona_snapshots_create,

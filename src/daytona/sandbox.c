@@ -10,6 +10,7 @@
 #include "daytona/handlers.h"
 #include "daytona/sandbox_json.h"
 #include "gateway/gateway.h"
+#include "manager/archives.h"
 #include "types/preview_token.h"
 
 #define REPLY_MAX (64 << 20)
@@ -407,7 +408,7 @@ static fallible sandbox_turn_token(struct http *x, const struct record *record)
 	struct str id = str_of(arena_fmt(x->arena, "%s", record->id));
 	char turn[17];
 
-	if (record->state != STATE_STOPPED && record->state != STATE_ARCHIVED)
+	if (!state_is_stopped(record->state))
 		return OK;
 	secret_hex(turn, 8);
 	TRY(change_own_label(manager, gateway_who(x), id, PREVIEW_TOKEN_TURN, turn, &record));
@@ -445,6 +446,27 @@ fallible daytona_sandbox_stop(struct http *x)
 	if (ends_when_stopped(record))
 		return sandbox_end(x, record);
 	TRY(pause_request(gateway_of(x)->manager, gateway_who(x), x->params[0], "stop", &record));
+	return sandbox_answer(x, record, NULL);
+}
+
+// Returns while the files are packed: clients read the sandbox until its state is archived.
+fallible daytona_sandbox_archive(struct http *x)
+{
+	struct operation *operation;
+	const struct record *record;
+
+	TRY(sandbox_find(x, &record));
+	if (!state_is_stopped(record->state))
+		return err_new(INVALID, "not_stopped", "the sandbox is not stopped");
+	if (ends_when_stopped(record))
+		return err_new(INVALID, "bad_field",
+			       "a sandbox that ends when it is stopped is not archived");
+	if (record->state == STATE_STOPPED) {
+		TRY(archives_begin(gateway_of(x)->manager, gateway_who(x), x->params[0],
+				   &operation));
+		operation_drop(operation);
+		TRY(sandbox_find(x, &record)); // the operation was written meanwhile
+	}
 	return sandbox_answer(x, record, NULL);
 }
 
@@ -502,15 +524,19 @@ fallible daytona_sandbox_activity(struct http *x)
 	return http_reply_empty(x, 201);
 }
 
-static fallible set_auto_stop(struct http *x, uint64_t minutes, const struct record **out)
+static fallible set_times(struct http *x, uint64_t minutes, const struct record **out)
 {
 	auto_buf text = BUF_INIT(256);
 	struct json_out json = json_to(&text);
 
 	json_begin(&json, '{');
-	json_put_bool(&json, "keepAlive", minutes == 0);
-	if (minutes)
-		json_put_int(&json, "sleepAfter", (int64_t)minutes * 60);
+	if (strstr(x->route->pattern, "/autoarchive/")) {
+		json_put_int(&json, "archiveAfter", (int64_t)create_archive_after_s(minutes));
+	} else {
+		json_put_bool(&json, "keepAlive", minutes == 0);
+		if (minutes)
+			json_put_int(&json, "sleepAfter", (int64_t)minutes * 60);
+	}
 	json_end(&json, '}');
 	return sandbox_change(x, &text, out);
 }
@@ -529,14 +555,13 @@ fallible daytona_sandbox_interval(struct http *x)
 			       "the interval must be within %d and %d minutes", deletes ? -1 : 0,
 			       CREATE_MINUTES_MAX);
 	TRY(sandbox_id(x, &id));
-	if (strstr(x->route->pattern, "/autostop/"))
-		TRY(set_auto_stop(x, minutes, &record));
+	if (!deletes)
+		TRY(set_times(x, minutes, &record));
 	else
-		TRY(change_own_label(gateway_of(x)->manager, gateway_who(x), id,
-				     deletes ? ENV_MAP_AUTO_DELETE : CREATE_LABEL_ARCHIVE,
-				     off ? NULL
-					 : arena_fmt(x->arena, "%llu", (unsigned long long)minutes),
-				     &record));
+		TRY(change_own_label(
+			gateway_of(x)->manager, gateway_who(x), id, ENV_MAP_AUTO_DELETE,
+			off ? NULL : arena_fmt(x->arena, "%llu", (unsigned long long)minutes),
+			&record));
 	return sandbox_answer(x, record, NULL);
 }
 

@@ -67,7 +67,10 @@ static void sandbox_json_times(struct json_out *out, const struct record *record
 	json_put_int(
 		out, "autoStopInterval",
 		retention->keep_alive ? 0 : (int64_t)((retention->sleep_after_ms + 59999) / 60000));
-	put_interval(out, "autoArchiveInterval", record, CREATE_LABEL_ARCHIVE, CREATE_MINUTES_MAX);
+	json_put_int(out, "autoArchiveInterval",
+		     retention->archive_after_ms
+			     ? (int64_t)((retention->archive_after_ms + 59999) / 60000)
+			     : CREATE_MINUTES_MAX);
 	put_interval(out, "autoDeleteInterval", record, ENV_MAP_AUTO_DELETE, -1);
 	json_put_time(out, "createdAt", record->created_ms);
 	json_put_time(out, "updatedAt", changed);

@@ -96,12 +96,23 @@ await check("stop keeps files; commands after start see them", async () => {
   await box.stop();
   assert.equal(box.state, "stopped");
   await fails("DaytonaValidationError", 400, () => box.stop());
+  await box.archive();
+  while (box.state !== "archived") {
+    assert.equal(box.state, "stopped");
+    await new Promise((resume) => setTimeout(resume, 50));
+    await box.refreshData();
+  }
   await box.start();
   assert.equal(box.state, "started");
   assert.equal((await box.process.executeCommand("cat kept; echo $FROM")).result, "kept\ncreate\n");
   await box.start();
 });
 await check("intervals", async () => {
+  await fails("DaytonaValidationError", 400, () => box.archive());
+  assert.equal(box.autoArchiveInterval, 10080);
+  await box.setAutoArchiveInterval(0);
+  await box.refreshData();
+  assert.equal(box.autoArchiveInterval, 43200);
   await box.setAutostopInterval(0);
   await box.setAutoArchiveInterval(60);
   await box.setAutoDeleteInterval(30);

@@ -38,7 +38,7 @@ c.same(cove.request("GET", "/daytona/health", key=False).json, {"status": "ok"},
 for method, path, status in (("POST", "/lsp/start", 501), ("GET", "/computeruse/status", 503), ("POST", "/computeruse/mouse/click", 503)):
     got = ask(method, "/toolbox/%s%s" % (box, path), {} if method == "POST" else None)
     c.same((got.status, got.json["source"], "(" in got.json["message"]), (status, "DAYTONA_DAEMON", True), "daytona 14: %s is refused with a hint" % path)
-for method, path in (("POST", "/sandbox/%s/archive" % box), ("POST", "/sandbox/%s/ssh-access" % box), ("GET", "/warm-pools"), ("GET", "/secret"),
+for method, path in (("POST", "/sandbox/%s/ssh-access" % box), ("GET", "/warm-pools"), ("GET", "/secret"),
                      ("POST", "/sandbox/%s/autopause/5" % box), ("PUT", "/sandbox/%s/secrets" % box)):
     got = ask(method, path)
     c.same((got.status, got.json["error"], "(" in got.json["message"]), (501, "Not Implemented", True), "daytona 14: %s is refused with a hint" % path.replace(box, "ID"))
