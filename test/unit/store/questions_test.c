@@ -111,20 +111,21 @@ EACH_BACKEND(record_text, "the text of a stored record is what older versions wr
 	make_record(&record, "0123456789ab", 7);
 	CHECK_OK(store_boxes_put(house->store, &record));
 	CHECK_OK(store_ask(house->store, read_body, &text));
-	CHECK_STR(
-		text,
-		"creating "
-		"{\"template\":\"debian\",\"root\":\"\",\"reason\":\"box_lost\",\"limits\":{"
-		"\"memory\":"
-		"2147483648,"
-		"\"cpu\":1500,\"pids\":99,\"disk\":1099511627776,\"inodes\":5,\"output\":7,"
-		"\"keptOutput\":0,\"io\":0,\"cpuTime\":8,\"wallTime\":9},"
-		"\"env\":{\"B\":\"two\\nlines \\\"q\\\"\",\"A\":\"ä\"},\"user\":\"\","
-		"\"labels\":{\"team\":\"red\"},\"terms\":{\"sleepAfter\":61000,\"keepAlive\":true,"
-		"\"get\":30000,\"port\":90000,\"interval\":300,\"base\":\"http://x:1\","
-		"\"tokenTurn\":0},\"created\":1760000000123,\"started\":1760000000456,"
-		"\"ends\":0,\"failed\":0,\"unsynced\":0,\"ephemeral\":true,\"diskKept\":true,"
-		"\"idempotency\":\"aa:bb\"}");
+	CHECK_STR(text,
+		  "creating "
+		  "{\"template\":\"debian\",\"root\":\"\",\"reason\":\"box_lost\",\"limits\":{"
+		  "\"memory\":"
+		  "2147483648,"
+		  "\"cpu\":1500,\"pids\":99,\"disk\":1099511627776,\"inodes\":5,\"output\":7,"
+		  "\"keptOutput\":0,\"io\":0,\"cpuTime\":8,\"wallTime\":9},"
+		  "\"env\":{\"B\":\"two\\nlines \\\"q\\\"\",\"A\":\"ä\"},\"user\":\"\","
+		  "\"labels\":{\"team\":\"red\"},\"terms\":{\"sleepAfter\":61000,\"archiveAfter\":"
+		  "0,\"keepAlive\":true,"
+		  "\"get\":30000,\"port\":90000,\"interval\":300,\"base\":\"http://x:1\","
+		  "\"tokenTurn\":0},\"created\":1760000000123,\"started\":1760000000456,"
+		  "\"ends\":0,\"failed\":0,\"unsynced\":0,\"archiveBytes\":0,\"ephemeral\":true,"
+		  "\"diskKept\":true,"
+		  "\"idempotency\":\"aa:bb\"}");
 }
 
 EACH_BACKEND(old_key, "a record of schema 4 has its idempotency key under another word")
