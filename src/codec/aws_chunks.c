@@ -11,9 +11,11 @@ static void aws_chunks_size(struct aws_chunks *chunks, char c)
 {
 	int digit = text_hex_digit(c);
 
-	if (++chunks->line > LINE_MAX)
+	if (++chunks->line > LINE_MAX) {
 		chunks->state = AWS_CHUNKS_BAD;
-	else if (c == '\n' && chunks->has_digit) {
+		return;
+	}
+	if (c == '\n' && chunks->has_digit) {
 		chunks->state = chunks->left ? AWS_CHUNKS_DATA : AWS_CHUNKS_TRAILER;
 		chunks->is_over = !chunks->left;
 		chunks->line = 0;

@@ -173,10 +173,9 @@ static bool filter_read_number(const char *field, struct str text, struct filter
 static double filter_amount(const struct json *value)
 {
 	double number = NAN;
-	auto_err err = NULL;
 
 	if (json_type(value) == JSON_NUMBER)
-		err = json_double(value, "value", -HUGE_VAL, HUGE_VAL, &number);
+		err_free(json_double(value, "value", -HUGE_VAL, HUGE_VAL, &number));
 	return number;
 }
 

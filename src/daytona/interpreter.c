@@ -86,7 +86,8 @@ fallible daytona_interpreter_list(struct http *x)
 
 	TRY(gateway_box(x, &ref));
 	list.ref = &ref;
-	list.hidden = hidden = context_default(ref.box, CONTEXT_PYTHON);
+	hidden = context_default(ref.box, CONTEXT_PYTHON);
+	list.hidden = hidden;
 	json_begin(&list.out, '{');
 	json_put_begin(&list.out, "contexts", '[');
 	context_each(ref.box, interpreter_list_put, &list);
@@ -130,9 +131,9 @@ struct interpreter_run {
 
 static void interpreter_run_free(struct interpreter_run *run)
 {
-	struct context_run *runs[] = {run->before, run->run, run->after};
+	struct context_run *runs[3] = {run->before, run->run, run->after};
 
-	for (size_t i = 0; i < sizeof(runs) / sizeof(*runs); i++)
+	for (int i = 0; i < 3; i++)
 		if (runs[i])
 			context_run_drop(runs[i]);
 	if (run->ws)
@@ -208,12 +209,11 @@ static void interpreter_sender_task(void *arg)
 	struct interpreter_run *run = arg;
 	struct context_result result;
 	auto_err err = interpreter_follow(run);
-	auto_err rest = OK;
 
 	if (err && err_kind(err) != ERR_CANCELLED)
 		wsock_close(run->ws, WS_INTERNAL, err_reason(err));
 	if (run->after)
-		rest = context_run_wait(run->after, CLOCK_NEVER, &result);
+		err_free(context_run_wait(run->after, CLOCK_NEVER, &result));
 	interpreter_run_free(run);
 }
 

@@ -7,6 +7,7 @@
 // and put in order at its end.
 #include "daytona/storage.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -396,7 +397,7 @@ static void storage_prune(struct http *x)
 static fallible storage_upload_begin(struct http *x, const struct who *who, struct str key,
 				     const char *digest)
 {
-	struct storage_upload *upload;
+	struct storage_upload *upload = NULL;
 	struct build_upload *file = NULL;
 	auto_buf xml = BUF_INIT(XML_MAX);
 
@@ -481,7 +482,7 @@ static fallible storage_part_receive(struct http *x, struct storage_upload *uplo
 
 static fallible storage_upload_part(struct http *x, const struct who *who, const char *digest)
 {
-	struct storage_upload *upload;
+	struct storage_upload *upload = NULL;
 	uint64_t number = 0;
 	struct err *err;
 
@@ -489,6 +490,7 @@ static fallible storage_upload_part(struct http *x, const struct who *who, const
 		return err_new(INVALID, "bad_field", "partNumber must be within 1 and %d",
 			       PARTS_MAX);
 	TRY(storage_upload_take(x, who, digest, &upload));
+	assert(upload);
 	err = storage_part_receive(x, upload, (uint32_t)number);
 	storage_upload_release(x, upload);
 	TRY(err);
@@ -556,13 +558,14 @@ static fallible storage_assemble(struct http *x, const struct who *who,
 static fallible storage_upload_end(struct http *x, const struct who *who, struct str key,
 				   const char *digest)
 {
-	struct storage_upload *upload;
+	struct storage_upload *upload = NULL;
 	auto_buf xml = BUF_INIT(XML_MAX);
 	struct str body = {0};
 	struct err *err;
 
 	TRY(http_body(x, COMPLETE_MAX, &body)); // which parts there are is known here
 	TRY(storage_upload_take(x, who, digest, &upload));
+	assert(upload);
 	task_shield(true);
 	err = storage_assemble(x, who, upload);
 	task_shield(false);
@@ -580,9 +583,10 @@ static fallible storage_upload_end(struct http *x, const struct who *who, struct
 
 static fallible storage_upload_abort(struct http *x, const struct who *who, const char *digest)
 {
-	struct storage_upload *upload;
+	struct storage_upload *upload = NULL;
 
 	TRY(storage_upload_take(x, who, digest, &upload));
+	assert(upload);
 	upload->broken = true;
 	condition_signal(&upload->freed);
 	storage_upload_free(upload);

@@ -103,7 +103,7 @@ static struct answer answer_of(enum order_kind to)
 		.exec_cgroups = 77,
 		.cpu_us = UINT64_MAX,
 		.spent = {1, 2, 3, 4, 5, 6, 7, 8},
-		.inventory = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17},
+		.inventory = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 0},
 		.usage = {1, 2, 3, ORDER_USAGE_UNKNOWN},
 		.trash = 1 << 20,
 		.frozen_us = 0x01020304,

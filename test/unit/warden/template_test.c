@@ -380,7 +380,7 @@ TEST(parent, "the template below a layer that is being unpacked is in use")
 	CHECK(ready());
 	CHECK(pipe2(archive, O_CLOEXEC) == 0);
 	snprintf(order.name, sizeof(order.name), ORDER_LAYERS "%056d", 1);
-	memset(order.digest, '0', ORDER_DIGEST);
+	snprintf(order.digest, sizeof(order.digest), "%0*d", ORDER_DIGEST, 0);
 	CHECK_OK(template_layer(all, &order, userns, &no_door, archive[0]));
 	CHECK(template_is_read(all, "good"));
 	CHECK(!template_is_read(all, "file"));
