@@ -523,6 +523,18 @@ static struct extract_attrs attributes_of(struct archive_entry *entry)
 	};
 }
 
+// More than fits: into the room that the host has, or into what cove takes.
+static struct err *unpack_over(const struct unpack *unpack)
+{
+	unsigned long long mib = unpack->bytes_max >> 20;
+
+	if (unpack->bytes_max < UNPACK_BYTES_MAX)
+		return err_new(NO_SPACE, "disk_full",
+			       "the disk of the host has room for %llu MiB of the archive", mib);
+	return err_new(TOO_LARGE, "archive_too_large",
+		       "the archive has more than %llu MiB when unpacked", mib);
+}
+
 static fallible unpack_account(struct reader *reader, size_t len)
 {
 	struct unpack *unpack = reader->unpack;
@@ -530,9 +542,7 @@ static fallible unpack_account(struct reader *reader, size_t len)
 	unpack->bytes += len;
 	reader->bytes += len;
 	if (unpack->bytes > unpack->bytes_max)
-		return err_new(TOO_LARGE, "archive_too_large",
-			       "the archive has more than %llu MiB when unpacked",
-			       (unsigned long long)(unpack->bytes_max >> 20));
+		return unpack_over(unpack);
 	if (!weak(RATIO) && !unpack->extract.raw && reader->bytes > BOMB_FREE &&
 	    reader->bytes / BOMB_RATIO > reader->input->bytes)
 		return err_new(TOO_LARGE, "archive_bomb",
@@ -540,7 +550,8 @@ static fallible unpack_account(struct reader *reader, size_t len)
 	return OK;
 }
 
-static fallible write_at(int fd, const char *bytes, size_t len, off_t at, const char *path)
+static fallible write_at(const struct reader *reader, int fd, const char *bytes, size_t len,
+			 off_t at)
 {
 	while (len > 0) {
 		ssize_t put = pwrite(fd, bytes, len, at);
@@ -550,10 +561,9 @@ static fallible write_at(int fd, const char *bytes, size_t len, off_t at, const 
 		if (put < 0 && (errno == ENOSPC || errno == EDQUOT))
 			return err_new(NO_SPACE, "disk_full", "the disk of the host is full");
 		if (put < 0 && errno == EFBIG) // RLIMIT_FSIZE of the jail
-			return err_new(TOO_LARGE, "archive_too_large", "'%.100s' is too large",
-				       path);
+			return unpack_over(reader->unpack);
 		if (put < 0)
-			return err_sys(errno, "write '%.100s'", path);
+			return err_sys(errno, "write '%.100s'", reader->path.at);
 		bytes += put;
 		at += put;
 		len -= (size_t)put;
@@ -562,7 +572,8 @@ static fallible write_at(int fd, const char *bytes, size_t len, off_t at, const 
 }
 
 // Zeros in whole blocks become a hole, so that a disk does not grow by being packed.
-static fallible write_sparse(int fd, const char *bytes, size_t len, off_t at, const char *path)
+static fallible write_sparse(const struct reader *reader, int fd, const char *bytes, size_t len,
+			     off_t at)
 {
 	static const char zeros[SPARSE_BLOCK];
 
@@ -571,7 +582,7 @@ static fallible write_sparse(int fd, const char *bytes, size_t len, off_t at, co
 
 		part = part < len ? part : len;
 		if (memcmp(bytes, zeros, part) != 0)
-			TRY(write_at(fd, bytes, part, at, path));
+			TRY(write_at(reader, fd, bytes, part, at));
 		bytes += part;
 		at += (off_t)part;
 		len -= part;
@@ -592,8 +603,8 @@ static fallible write_data(struct reader *reader, int fd, la_int64_t size)
 			return err_new(TOO_LARGE, "archive_too_large", "'%.100s' is too large",
 				       reader->path.at);
 		TRY(unpack_account(reader, len));
-		TRY(raw ? write_sparse(fd, bytes, len, at, reader->path.at)
-			: write_at(fd, bytes, len, at, reader->path.at));
+		TRY(raw ? write_sparse(reader, fd, bytes, len, at)
+			: write_at(reader, fd, bytes, len, at));
 		end = at + (la_int64_t)len;
 	}
 	if (r != ARCHIVE_EOF)
@@ -602,8 +613,7 @@ static fallible write_data(struct reader *reader, int fd, la_int64_t size)
 		return ftruncate(fd, size) ? err_sys(errno, "size '%.100s'", reader->path.at) : OK;
 	// A hole at the end shows only in the claimed size.
 	if (at > end && at <= FILE_SIZE_MAX && ftruncate(fd, at))
-		return errno == EFBIG ? err_new(TOO_LARGE, "archive_too_large",
-						"'%.100s' is too large", reader->path.at)
+		return errno == EFBIG ? unpack_over(reader->unpack)
 				      : err_sys(errno, "size '%.100s'", reader->path.at);
 	return OK;
 }
