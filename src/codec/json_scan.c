@@ -290,6 +290,8 @@ static bool json_scan_with(struct cursor *cur, struct json_scan *out)
 
 bool json_scan(struct str text, struct json_scan *out)
 {
+	if (!text.len) // perhaps without an address
+		text = STR("");
 	return json_scan_with(&(struct cursor){.at = text.at,
 					       .end = text.at + text.len,
 					       .depth_max = JSON_SCAN_DEPTH},
@@ -298,6 +300,8 @@ bool json_scan(struct str text, struct json_scan *out)
 
 bool json_scan_within(struct str text, int depth, struct json_scan *out)
 {
+	if (!text.len)
+		text = STR("");
 	return json_scan_with(&(struct cursor){.at = text.at,
 					       .end = text.at + text.len,
 					       .depth_max = depth,
