@@ -640,8 +640,8 @@ fallible daytona_storage_request(struct http *x)
 // ------------------------------------------------------------------------------- context of a
 // build
 
-// Copies the members of an archive, without its end.
-static fallible storage_append_tar(int from, uint64_t bytes, int to)
+// Copies the members of an archive, without its end. `left`: what the file may still have.
+static fallible storage_append_tar(int from, uint64_t bytes, int to, uint64_t *left)
 {
 	struct tar_in *in = mem_new_of(struct tar_in);
 	enum tar_step step = TAR_MORE;
@@ -670,10 +670,15 @@ static fallible storage_append_tar(int from, uint64_t bytes, int to)
 	TRY(err);
 	if (step != TAR_END && at != bytes)
 		return err_new(INVALID, "bad_archive", "a context is no archive");
-	return storage_copy(from, 0, step == TAR_END ? at - TAR_BLOCK : at, to);
+	at -= step == TAR_END ? TAR_BLOCK : 0;
+	if (at > *left)
+		return err_new(TOO_LARGE, "body_too_large",
+			       "the contexts of a build are too large together");
+	*left -= at;
+	return storage_copy(from, 0, at, to);
 }
 
-static fallible storage_append(struct http *x, struct str hash, int to)
+static fallible storage_append(struct http *x, struct str hash, int to, uint64_t *left)
 {
 	char digest[REFERENCE_DIGEST + 1];
 	auto_closer_fd fd = -1;
@@ -690,7 +695,7 @@ static fallible storage_append(struct http *x, struct str hash, int to)
 				"send them again: files are kept for a day after their last use");
 	}
 	TRY(err);
-	return storage_append_tar(fd, bytes, to);
+	return storage_append_tar(fd, bytes, to, left);
 }
 
 fallible storage_context(struct http *x, const struct json *hashes, struct str *out)
@@ -700,6 +705,7 @@ fallible storage_context(struct http *x, const struct json *hashes, struct str *
 	const char *zeros = arena_take(x->arena, 2 * (size_t)TAR_BLOCK);
 	char *digest = arena_take(x->arena, REFERENCE_DIGEST + 1);
 	size_t count = hashes ? json_count(hashes) : 0;
+	uint64_t left;
 
 	if (!count)
 		return OK;
@@ -710,8 +716,10 @@ fallible storage_context(struct http *x, const struct json *hashes, struct str *
 	}
 	storage_digest(buf_view(&key), digest);
 	TRY(build_context_begin(gateway_of(x)->manager, gateway_who(x), str_of(digest), &file));
+	left = build_upload_max(file);
 	for (size_t i = 0; i < count; i++)
-		TRY(storage_append(x, json_chars(json_at(hashes, i)), build_upload_fd(file)));
+		TRY(storage_append(x, json_chars(json_at(hashes, i)), build_upload_fd(file),
+				   &left));
 	memset((char *)zeros, 0, 2 * (size_t)TAR_BLOCK);
 	TRY(pump_put(build_upload_fd(file), zeros, 2 * (size_t)TAR_BLOCK));
 	TRY(build_context_keep(take_ptr(file)));

@@ -4,8 +4,10 @@ and on the wire; what another tenant, a wrong signature and a key without the sc
 import datetime
 import hashlib
 import hmac
+import io
 import os
 import sys
+import tarfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import cove as c  # noqa: E402
@@ -73,6 +75,15 @@ got = ask("POST", "/sandbox", {"buildInfo": {"dockerfileContent": "FROM cove://h
 c.same((got.status, "archive" in got.json["message"]), (400, True), "daytona 14: a context that is no archive")
 got = ask("POST", "/sandbox", {"buildInfo": {"dockerfileContent": "FROM cove://host\nCOPY a /b\n", "contextHashes": ["cd"]}}, other["key"])
 c.same(got.status, 404, "daytona 14: another tenant has no such files")
+cove.request("PUT", "/v1/tenants/other", {"host": True, "quota": {"diskMB": 8}})
+packed = io.BytesIO()
+with tarfile.open(fileobj=packed, mode="w") as tar:
+    entry = tarfile.TarInfo("a")
+    entry.size = 1 << 20
+    tar.addfile(entry, io.BytesIO(bytes(entry.size)))
+c.same(signed(theirs, "PUT", bucket + "/other/ef/context.tar", body=packed.getvalue()).status, 200, "daytona 14: a context within the quota")
+got = ask("POST", "/sandbox", {"buildInfo": {"dockerfileContent": "FROM cove://host\nCOPY a /b\n", "contextHashes": ["ef"] * 64}}, other["key"])
+c.same((got.status, "too large together" in got.json["message"]), (413, True), "daytona 14: 64 contexts together are not more than one may be")
 cove.request("DELETE", "/v1/keys/" + other["id"])
 c.same(signed(theirs, "GET", bucket, "list-type=2&prefix=x").status, 403, "daytona 14: the credential of a key that is revoked is void")
 
