@@ -130,8 +130,8 @@ static fallible limits(uint64_t bytes_max, bool is_export, bool is_long)
 	uint64_t packed = fstat(ARCHIVE, &st) || !S_ISREG(st.st_mode) ? 0 : (uint64_t)st.st_size;
 	uint64_t seconds = CPU_SECONDS + (packed >> 20) * CPU_MIB / 10;
 
-	// Running boxes have priority over an import.
-	if (setpriority(PRIO_PROCESS, 0, NICE))
+	// Running boxes have priority over an import. EACCES: a nice cove's is lower already.
+	if (setpriority(PRIO_PROCESS, 0, NICE) && errno != EACCES)
 		return err_sys(errno, "lower the priority");
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 	TRY(limit(RLIMIT_AS, MEMORY_MAX));
