@@ -500,6 +500,16 @@ static fallible orders_freeze(struct warden *warden, const struct order *order)
 	return err;
 }
 
+// A snapshot of an archived box drops the disk at its end, also when its daemon is gone.
+static fallible orders_archive(struct warden *warden, const struct order *order)
+{
+	if (snapshot_is_made(warden, order->box))
+		return err_hint(err_new(UNAVAILABLE, "disk_busy",
+					"the files of the sandbox are being copied"),
+				"try again in a moment");
+	return archive_order(warden, order);
+}
+
 static fallible orders_forget_template(struct warden *warden, const struct order *order)
 {
 	bool done = false;
@@ -554,7 +564,7 @@ static const struct {
 	[ORDER_MOUNT] = {GREETED, volumes_mount},
 	[ORDER_TRASH] = {GREETED, orders_trash},
 	[ORDER_LIMIT] = {GREETED, limit_order},
-	[ORDER_ARCHIVE] = {GREETED, archive_order},
+	[ORDER_ARCHIVE] = {GREETED, orders_archive},
 };
 
 // True: an order was read. *over: the connection is over.

@@ -327,6 +327,14 @@ static fallible snapshot_is_busy(void)
 			"try again");
 }
 
+bool snapshot_is_made(const struct warden *warden, const char *box)
+{
+	list_each (at, &warden->snapshots->jobs)
+		if (!strcmp(link_of(at, struct snapshot_job, link)->box, box))
+			return true;
+	return false;
+}
+
 // Still stopped, or still to be frozen: nobody has ended, started or thawed it.
 static bool is_as_it_was(const struct warden *warden, const struct snapshot_job *job)
 {
@@ -515,14 +523,8 @@ static fallible snapshot_may_begin(struct warden *warden, const struct order *or
 		return err_hint(err_new(EXHAUSTED, "too_many_imports",
 					"%d snapshots are being made", JOBS_MAX),
 				"wait until one of them is done");
-	if (archive_is_busy(warden, order->box))
+	if (archive_is_busy(warden, order->box) || snapshot_is_made(warden, order->box))
 		return snapshot_is_busy();
-	list_each (at, &warden->snapshots->jobs) {
-		const struct snapshot_job *job = link_of(at, struct snapshot_job, link);
-
-		if (str_is(str_of(order->box), job->box))
-			return snapshot_is_busy();
-	}
 	if (order_is_fork(str_of(order->name)) ||
 	    (order->again && snapshot_read(warden->snapshots, order->name, meta)))
 		return OK;

@@ -27,6 +27,8 @@ fallible snapshot_forget(struct warden *warden, const char *name, bool *out_done
 struct export_trees;
 fallible snapshot_trees(struct warden *warden, const struct order *order, int userns,
 			struct export_trees *out);
+// Whether a snapshot of the box is being made, or one whose daemon is gone still ends.
+bool snapshot_is_made(const struct warden *warden, const char *box);
 void snapshots_forget_forks(struct warden *warden);
 // Looks after boxes that are being frozen. Returns when to call again, like teardown_turn().
 int64_t snapshots_turn(struct warden *warden);
