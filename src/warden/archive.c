@@ -276,6 +276,7 @@ static fallible archive_publish(struct warden *warden, struct archive_job *job,
 	struct archives *all = warden->archives;
 	struct warden_box *box = archive_box(warden, job);
 	char name[ARCHIVE_NAME];
+	struct err *err;
 
 	if (!box || !box->has.disk || job->cancelled || !job->order.id)
 		return archive_box_changed();
@@ -286,7 +287,11 @@ static fallible archive_publish(struct warden *warden, struct archive_job *job,
 	archive_name(name, job->order.box);
 	if (renameat2(all->dir, job->temp, all->dir, name, RENAME_NOREPLACE))
 		return err_sys(errno, "name the archive of %s", job->order.box);
-	TRY(path_sync(all->dir));
+	err = path_sync(all->dir);
+	if (err) { // the disk goes on: a later start must not prefer the archive
+		renameat2(all->dir, name, all->dir, job->temp, RENAME_NOREPLACE);
+		return err;
+	}
 	kill_point("warden.archive", "named");
 	box->has.archive = true;
 	job->phase = ARCHIVE_DROPPING;
@@ -482,8 +487,8 @@ fallible archive_drop(struct warden *warden, const char *box_id)
 		 (unsigned long long)all->number++);
 	if (renameat2(all->dir, name, all->dir, aside, RENAME_NOREPLACE) && errno != ENOENT)
 		return err_sys(errno, "set the archive of %s aside", box_id);
+	box->has.archive = false; // before what can fail: from here on the disk is all there is
 	TRY(path_sync(all->dir));
-	box->has.archive = false;
 	return template_discard(warden->templates, aside);
 }
 
