@@ -235,10 +235,12 @@ static fallible order_archive(struct entry *entry, bool again, uint64_t *out_byt
 // The disk is whole and the archive gone when the warden answers: the sandbox is stopped.
 static fallible pause_unarchive(struct entry *entry)
 {
-	uint64_t bytes = 0;
+	uint64_t bytes = 0, disk = entry->record.limits.disk;
 	struct err *err;
 
-	TRY(account_ask_disk(entry->account, entry->record.limits.disk - entry->charged.disk));
+	// An archive of many long names can be larger than the disk.
+	if (disk > entry->charged.disk)
+		TRY(account_ask_disk(entry->account, disk - entry->charged.disk));
 	task_shield(true); // the warden goes on, whether or not the client waits
 	err = order_archive(entry, true, &bytes);
 	task_shield(false);
