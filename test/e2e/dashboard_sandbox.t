@@ -155,6 +155,47 @@ def settings(ui, cove, box):
     c.ok(c.until(lambda: cove.get("/v1/templates/from-web").status == 200, 60), "W-15 a snapshot is made")
 
 
+def archive(ui, cove):
+    """W-15: a stopped sandbox is archived by its header, by its menu and by the palette."""
+    box = cove.create(name="attic", limits={"memoryMB": 64})
+    path = "/v1/sandboxes/" + box["id"]
+    state = lambda: cove.get(path).json["state"]
+    shown = lambda word: ui.until("(document.querySelector('[data-testid=state]') || {}).textContent == %s" % json.dumps(word), 60)
+    ui.go("/ui/sandboxes/" + box["id"])
+    c.ok(ui.has("button", "Stop") and ui.lacks("button", "Archive", 0), "a running sandbox is not archived")
+    ui.press("button", "Stop")
+    ui.press("button", "Archive")
+    c.ok(shown("archived") and state() == "archived", "its header archives it", ui.eval("document.body.innerText")[:400])
+    c.ok(ui.until("!document.querySelector('[aria-label=Notifications]').innerText.includes('Archive: attic\\nUndo')"), "which has no undo")
+    tab(ui, "Files")
+    c.ok(ui.until("document.body.innerText.includes('The sandbox is archived')"), "a tab says so", ui.eval("document.body.innerText")[:400])
+    ui.press("button", "Start sandbox")
+    c.ok(shown("running") and state() == "running", "and a start brings it back")
+    for way in ("menu", "palette"):
+        cove.post(path + "/start")
+        cove.post(path + "/stop")
+        c.same(state(), "stopped", "stopped again")
+        ui.go("/ui/sandboxes?q=state:stopped")
+        ui.has("button", "Actions for attic")
+        if way == "menu":
+            ui.press("button", "Actions for attic")
+            ui.press("menuitem", "Archive")
+        else:
+            ui.eval("document.activeElement.blur()")
+            ui.page.call("Page.bringToFront")
+            ui.key("/", text="/")
+            ui.has("combobox", "Search commands")
+            ui.type("archive attic")
+            ui.until("(document.querySelector('[role=option][aria-selected=true] bdi') || {}).textContent == 'Archive attic'")
+            ui.key("Enter", text="\r")
+        c.ok(c.until(lambda: state() == "archived", 60), "the %s archives it" % way, ui.eval("document.body.innerText")[:600])
+        ui.write("searchbox", "Filter sandboxes", "state:arch")
+        ui.press("button", "state:archived")
+        c.ok(ui.until("document.querySelectorAll('tr[data-id]').length == 1 && document.querySelector('tr[data-id] .state').textContent == 'archived'"),
+             "W-16 the filter offers the state, and finds it", ui.eval("document.body.innerText")[:600])
+    cove.request("DELETE", path)
+
+
 def everywhere(browser, cove, cli, box):
     """Each tab directly, at both widths and in both themes."""
     for width, height in ((1440, 900), (390, 844)):
@@ -217,6 +258,7 @@ try:
     code(ui, cove, box)
     events(ui, cove, box)
     settings(ui, cove, box)
+    archive(ui, cove)
     faults, asked = ui.close()
     c.same(faults, [], "W-4 no fault, no violation by the editor")
     c.ok(any("/editor-" in url for url in asked) and not any("/terminal-" in url for url in asked), "W-2 the editor is loaded on its first use, the terminal not")

@@ -79,7 +79,7 @@ export function Overview() {
 		<div class="tiles">
 			<Tile label={T.running} value={count(some('running'))} to="/ui/sandboxes?q=state:running" />
 			<Tile label={T.frozen} value={count(some('frozen', 'paused'))} to="/ui/sandboxes?q=state:frozen,paused" />
-			<Tile label={T.stoppedCount} value={count(some('stopped'))} to="/ui/sandboxes?q=state:stopped" />
+			<Tile label={T.stoppedCount} value={count(some('stopped', 'archived'))} to="/ui/sandboxes?q=state:stopped,archived" />
 			<Tile label={T.failedCount} value={count(some('failed'))} to="/ui/sandboxes?q=state:failed" alarm={some('failed') > 0} />
 			<Tile label={T.executions} value={count(host.executions.running)} to="/ui/executions" />
 			<Tile label={T.queued} value={count(host.executions.queued)} to="/ui/executions?state=queued" />

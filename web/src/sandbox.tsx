@@ -53,6 +53,7 @@ function Facts({seen, points}: {seen: Seen; points: Series}) {
 				<dt>{T.user}</dt><dd><Str of={box.user} /> <span class="dim"><Str of={box.workdir} /></span></dd>
 				<dt>{T.created}</dt><dd><Ago of={box.createdAt} /></dd>
 				<dt>{T.idle}</dt><dd>{box.keepAlive || !box.sleepAfter ? T.neverSleeps : T.idleLadder(box.sleepAfter)}</dd>
+				{box.archiveBytes !== undefined && <><dt>{T.archive}</dt><dd class="number">{bytes(box.archiveBytes)}</dd></>}
 				{box.endsAt && <><dt>{T.ends}</dt><dd>{absolute(box.endsAt)}</dd></>}
 				{box.reason && <><dt>{T.reason}</dt><dd><Str of={box.reason} max={400} /></dd></>}
 				<dt>{T.processes}</dt><dd>{count(stats?.pids.count)}{stats?.pids.limit ? <span class="dim"> / {count(stats.pids.limit)}</span> : null}</dd>
@@ -200,7 +201,7 @@ export function Sandbox({id, tab}: {id: string; tab: string}) {
 		if (!may('use'))
 			return <Empty what={T.noScope('use')} />;
 		if (asleep)
-			return <Empty what={box.state === 'paused' ? T.boxPaused : box.state === 'stopped' ? T.boxStopped : T.notRunning}>
+			return <Empty what={box.state === 'paused' ? T.boxPaused : box.state === 'stopped' ? T.boxStopped : box.state === 'archived' ? T.boxArchived : T.notRunning}>
 				<p>{stepsOf(box.state).slice(0, 1).map(([verb, label]) => <Do key={verb} label={verb === 'resume' ? T.resumeSandbox : T.startSandbox} primary scope="make" work={() => step(box, verb, label, again)} />)}</p>
 			</Empty>;
 		return tab === 'terminal' ? <Terminal id={box.id} /> : tab === 'processes' ? <Processes box={box} /> : tab === 'files' ? <Files box={box} /> : <Code box={box} />;

@@ -107,10 +107,11 @@ export async function step(row: {id: string; name: string | null; shortId: strin
 	const path = `/v1/sandboxes/${row.id}/`;
 	await call('POST', path + verb);
 	again();
-	notify(T.done(label, shown(nameOf(row))), () => void attempt(async () => {
-		await call('POST', path + BACK[verb]);
+	const back = BACK[verb];
+	notify(T.done(label, shown(nameOf(row))), back ? () => void attempt(async () => {
+		await call('POST', path + back);
 		again();
-	}));
+	}) : undefined);
 }
 
 export function stepsOf(state: string): [string, string][] {
@@ -118,7 +119,9 @@ export function stepsOf(state: string): [string, string][] {
 		return [['stop', T.stop], ['pause', T.pause]];
 	if (state === 'paused')
 		return [['resume', T.resume], ['stop', T.stop]];
-	return state === 'stopped' || state === 'failed' ? [['start', T.start]] : [];
+	if (state === 'stopped')
+		return [['start', T.start], ['archive', T.archive]];
+	return state === 'archived' || state === 'failed' ? [['start', T.start]] : [];
 }
 
 const ROW_PX = 44;

@@ -48,6 +48,7 @@ export interface Box {
 	labels: Record<string, string>;
 	network: Policy;
 	sleepAfter: string | null;
+	archiveBytes?: number;
 	keepAlive: boolean;
 	ephemeral?: boolean;
 	createdAt: string;
