@@ -17,6 +17,7 @@
 #include "http/in_process.h"
 #include "manager/table.h"
 #include "monitor/monitor.h"
+#include "os/host_settings.h"
 #include "toolbox/toolbox.h"
 
 #define NAME "mfrggzdfmy2tqnrzgezdgnbvay" // a name for the bridge as well
@@ -29,6 +30,7 @@ static const struct who keyholder = {
 static struct store *store;
 static struct gateway gateway;
 static struct sinks sinks; // none
+static struct host_settings host_settings;
 static size_t route_count;
 
 // ------------------------------------------------------------------------------------ the house
@@ -72,6 +74,9 @@ static void open_house(void)
 	gateway.routes = router_join((const struct route *const[]){
 		api_routes, toolbox_routes, cloudflare_routes, daytona_routes, NULL});
 	gateway.version = "0";
+	host_settings_open("/", &host_settings);
+	gateway.look_at_host = host_settings_look;
+	gateway.host_settings = &host_settings;
 	must_work(http_server_open(gateway.loop, &limits, gateway_serve, gateway_refuse, &gateway,
 				   &gateway.server));
 	while (gateway.routes[route_count].method)

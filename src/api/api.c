@@ -95,6 +95,8 @@ const struct route api_routes[] = {
 	{"GET",    "/v1/events",                 api_events,             0,             "events, as a page or as a stream"},
 	{"GET",    "/v1/audit",                  api_audit,              0,             "the audit log, in pages"},
 	{"GET",    "/v1/audit/check",            api_audit_check,        0,             "check the hash chain of the audit log"},
+	{"GET",    "/v1/doctor",                 api_doctor,             0,             "check what this host can do, its settings and its health"},
+	{"GET",    "/v1/nodes",                  api_nodes,              0,             "list the hosts that run sandboxes"},
 	{"GET",    "/v1/verify",                 api_verify,             0,             "compare database, daemon, warden and kernel"},
 	{"POST",   "/v1/agent-sessions",         api_sessions_create,    ROUTE_AUDITED, "make an agent session, or resume the one of an alias"},
 	{"GET",    "/v1/agent-sessions",         api_sessions_list,      0,             "list agent sessions, in pages"},

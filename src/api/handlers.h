@@ -26,6 +26,9 @@ route_fn api_egress;
 // events.c
 route_fn api_events, api_audit, api_audit_check, api_verify;
 
+// doctor.c
+route_fn api_doctor, api_nodes;
+
 // health.c
 route_fn api_health;
 

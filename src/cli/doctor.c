@@ -9,8 +9,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <sys/utsname.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/auto.h"
@@ -22,12 +20,11 @@
 #include "cli/print.h"
 #include "cli/remote.h"
 #include "lib/fields.h"
-#include "os/fd.h"
+#include "os/host_settings.h"
 #include "os/path.h"
 #include "os/probe.h"
 
 #define WARNINGS_MAX 12
-#define KERNEL_OLD_DAYS 365
 #define LISTS "/var/lib/dpkg/info"
 #define LIST_MAX (32u << 20)
 #define FOUND_MAX 256
@@ -48,53 +45,6 @@ struct report {
 	bool reachable;
 	char url[128], version[64], trouble[256];
 };
-
-// The first bytes of a file of /proc or /sys; "" when it cannot be read.
-static const char *peek(const char *path)
-{
-	static char room[256];
-
-	if (fd_get(AT_FDCWD, path, room, sizeof(room)) < 0)
-		room[0] = 0;
-	return room;
-}
-
-static bool swaps(void)
-{
-	return strstr(peek("/proc/swaps"), "\n/") != NULL;
-}
-
-// A sandbox of the default size may have 256 processes with 4096 files each; cove allows a quarter.
-static bool has_few_files(void)
-{
-	return strtoull(peek("/proc/sys/fs/file-max"), NULL, 10) < 4ull * 256 * 4096;
-}
-
-// The build date of the kernel, from its version: "… Debian 6.1.90-1 (2024-05-03)", "… Fri May 3
-// 10:00:00 UTC 2024". 0: unknown.
-static time_t built_at(const char *version)
-{
-	struct tm tm = {0};
-	const char *year = strrchr(version, ' ');
-
-	for (const char *at = version; *at; at++) {
-		tm = (struct tm){0};
-		if (strptime(at, "%Y-%m-%d", &tm) && tm.tm_year > 100)
-			return timegm(&tm);
-		tm = (struct tm){0};
-		if (year && strptime(at, "%b %d %H:%M:%S", &tm) && strptime(year, " %Y", &tm))
-			return timegm(&tm);
-	}
-	return 0;
-}
-
-static bool is_old(void)
-{
-	struct utsname name;
-	time_t built = uname(&name) == 0 ? built_at(name.version) : 0;
-
-	return built && time(NULL) - built > (time_t)KERNEL_OLD_DAYS * 86400;
-}
 
 // Private files of /usr: not world-readable, or beneath a closed directory. Files of packages
 // (dpkg's lists) do not count: anybody can download them.
@@ -209,44 +159,25 @@ static void warn_usr(struct report *report)
 		report->private, "move it out of /usr, or import a template for sandboxes"};
 }
 
+static void doctor_add_warning(void *arg, const char *what, const char *fix)
+{
+	struct report *report = arg;
+
+	report->warnings[report->warning_count++] = (struct warning){what, fix};
+}
+
 static void warn(struct report *report, const char *data)
 {
-	static const struct {
-		bool (*is)(void); // NULL: the first byte of the file `path` is `c`
-		const char *what, *fix, *path;
-		char c;
-	} rows[] = {
-		{probe_is_chroot, PROBE_CHROOT, PROBE_CHROOT_FIX, NULL, 0},
-		{swaps, "swap is on: secrets of a sandbox may reach the disk", "swapoff -a", NULL,
-		 0},
-		{NULL, "SMT is on: neighbours on one core can spy on each other",
-		 "echo off > /sys/devices/system/cpu/smt/control",
-		 "/sys/devices/system/cpu/smt/active", '1'},
-		{NULL, "KSM is on: merged pages tell neighbours of each other's memory",
-		 "echo 2 > /sys/kernel/mm/ksm/run", "/sys/kernel/mm/ksm/run", '1'},
-		{NULL, "core_pattern starts a helper on the host for every crash",
-		 "sysctl kernel.core_pattern=core", "/proc/sys/kernel/core_pattern", '|'},
-		{NULL, "every user may read the kernel's log", "sysctl kernel.dmesg_restrict=1",
-		 "/proc/sys/kernel/dmesg_restrict", '0'},
-		{has_few_files, "fs.file-max is small: open files of a few sandboxes use it up",
-		 "sysctl fs.file-max=9223372036854775807", NULL, 0},
-		{is_old, "the kernel was built more than a year ago", "install the current one",
-		 NULL, 0},
-	};
-	struct stat here, root;
+	struct host_settings settings;
 
 	if (WEAK_BUILD)
-		report->warnings[report->warning_count++] = (struct warning){
-			"this is a WEAK build: its defences can be switched off",
-			"install the one that 'make' builds"};
-	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
-		if (rows[i].is ? rows[i].is() : peek(rows[i].path)[0] == rows[i].c)
-			report->warnings[report->warning_count++] = (struct warning){rows[i].what,
-										     rows[i].fix};
-	if (stat(data, &here) == 0 && stat("/", &root) == 0 && here.st_dev == root.st_dev)
-		report->warnings[report->warning_count++] = (struct warning){
-			"the data directory shares the root file system: sandboxes can fill it",
-			"mount a file system of its own there"};
+		doctor_add_warning(report, "this is a WEAK build: its defences can be switched off",
+				   "install the one that 'make' builds");
+	if (probe_is_chroot())
+		doctor_add_warning(report, PROBE_CHROOT, PROBE_CHROOT_FIX);
+	host_settings_open(data, &settings);
+	host_settings_look(&settings, doctor_add_warning, report);
+	host_settings_close(&settings);
 	warn_usr(report);
 }
 

@@ -25,6 +25,7 @@ struct agent_sessions;
 struct monitor;
 struct results;
 struct executions;
+struct host_settings;
 
 struct gateway {
 	struct loop *loop;
@@ -45,6 +46,10 @@ struct gateway {
 	struct link feeds;	       // of api/live
 	struct http_server *server;    // for its counters
 	const struct route *routes;
+	// host_settings_look() of os/, which handlers cannot call, and what it looks at.
+	void (*look_at_host)(const struct host_settings *settings,
+			     void (*each)(void *arg, const char *what, const char *fix), void *arg);
+	const struct host_settings *host_settings;
 	const char *version;
 	struct watch_state *watches;	     // of toolbox/watch_state.c, made at first use
 	struct command_table *commands;	     // of daytona/commands.c, likewise

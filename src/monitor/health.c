@@ -72,7 +72,7 @@ const char *monitor_health_word(const struct monitor_health *health)
 	return health->count ? "degraded" : "ok";
 }
 
-void monitor_put_health(struct json_out *out, const struct monitor_health *health)
+void monitor_put_reasons(struct json_out *out, const struct monitor_health *health)
 {
 	json_put_begin(out, "reasons", '[');
 	for (size_t i = 0; i < health->count; i++) {
@@ -87,6 +87,11 @@ void monitor_put_health(struct json_out *out, const struct monitor_health *healt
 		json_end(out, '}');
 	}
 	json_end(out, ']');
+}
+
+void monitor_put_health(struct json_out *out, const struct monitor_health *health)
+{
+	monitor_put_reasons(out, health);
 	json_put_int(out, "active", (int64_t)health->active);
 	json_put_int(out, "stuck", (int64_t)health->stuck);
 	json_put_int(out, "orphaned", (int64_t)health->orphaned);

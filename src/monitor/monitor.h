@@ -53,7 +53,8 @@ struct monitor_health {
 // Does not wait.
 void monitor_health(struct monitor *monitor, struct monitor_health *out);
 const char *monitor_health_word(const struct monitor_health *health); // "ok", "degraded" …
-void monitor_put_health(struct json_out *out, const struct monitor_health *health); // members
+void monitor_put_reasons(struct json_out *out, const struct monitor_health *health); // a member
+void monitor_put_health(struct json_out *out, const struct monitor_health *health);  // members
 
 // Of executions within the last hour. Rates are NAN below ten samples.
 struct monitor_failures {

@@ -60,6 +60,7 @@
 #include "manager/volumes.h"
 #include "monitor/monitor.h"
 #include "os/fd.h"
+#include "os/host_settings.h"
 #include "os/path.h"
 #include "serve/agents.h"
 #include "serve/config.h"
@@ -95,6 +96,7 @@ struct app {
 	struct steady_clock *steady_clock;
 	struct cgroup_files cgroup_files;
 	struct host_load *host_load;
+	struct host_settings host_settings;
 	char boot[STEADY_CLOCK_BOOT];
 	struct sinks sinks;
 	char link[256]; // to this cove, for notices
@@ -295,6 +297,7 @@ static fallible open_outside(struct app *app)
 	TRY(stall_prepare((int)app->config.fd_holds));
 	TRY(open_cgroup_files(app));
 	TRY(host_load_open(&app->host_load));
+	host_settings_open(app->config.data, &app->host_settings);
 	return admit_open(&app->admit);
 }
 
@@ -522,6 +525,8 @@ static fallible open_doors(struct app *app, const struct authenticate_options *g
 	gateway->routes = router_join((const struct route *const[]){
 		api_routes, toolbox_routes, cloudflare_routes, daytona_routes, NULL});
 	gateway->version = COVE_VERSION;
+	gateway->look_at_host = host_settings_look;
+	gateway->host_settings = &app->host_settings;
 	gateway->started_ms = loop_now(app->loop);
 	TRY(http_server_open(app->loop, &limits, gateway_serve, gateway_refuse, gateway,
 			     &gateway->server));

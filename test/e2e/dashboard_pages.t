@@ -199,6 +199,11 @@ def dialogs(ui, cove, axe):
     open_page(ui, "nodes", "Nodes")
     ui.press("button", "Verify")
     c.ok(ui.until("/kernel (agree|differ)/.test(document.body.innerText)"), "W-15 the host is verified")
+    for path, heading in (("nodes", "Nodes"), ("settings", "Settings")):
+        open_page(ui, path, heading)
+        ui.press("button", "Run doctor")
+        c.ok(ui.says("grid", "Features", "warden") and ui.says("status", "Doctor", "This host can run sandboxes."), "W-33 the doctor runs on the page " + heading,
+             ui.eval("document.body.innerText")[:600])
     open_page(ui, "executions", "Executions")
     ui.press("button", "New execution")
     look("New execution")

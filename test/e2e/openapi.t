@@ -327,6 +327,8 @@ def outside(w):
     w.ask("GET", "/v1/audit?after=x", want=400)
     w.ask("GET", "/v1/audit/check")
     w.ask("GET", "/v1/verify")
+    w.ask("GET", "/v1/doctor")
+    w.ask("GET", "/v1/nodes")
     w.ask("GET", "/v1/sandboxes?label=team=a&limit=10")
     w.ask("GET", "/v1/sandboxes?limit=0", want=400)
     w.ask("GET", "/v1/sandboxes/made")

@@ -1,9 +1,10 @@
 // The host: its node, what the janitor does, whether records and kernel agree; and the audit log.
+import type {ComponentChildren} from 'preact';
 import {useState} from 'preact/hooks';
 import {call, may} from './api';
 import {Chart} from './chart';
 import type {Point} from './chart';
-import {bytes, cores, count, span} from './format';
+import {absolute, bytes, cores, count, span} from './format';
 import {isOperator} from './pages';
 import {fieldText} from './sandbox';
 import {T} from './text';
@@ -12,8 +13,20 @@ import {Ago, Do, Fault, Grid, Listed, Loading, Meter, State, Str, notify, usePol
 
 
 interface Node {
-	health: Health;
-	host: HostStats;
+	id: string;
+	name: string;
+	status: string;
+	version: string;
+	uptimeMs: number;
+	stats: HostStats;
+}
+
+interface Examined {
+	ok: boolean;
+	time: string;
+	features: {feature: string; required: boolean; ok: boolean; found: string; without: string; fix: string | null}[];
+	warnings: {message: string; fix: string}[];
+	reasons: {code: string; hint: string}[];
 }
 
 interface Verified {
@@ -32,11 +45,30 @@ interface Sweep {
 	durationMs: number;
 }
 
+// The button, and below it what was found.
+export function useDoctor(): {button: ComponentChildren; found: ComponentChildren} {
+	const [examined, setExamined] = useState<Examined | null>(null);
+	return {
+		button: <Do label={T.runDoctor} scope="admin" work={async () => setExamined(await call<Examined>('GET', '/v1/doctor'))} />,
+		found: examined && <div role="status" aria-label={T.doctor} class={examined.ok ? 'panel' : 'fault'}>
+			<b>{examined.ok ? T.doctorOk : T.doctorNot}</b> <span class="dim">{absolute(examined.time)}</span>
+			<Grid label={T.features} rows={examined.features} id={(one) => one.feature} columns={[
+				{label: T.feature, cell: (one) => one.feature},
+				{label: T.state, cell: (one) => <State of={one.ok ? 'ok' : one.required ? 'failed' : 'missing'} />},
+				{label: T.found, cell: (one) => <Str of={one.found} max={100} />},
+				{label: T.fix, minor: true, cell: (one) => (one.fix ? <span class="dim">{one.without}: {one.fix}</span> : '–')},
+			]} />
+			<ul>{[...examined.warnings, ...examined.reasons.map((one) => ({message: one.code, fix: one.hint}))].map((one) =>
+				<li key={one.message}>{one.message} <span class="dim">{one.fix}</span></li>)}</ul>
+		</div>,
+	};
+}
+
 export function Nodes() {
-	const {value, fault, again} = usePoll<Node>(async () => {
-		const [health, host] = await Promise.all([call<Health>('GET', '/v1/health'), call<HostStats>('GET', '/v1/stats')]);
-		return {health, host};
-	}, 3000, 'nodes');
+	const {value, fault, again} = usePoll(async () => (await call<{items: Node[]}>('GET', '/v1/nodes')).items, 3000, 'nodes');
+	const health = usePoll(() => call<Health>('GET', '/v1/health'), 10000, 'node health');
+	const doctor = useDoctor();
+	const host = value?.[0]?.stats;
 	const cleanup = usePoll(() => call<{history: Sweep[]; running: boolean}>('GET', '/v1/cleanup'), 10000, 'cleanup');
 	const history = usePoll(() => call<{stepMs: number; from: string; series: {metric: string; avg: (number | null)[]}[]}>('GET',
 		`/v1/metrics/history?scope=host&metric=cpu&metric=memory&from=${encodeURIComponent(new Date(Date.now() - 3600000).toISOString())}`), 60000, 'history');
@@ -53,30 +85,32 @@ export function Nodes() {
 				notify(T.cleaned(round.orphansTerminated + round.stuckTerminated + round.oldDeleted));
 				cleanup.again();
 			}} />
+			{doctor.button}
 			<Do label={T.verify} scope="admin" work={async () => setVerified(await call<Verified>('GET', '/v1/verify'))} /></div>
 		{fault && <Fault of={fault} again={again} />}
 		{!value && !fault && <Loading />}
-		{value && <Grid label={T.nodes} rows={[value]} id={() => 'local'} columns={[
-			{label: T.name, cell: () => <b>{location.hostname}</b>},
-			{label: T.state, cell: ({health}) => <State of={health.status} />},
-			{label: T.cpu, cell: ({host}) => <><span class="number">{cores(host.cpu.used)}<span class="dim"> / {cores(host.cpu.cores)}</span></span>
+		{value && <Grid label={T.nodes} rows={value} id={(one) => one.id} columns={[
+			{label: T.name, cell: (one) => <b><Str of={one.name} max={64} /></b>},
+			{label: T.state, cell: (one) => <State of={one.status} />},
+			{label: T.cpu, cell: ({stats: host}) => <><span class="number">{cores(host.cpu.used)}<span class="dim"> / {cores(host.cpu.cores)}</span></span>
 				<Meter label={T.hostCpu} part={host.cpu.used !== null && host.cpu.cores ? host.cpu.used / host.cpu.cores : null} /></>},
-			{label: T.memory, cell: ({host}) => <><span class="number">{memory(host) === null ? '–' : bytes((memory(host) ?? 0) * (host.memory.totalBytes ?? 0))}<span class="dim"> / {bytes(host.memory.totalBytes)}</span></span>
+			{label: T.memory, cell: ({stats: host}) => <><span class="number">{memory(host) === null ? '–' : bytes((memory(host) ?? 0) * (host.memory.totalBytes ?? 0))}<span class="dim"> / {bytes(host.memory.totalBytes)}</span></span>
 				<Meter label={T.hostMemory} part={memory(host)} /></>},
-			{label: T.disk, cell: ({host}) => <><span class="number">{disk(host) === null ? '–' : bytes((disk(host) ?? 0) * (host.disk.totalBytes ?? 0))}<span class="dim"> / {bytes(host.disk.totalBytes)}</span></span>
+			{label: T.disk, cell: ({stats: host}) => <><span class="number">{disk(host) === null ? '–' : bytes((disk(host) ?? 0) * (host.disk.totalBytes ?? 0))}<span class="dim"> / {bytes(host.disk.totalBytes)}</span></span>
 				<Meter label={T.hostDisk} part={disk(host)} /></>},
-			{label: T.version, minor: true, cell: ({health}) => health.version ?? '–'},
-			{label: T.uptime, number: true, minor: true, cell: ({health}) => (health.uptimeMs === undefined ? '–' : span(health.uptimeMs))},
+			{label: T.version, minor: true, cell: (one) => one.version},
+			{label: T.uptime, number: true, minor: true, cell: (one) => span(one.uptimeMs)},
 		]} />}
+		{doctor.found}
 		{verified && <div role="status" class={verified.ok ? 'panel' : 'fault'}><b>{verified.ok ? T.verifiedOk : T.verifiedNot}</b>
 			<ul>{verified.differences.map((one, i) => <li key={i}><Str of={`${one.what} ${one.name}: ${one.detail}`} max={300} /></li>)}</ul>
 			<p class="dim small">{Object.entries(verified.counts).map(([key, many]) => `${key} ${many}`).join(' · ')}</p></div>}
 		{history.value && <div class="charts">
-			<Chart label={T.cpuHour} points={points('cpu')} limit={value?.host.cpu.cores ?? null} text={cores} gap={gap} />
-			<Chart label={T.memoryHour} points={points('memory')} limit={value?.host.memory.totalBytes ?? null} text={bytes} gap={gap} />
+			<Chart label={T.cpuHour} points={points('cpu')} limit={host?.cpu.cores ?? null} text={cores} gap={gap} />
+			<Chart label={T.memoryHour} points={points('memory')} limit={host?.memory.totalBytes ?? null} text={bytes} gap={gap} />
 		</div>}
-		{value?.health.host && <div class="panel"><h2>{T.facts}</h2><dl class="facts">
-			{Object.entries(value.health.host).map(([key, one]) => <><dt key={key}><code>{key}</code></dt><dd class="number">{typeof one === 'number' ? (key.endsWith('Bytes') ? bytes(one) : count(one)) : String(one)}</dd></>)}
+		{health.value?.host && <div class="panel"><h2>{T.facts}</h2><dl class="facts">
+			{Object.entries(health.value.host).map(([key, one]) => <><dt key={key}><code>{key}</code></dt><dd class="number">{typeof one === 'number' ? (key.endsWith('Bytes') ? bytes(one) : count(one)) : String(one)}</dd></>)}
 		</dl></div>}
 		{cleanup.value && cleanup.value.history.length > 0 && <><h2>{T.cleanup}</h2><Grid label={T.cleanup} rows={cleanup.value.history.slice(0, 10)} id={(one) => one.startedAt ?? ''} columns={[
 			{label: T.started, cell: (one) => <Ago of={one.startedAt} />},

@@ -2,6 +2,8 @@
 import {useState} from 'preact/hooks';
 import {call, currentSession} from './api';
 import {absolute} from './format';
+import {useDoctor} from './host';
+import {isOperator} from './pages';
 import {renderer, setRenderer, setTheme, setZone, theme, zone} from './preferences';
 import {T} from './text';
 import type {SignedIn} from './types';
@@ -20,8 +22,10 @@ function Choice<Value extends string>({label, options, value, pick}: {label: str
 export function Settings() {
 	const sessions = usePoll(async () => (await call<{items: SignedIn[]}>('GET', '/v1/auth/sessions')).items, 5000, 'sessions');
 	const who = currentSession()?.who;
+	const doctor = useDoctor();
 	return <>
-		<h1>{T.settings}</h1>
+		<div class="head"><h1>{T.settings}</h1><span class="push" />{isOperator() && doctor.button}</div>
+		{doctor.found}
 		<div class="columns">
 			<div class="panel">
 				<h2>{T.preferences}</h2>
