@@ -8,6 +8,7 @@
 // syscalls: openat close pipe2 renameat2 unlinkat getdents64 newfstatat fstat kill fsync
 #include "warden/archive.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -383,7 +384,7 @@ fallible archive_order(struct warden *warden, const struct order *order)
 {
 	struct warden_box *box = map_get(warden->boxes, str_of(order->box));
 	struct archives *all = warden->archives;
-	struct archive_job *job;
+	struct archive_job *job = NULL;
 	struct err *err;
 
 	if (!box || box == warden->prebuilt)
@@ -394,6 +395,7 @@ fallible archive_order(struct warden *warden, const struct order *order)
 	if (order->again)
 		return archive_undo(warden, order, box);
 	TRY(archive_job_new(warden, order, &job));
+	assert(job);
 	if (box->has.archive) {
 		job->phase = ARCHIVE_DROPPING; // if an earlier order has left the disk
 		archive_finish(warden, job);
@@ -427,7 +429,7 @@ static fallible archive_unpack(struct warden *warden, struct archive_job *job)
 {
 	struct warden_box *box = archive_box(warden, job);
 	struct limits limits = job->order.limits;
-	struct archive_meta meta;
+	struct archive_meta meta = {0};
 	char path[ARCHIVE_NAME + sizeof(ARCHIVE_FILE)];
 	auto_fd file = -1;
 	uint64_t room;
@@ -522,10 +524,11 @@ static bool archive_settle(struct warden *warden, struct archive_job *job)
 fallible archive_restore(struct warden *warden, const struct order *order, bool keep,
 			 archive_restored *done)
 {
-	struct archive_job *job;
+	struct archive_job *job = NULL;
 	struct err *err;
 
 	TRY(archive_job_new(warden, order, &job));
+	assert(job);
 	job->keep = keep;
 	job->done = done;
 	err = archive_unpack(warden, job);

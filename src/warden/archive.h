@@ -23,14 +23,14 @@ fallible archive_order(struct warden *warden, const struct order *order);
 typedef void archive_restored(struct warden *warden, const struct order *order, struct err *err);
 fallible archive_restore(struct warden *warden, const struct order *order, bool keep,
 			 archive_restored *done);
-void archive_drop_disk(struct warden *warden, const char *box);
+void archive_drop_disk(struct warden *warden, const char *box_id);
 // True if a child packs or unpacks the disk of the box.
 bool archive_is_busy(const struct warden *warden, const char *box);
 // Bytes of the file; content: of the disk that it holds. False: there is no archive.
 bool archive_sizes(const struct warden *warden, const char *box, uint64_t *out_file,
 		   uint64_t *out_content);
 // The box is destroyed: its archive goes.
-fallible archive_drop(struct warden *warden, const char *box);
+fallible archive_drop(struct warden *warden, const char *box_id);
 // DESTROY: ends what is under way for the box.
 void archive_cancel(struct warden *warden, const char *box);
 bool archives_at_work(const struct warden *warden);

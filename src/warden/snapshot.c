@@ -330,7 +330,7 @@ static fallible snapshot_is_busy(void)
 bool snapshot_is_made(const struct warden *warden, const char *box)
 {
 	list_each (at, &warden->snapshots->jobs)
-		if (!strcmp(link_of(at, struct snapshot_job, link)->box, box))
+		if (str_is(str_of(box), link_of(at, struct snapshot_job, link)->box))
 			return true;
 	return false;
 }
