@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,6 +40,9 @@
 #define SETUP_MAX (1u << 20)
 #define BODY_BYTES_MAX (1u << 20)
 #define PREVIEW_MS (3600 * 1000)
+#define MALFORMED_MAX 1000
+#define REVIVE_MS 250
+#define REVIVE_TRIES 20
 #define EXIT_AGENT 1
 #define EXIT_TIMEOUT 124
 #define EXIT_STOPPED 130
@@ -54,6 +58,7 @@ struct agent {
 	struct buf out_line, err_line; // begun
 	struct agent_output pieces[2]; // of --json, by whether it is stderr
 	bool has_session, stopped, may_have_files;
+	int malformed; // events of the stream that could not be read
 	uint64_t skip; // bytes of stdout that the caller of a reconnect has
 	struct cove_result result;
 };
@@ -192,6 +197,23 @@ static fallible agent_interrupt(struct agent *agent)
 	return remote_did(remote, cove_process_interrupt(agent->process, &remote->error));
 }
 
+// An event of the stream that cannot be read is skipped, told and counted: the output of the run is
+// on the server, whole.
+static bool agent_is_malformed(struct agent *agent, enum cove_kind kind)
+{
+	const char *reason = agent->sync.remote.error.reason;
+	auto_free char *text = NULL;
+
+	if (kind != COVE_BROKEN || strcmp(reason, "bad_reply") != 0 ||
+	    agent->malformed == MALFORMED_MAX)
+		return false;
+	text = mem_fmt(
+		"%d: an event of the output was skipped; 'cove agent reconnect %s' shows all",
+		++agent->malformed, agent->run);
+	sync_tell(&agent->sync, "malformed", "message", text);
+	return true;
+}
+
 static fallible agent_follow(struct agent *agent)
 {
 	struct remote *remote = &agent->sync.remote;
@@ -205,6 +227,8 @@ static fallible agent_follow(struct agent *agent)
 			piece.ended = false;
 			continue;
 		}
+		if (agent_is_malformed(agent, kind))
+			continue;
 		TRY(remote_did(remote, kind));
 		if (!piece.ended)
 			TRY(agent_take(agent, piece.is_stderr,
@@ -235,7 +259,22 @@ static int agent_status(const struct agent *agent)
 	return result->exit_code ? EXIT_AGENT : 0;
 }
 
-static void agent_tell_end(const struct agent *agent)
+// Whether the kernel killed a process of the sandbox for memory: the agent may be its parent, and
+// tell only the status of a kill.
+static bool agent_had_no_memory(struct agent *agent)
+{
+	auto_free char *route = remote_path("/v1/sandboxes", cove_box_id(agent->sync.to.box),
+					    "/stats");
+	auto_json stats = NULL;
+	auto_err err = OK;
+
+	if (agent->result.exit_code != STATUS_SIGNALED + SIGKILL)
+		return false;
+	err = remote_ask(&agent->sync.remote, "GET", route, NULL, NULL, &stats);
+	return !err && fields_number(json_get(stats, "memory"), "oomKills", 0) > 0;
+}
+
+static void agent_tell_end(struct agent *agent)
 {
 	static const struct {
 		const char *ended, *text;
@@ -250,6 +289,10 @@ static void agent_tell_end(const struct agent *agent)
 	for (size_t i = 0; i < sizeof(causes) / sizeof(*causes); i++)
 		if (!strcmp(agent->result.ended, causes[i].ended))
 			cause = causes[i].text;
+	if (cause == text && agent_had_no_memory(agent))
+		cause = "the agent ended with status 137; the sandbox has exceeded its memory "
+			"limit "
+			"(--memory)";
 	if (agent->result.exit_code || cause != text)
 		sync_tell(&agent->sync, "error", "message", cause);
 }
@@ -270,6 +313,8 @@ static void agent_tell_done(const struct agent *agent)
 	json_put_text(&out, "ended", agent->result.ended);
 	json_put_int(&out, "filesChanged", (int64_t)sync->changed);
 	json_put_int(&out, "filesDeleted", (int64_t)sync->deleted);
+	if (agent->malformed)
+		json_put_int(&out, "malformed", agent->malformed);
 	json_end(&out, '}');
 	print_json_line(buf_view(&line));
 	buf_clear(&line);
@@ -336,31 +381,86 @@ static void agent_remove_files(struct agent *agent)
 		return;
 	err = agent_files_remove(&agent->sync, agent->run);
 
-	if (err && strcmp(agent->result.ended, "box_lost") != 0)
+	if (err)
 		sync_tell(&agent->sync, "error", "message", err_message(err));
+}
+
+static fallible agent_sync_out(struct agent *agent)
+{
+	struct sync *sync = &agent->sync;
+	struct err *err;
+
+	if (call_has(agent->call, OPT_NO_SYNC))
+		return OK;
+	TRY(sync_lock(sync));
+	err = sync_out(sync);
+	sync_unlock(sync);
+	return sync_hint(sync, false, err);
+}
+
+// Starts the files of a sandbox that died, once its remains are taken down.
+static fallible agent_revive(struct sync *sync)
+{
+	for (int i = 0;; i++) {
+		struct err *err = remote_did(&sync->remote,
+					     cove_box_start(sync->to.box, &sync->remote.error));
+		struct pollfd wait = {.fd = interrupt_fd(), .events = POLLIN};
+
+		if (!err || i == REVIVE_TRIES || interrupt_signal() ||
+		    err_kind(err) == ERR_NOT_FOUND)
+			return err;
+		err_free(err);
+		poll(&wait, 1, REVIVE_MS);
+	}
+}
+
+// The sandbox died: what the agent had written is fetched, if it can be.
+static fallible agent_finish_lost(struct agent *agent)
+{
+	struct sync *sync = &agent->sync;
+	struct err *err = agent_revive(sync);
+
+	if (!err) {
+		agent_remove_files(agent);
+		err = agent_sync_out(agent);
+	}
+	if (err) {
+		sync_tell(sync, "error", "message", err_message(err));
+		err_free(err);
+		return err_hint(err_new(BAD_PEER, "box_lost",
+					"the sandbox was lost during the run; its changes did not "
+					"come back"),
+				"'cove sync out --sandbox %s --worktree %s' tries again",
+				cove_box_id(sync->to.box), sync->path);
+	}
+	return err_new(BAD_PEER, "box_lost",
+		       "the sandbox was lost during the run; %zu changed and %zu deleted files "
+		       "came back",
+		       sync->changed, sync->deleted);
 }
 
 // Brings the changes back, also those of a command that failed, and sets the exit status.
 static fallible agent_finish(struct agent *agent)
 {
-	struct sync *sync = &agent->sync;
-	struct err *err;
-
+	if (!strcmp(agent->result.ended, "box_lost"))
+		return agent_finish_lost(agent);
 	agent_tell_end(agent);
 	agent_remove_files(agent);
 	agent_look_at_ports(agent);
-	if (!call_has(agent->call, OPT_NO_SYNC)) {
-		TRY(sync_lock(sync));
-		err = sync_out(sync);
-		sync_unlock(sync);
-		TRY(sync_hint(sync, false, err));
-	}
-	if (!strcmp(agent->result.ended, "box_lost"))
-		return err_new(BAD_PEER, "box_lost", "the sandbox was lost during the run");
+	TRY(agent_sync_out(agent));
 	agent_tell_done(agent);
 	TRY(status_whole(&agent->result));
 	agent->call->exit = agent_status(agent);
 	return OK;
+}
+
+// Failures of cove are 2, of whatever kind; signals have their own status, as has run --sync.
+static fallible agent_end(const struct agent *agent, struct err *err)
+{
+	err = status_end(agent->call, err);
+	if (err && !agent->own_status && agent->call->exit < STATUS_SIGNALED)
+		agent->call->exit = SYNC_FAILED;
+	return err;
 }
 
 // ------------------------------------------------------------------------------------ terminal
@@ -760,7 +860,7 @@ static fallible agent_run_words(struct call *call, char **words, bool own_status
 	body.box.env = NULL; // of the command
 	body.box.name = NULL;
 	TRY(image_prepare(call));
-	return status_end(call, agent_run_in(&agent, &body));
+	return agent_end(&agent, agent_run_in(&agent, &body));
 }
 
 fallible cli_agent_run(struct call *call)
@@ -860,7 +960,7 @@ fallible cli_agent_reconnect(struct call *call)
 	if (offset && !str_to_u64(str_of(offset), 0, INT64_MAX, &agent.skip))
 		return err_new(INVALID, "bad_value", "--offset '%s' is no number of bytes", offset);
 	TRY(sync_check_ways(call));
-	return status_end(call, agent_reconnect_in(&agent));
+	return agent_end(&agent, agent_reconnect_in(&agent));
 }
 
 static fallible agent_stop_terminal(struct agent *agent)

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +32,7 @@
 #define FILE_MAX_DEFAULT (100ull << 20)
 #define FILES_MAX_DEFAULT 200000
 #define TEXT_MAX ((size_t)1 << 20)
+#define RETRY_MS 250 // before the second try; doubled before each further one
 
 static void sync_forget(struct sync *sync)
 {
@@ -129,6 +131,53 @@ static void sync_on_scan(void *arg, enum scan_note note, const char *path)
 	const struct sync *sync = arg;
 
 	sync_tell(sync, note == SCAN_SPECIAL ? "special" : "nested_repository", "path", path);
+}
+
+// ------------------------------------------------------------------------------------ retries
+
+// How often a step is tried that fails so. Errors of the request are final. `queued`: a quota that
+// is used up may become free.
+static int sync_tries(const struct err *err, bool queued)
+{
+	static const struct {
+		const char *reason;
+		int tries;
+	} lost[] = {{"no_server", 4},
+		    {"peer_gone", 2},
+		    {"cut_body", 2},
+		    {"cut_stream", 2},
+		    {"closed", 2}};
+
+	for (size_t i = 0; i < sizeof(lost) / sizeof(*lost); i++)
+		if (!strcmp(err_reason(err), lost[i].reason))
+			return lost[i].tries;
+	switch (err_kind(err)) {
+	case ERR_UNAVAILABLE:
+		return 4;
+	case ERR_TIMEOUT:
+		return 2;
+	case ERR_EXHAUSTED:
+		return queued ? 6 : 1;
+	default:
+		return 1;
+	}
+}
+
+typedef fallible sync_step_fn(struct sync *sync, void *arg);
+
+// Calls a step that may be repeated. Each further try is told with the error before it.
+static fallible sync_try(struct sync *sync, sync_step_fn *step, void *arg, bool queued)
+{
+	for (int tried = 1;; tried++) {
+		struct err *err = step(sync, arg);
+		struct pollfd wait = {.fd = interrupt_fd(), .events = POLLIN};
+
+		if (!err || tried >= sync_tries(err, queued) || interrupt_signal())
+			return err;
+		sync_tell(sync, "retry", "message", err_message(err));
+		err_free(err);
+		poll(&wait, 1, RETRY_MS << (tried - 1));
+	}
 }
 
 // ----------------------------------------------------------------------------------- identity
@@ -285,8 +334,9 @@ static char *sync_box_name(const struct sync *sync)
 	return mem_fmt("wt-%.40s", sync->identity);
 }
 
-fallible sync_open_box(struct sync *sync, const struct cove_box_spec *make)
+static fallible sync_open_once(struct sync *sync, void *arg)
 {
+	const struct cove_box_spec *make = arg;
 	auto_free char *name = sync_box_name(sync);
 	auto_free char *label = mem_fmt("worktree=%s", sync->identity);
 	auto_free char *machine = mem_fmt("worktree-machine=%s", sync->machine);
@@ -305,7 +355,13 @@ fallible sync_open_box(struct sync *sync, const struct cove_box_spec *make)
 	if (kind == COVE_NOT_FOUND && !given && !make)
 		return err_hint(err_new(NOT_FOUND, "no_sandbox", "'%s' has no sandbox", sync->path),
 				"'cove sync in' makes one");
-	TRY(remote_did(&sync->remote, kind));
+	return remote_did(&sync->remote, kind);
+}
+
+// A create is repeatable: the server keeps the name unique.
+fallible sync_open_box(struct sync *sync, const struct cove_box_spec *make)
+{
+	TRY(sync_try(sync, sync_open_once, (void *)(uintptr_t)make, true));
 	sync_tell(sync, "id", "sandbox", cove_box_id(sync->to.box));
 	return OK;
 }
@@ -392,12 +448,13 @@ static fallible sync_keep_host(struct sync *sync, bool pending)
 	return sync_box_keep(&sync->to, &state, !pending && call_has(sync->call, OPT_FULL));
 }
 
-fallible sync_in(struct sync *sync)
+static fallible sync_in_once(struct sync *sync, void *arg)
 {
 	auto_plan plan = {0};
 
+	(void)arg;
 	sync_forget(sync);
-	sync_tell(sync, "phase", "phase", "sync_in");
+	sync->sending = 0;
 	TRY(sync_load(sync));
 	TRY(sync_scan(sync));
 	TRY(sync_box_read(&sync->to, &sync->state.base, &sync->found));
@@ -408,7 +465,10 @@ fallible sync_in(struct sync *sync)
 		if (!sync->state.has_base)
 			TRY(sync_box_own(&sync->to));
 		TRY(sync_keep_host(sync, true));
+		for (size_t i = 0; i < plan.change_count; i++)
+			sync->sending += plan.changes[i].to ? plan.changes[i].to->size : 0;
 		TRY(sync_box_send(&sync->to, sync->root, &plan));
+		sync->sending = 0;
 	}
 	TRY(sync_keep_host(sync, false));
 	TRY(sync_box_commit(&sync->to));
@@ -417,13 +477,30 @@ fallible sync_in(struct sync *sync)
 	return OK;
 }
 
-fallible sync_out(struct sync *sync)
+// A sync in that was cut off is completed by the next one.
+fallible sync_in(struct sync *sync)
+{
+	struct err *err;
+
+	sync_tell(sync, "phase", "phase", "sync_in");
+	err = sync_try(sync, sync_in_once, NULL, false);
+	if (err && sync->sending && sync_tries(err, false) > 1)
+		err = err_hint(err,
+			       "%llu bytes were to be sent; 'cove sync in --sandbox %s --worktree "
+			       "%s' tries again",
+			       (unsigned long long)sync->sending, cove_box_id(sync->to.box),
+			       sync->path);
+	return err;
+}
+
+// Repeated after its changes were made, it finds none; the counts are those of all tries.
+static fallible sync_out_once(struct sync *sync, void *arg)
 {
 	auto_plan plan = {0};
 	struct sync_state state;
 
+	(void)arg;
 	sync_forget(sync);
-	sync_tell(sync, "phase", "phase", "sync_out");
 	TRY(sync_load(sync));
 	if (!sync->state.has_base || sync->state.is_pending)
 		return err_hint(err_new(CONFLICT, "not_synced",
@@ -439,12 +516,18 @@ fallible sync_out(struct sync *sync)
 	TRY(sync_check_conflicts(sync, &plan));
 	TRY(sync_box_fetch(&sync->to, &plan));
 	TRY(apply_plan(sync->root, sync->to.spool, &plan));
+	sync->changed += plan.written;
+	sync->deleted += plan.deleted;
 	state = sync->state;
 	state.base = sync->found;
-	TRY(sync_box_keep(&sync->to, &state, true));
-	sync->changed = plan.written;
-	sync->deleted = plan.deleted;
-	return OK;
+	return sync_box_keep(&sync->to, &state, true);
+}
+
+fallible sync_out(struct sync *sync)
+{
+	sync_tell(sync, "phase", "phase", "sync_out");
+	sync->changed = sync->deleted = 0;
+	return sync_try(sync, sync_out_once, NULL, false);
 }
 
 fallible sync_hint(const struct sync *sync, bool in, struct err *err)
@@ -589,6 +672,19 @@ static fallible sync_has_changes(struct sync *sync, bool *out)
 	return OK;
 }
 
+static fallible sync_delete_once(struct sync *sync, void *arg)
+{
+	struct err *err = remote_did(&sync->remote,
+				     cove_box_delete_unsynced(sync->to.box, &sync->remote.error));
+
+	(void)arg;
+	if (err && err_kind(err) == ERR_NOT_FOUND) {
+		err_free(err); // by a try whose answer was lost
+		return OK;
+	}
+	return err;
+}
+
 // Removes the sandbox if its worktree is gone and nothing in it would be lost.
 static fallible sync_collect(struct sync *sync)
 {
@@ -605,18 +701,26 @@ static fallible sync_collect(struct sync *sync)
 			return OK;
 		}
 	}
-	TRY(remote_did(&sync->remote, cove_box_delete_unsynced(sync->to.box, &sync->remote.error)));
+	TRY(sync_try(sync, sync_delete_once, NULL, false));
 	sync_tell(sync, "removed", "sandbox", cove_box_id(sync->to.box));
 	return OK;
 }
 
-fallible sync_list(struct sync *sync, struct sync_ids *out)
+static fallible sync_list_once(struct sync *sync, void *arg)
 {
+	struct sync_ids *out = arg;
 	auto_free char *label = mem_fmt("worktree-machine=%s", sync->machine);
 	const char *const labels[] = {label, NULL};
 
+	sync_ids_done(out);
+	*out = (struct sync_ids){0};
 	return remote_did(&sync->remote, cove_box_list(sync->remote.cove, labels, sync_on_box, out,
 						       &sync->remote.error));
+}
+
+fallible sync_list(struct sync *sync, struct sync_ids *out)
+{
+	return sync_try(sync, sync_list_once, out, false);
 }
 
 fallible sync_open_owner(struct sync *sync, const char *id)

@@ -16,6 +16,7 @@ struct sync {
 	bool was_synced, is_silent;
 	struct file_list host, found;
 	size_t changed, deleted; // by the last sync
+	uint64_t sending;	 // bytes that a sync in has begun to send
 };
 void sync_done(struct sync *sync);
 #define auto_sync on_exit_call(sync_done) struct sync
