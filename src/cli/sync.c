@@ -525,9 +525,19 @@ static fallible sync_out_once(struct sync *sync, void *arg)
 
 fallible sync_out(struct sync *sync)
 {
+	size_t special = 0;
+
 	sync_tell(sync, "phase", "phase", "sync_out");
 	sync->changed = sync->deleted = 0;
-	return sync_try(sync, sync_out_once, NULL, false);
+	TRY(sync_try(sync, sync_out_once, NULL, false));
+	TRY(sync_box_special(&sync->to, &special));
+	if (!special)
+		return OK;
+	return err_hint(err_new(INVALID, "special_files",
+				"%zu FIFOs, sockets or devices of the sandbox were left out; %zu "
+				"changed and %zu deleted files came back",
+				special, sync->changed, sync->deleted),
+			"remove them there, or add a rule to .gitignore");
 }
 
 fallible sync_hint(const struct sync *sync, bool in, struct err *err)

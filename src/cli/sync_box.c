@@ -516,6 +516,49 @@ fallible sync_box_fetch(struct sync_box *sync, const struct plan *plan)
 	return OK;
 }
 
+// The archive has no such files. git judges which of them are ignored: four texts for each, of
+// which the first is empty where no rule matched.
+fallible sync_box_special(struct sync_box *sync, size_t *out_count)
+{
+	static const char judge[] = "printf '%s\\0' \"$@\" | git -c safe.directory='*' "
+				    "check-ignore --no-index -z -v -n "
+				    "--stdin";
+	// clang-format off
+	static const char *const argv[] = {
+		"find", ".", "-name", ".git", "-prune", "-o",
+		"(", "-type", "p", "-o", "-type", "s", "-o", "-type", "b", "-o", "-type", "c", ")",
+		"-exec", "sh", "-c", judge, "judge", "{}", "+", NULL};
+	// clang-format on
+	on_exit_call(cove_output_free) struct cove_output output = {0};
+	struct cove_command command = {.argv = argv, .cwd = SYNC_HOME};
+	struct err *err;
+	bool ignored = false;
+	struct str rest, text;
+
+	*out_count = 0;
+	err = sync_did(sync, cove_exec_output(sync->box, &command, &output, &sync->remote->error));
+	if (err && !strcmp(err_reason(err), "command_not_found")) {
+		err_free(err);
+		return OK;
+	}
+	TRY(err);
+	rest = (struct str){output.out, output.out_len};
+	for (size_t i = 0; rest.len && str_cut(&rest, 0, &text); i++) {
+		auto_free char *path = NULL;
+
+		if (i % 4 == 0)
+			ignored = text.len > 0;
+		if (i % 4 == 2 && str_starts(text, "!"))
+			ignored = false;
+		if (i % 4 != 3 || ignored)
+			continue;
+		path = mem_dup(text.at, text.len);
+		sync->note(sync->arg, "special", str_starts(text, "./") ? path + 2 : path);
+		++*out_count;
+	}
+	return OK;
+}
+
 // ------------------------------------------------------------------------------------- sending
 
 static fallible sync_changed(const char *path)

@@ -7,7 +7,7 @@
 #define SYNC_HOME "/workspace"
 #define SYNC_PLACED "/dev/shm/.cove-" // links there are files of a run, which never come back
 
-// "left_out" with a path, "no_base_commit" with a reason.
+// "left_out" and "special" with a path, "no_base_commit" with a reason.
 typedef void sync_box_note_fn(void *arg, const char *event, const char *text);
 
 struct sync_box {
@@ -33,6 +33,9 @@ fallible sync_box_keep(struct sync_box *sync, const struct sync_state *state, bo
 fallible sync_box_read(struct sync_box *sync, const struct file_list *base, struct file_list *out);
 // Fetches contents that a plan needs and that sync_box_read() left out.
 fallible sync_box_fetch(struct sync_box *sync, const struct plan *plan);
+// Tells each FIFO, socket and device of the copy that git does not ignore, and counts them: they do
+// not travel. A sandbox without find or git has none.
+fallible sync_box_special(struct sync_box *sync, size_t *out_count);
 // Before the first sync: gives the directory of the copy to the sandbox's user, who may not be
 // root.
 fallible sync_box_own(struct sync_box *sync);

@@ -348,6 +348,8 @@ fallible apply_plan(int root, int spool, const struct plan *plan)
 	snprintf(apply.stage_name, sizeof(apply.stage_name), FILE_LIST_STAGE "%s", random);
 	if (fstat(root, &apply.owner))
 		return apply_failed("open", ".", errno);
+	if (mkdirat(root, apply.stage_name, 0700))
+		return apply_failed("write into", ".", errno);
 	TRY(path_dir(root, apply.stage_name, 0700, &apply.stage));
 	err = apply_stage_all(&apply);
 	if (!err)
