@@ -340,7 +340,8 @@ class Between(http.server.ThreadingHTTPServer):
                     return self.answer(200, between.archive)
                 if between.status and self.path.startswith("/v1/sandboxes"):
                     return self.answer(between.status, json.dumps({"code": "UNAVAILABLE", "message": "no", "reason": "starting"}).encode())
-                reply = between.cove.request(self.command, self.path, body or None, raw=True)
+                kind = self.headers.get("Content-Type")
+                reply = between.cove.request(self.command, self.path, body or None, {"Content-Type": kind} if kind else None, raw=True)
                 self.answer(reply.status, reply.body)
 
             def answer(self, status, body):
