@@ -210,7 +210,7 @@ static fallible agent_runs_read_id(const struct json *json, char out[RUN_ID_MAX]
 
 	TRY(json_str(json_get(json, "id"), "id", &id));
 	for (size_t i = prefix; i < id.len; i++)
-		if (!strchr("0123456789abcdef-", id.at[i]))
+		if (!id.at[i] || !strchr("0123456789abcdef-", id.at[i]))
 			id.len = 1;
 	if (id.at && (!str_starts(id, UNSYNCED_RUN) || id.len == prefix || id.len >= RUN_ID_MAX))
 		return err_new(INVALID, "bad_field",

@@ -61,7 +61,7 @@ def plain(cove):
     tar = tarfile.open(fileobj=io.BytesIO(cove.get("%s/%s/changes" % (RUNS, run)).body))
     c.ok(tar.extractfile([m for m in tar.getmembers() if os.path.basename(m.name) == "made"][0]).read() == b"made\n", "changes has the files")
     c.ok([r["id"] for r in cove.get(RUNS).json["items"]] == [run] and cove.get(RUNS + "?state=running").json["items"] == [], "the list has it, by state, too")
-    for body, reason in (({"sandbox": box}, "bad_field"), ({"argv": ["true"]}, "bad_field"), ({"sandbox": box, "argv": []}, "bad_command"),
+    for body, reason in (({"sandbox": box}, "bad_field"), ({"argv": ["true"]}, "bad_field"), ({"sandbox": box, "argv": []}, "bad_command"), ({"sandbox": box, "argv": ["true"], "id": "run-1\u00002"}, "bad_field"),
                          ({"sandbox": box, "argv": ["true"], "command": "true"}, "unknown_field"), ({"sandbox": box, "argv": ["true"], "prompt": 1}, "bad_field")):
         got = cove.post(RUNS, body)
         c.ok(got.status == 400 and got.json["reason"] == reason, "%s is refused" % json.dumps(body)[-40:], got)

@@ -22,7 +22,7 @@ def create_and_get(cove):
     c.same(box["shortId"], box["id"][4:16], "the short id is its beginning")
     c.same(sorted(box), sorted(["id", "shortId", "name", "state", "template", "limits", "labels",
                                 "network", "createdAt", "startedAt", "endsAt", "sleepAfter",
-                                "keepAlive", "containerTimeouts", "token", "baseUrl", "user", "workdir"]),
+                                "keepAlive", "archiveAfter", "containerTimeouts", "token", "baseUrl", "user", "workdir"]),
            "the answer has the fields of docs/API.md")
     c.same((box["state"], box["template"], box["labels"], box["network"], box["endsAt"]),
            ("running", "host", {"team": "red"}, {"mode": "all"}, None), "and their values")
