@@ -212,11 +212,11 @@ class Sequence:
         for name in sorted(self.templates):
             self.surely("DELETE", "/v1/templates/" + name)
         self.boxes, self.templates = {}, {}
-        self.surely("POST", "/v1/templates/prune", {})
+        self.surely("POST", "/v1/templates/prune", {"cache": True})
         wrong = self.stray()
         left = [one["name"] for one in self.surely("GET", "/v1/templates").json["items"] if one["kind"] != "host"]
         blobs = os.listdir(os.path.join(self.cove.data, "daemon/blobs"))
-        layers = [name for name in os.listdir(os.path.join(self.cove.data, "layers")) if name.startswith(".layer-")]
+        layers = [name for name in os.listdir(os.path.join(self.cove.data, "layers")) if name.startswith((".layer-", ".step-"))]
         return wrong + [(word, one) for word, one in (("templates", left), ("blobs", blobs), ("layers", layers)) if one]
 
     def run(self):

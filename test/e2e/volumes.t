@@ -210,7 +210,7 @@ def tenants(cove):
         for method in ("GET", "DELETE"):
             c.same(ask("beta", method, "/v1/volumes/" + key).status, 404, "%s of another tenant's volume by %s is a 404" % (method, key[:4]))
     c.same(ask("beta", "POST", "/v1/sandboxes", {"volumes": [mount("mine")]}).json["reason"], "no_volume", "nor can it be mounted")
-    c.same(ask("beta", "POST", "/v1/sandboxes", {"volumes": [mount(made["id"])]}).status, 400, "nor by its id")
+    c.same(ask("beta", "POST", "/v1/sandboxes", {"volumes": [mount(made["id"])]}).json["reason"], "no_volume", "nor by its id")
     c.same(ask("beta", "GET", "/v1/volumes").json["items"], [], "nor is it listed")
     c.same(cove.get("/v1/tenants/acme").json["used"]["volumesMB"], 100, "it counts for its tenant")
     c.same(ask("acme", "POST", "/v1/volumes", {"name": "big", "sizeMB": 2950}).json["reason"], "quota", "a quota of disk covers volumes")
