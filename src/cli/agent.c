@@ -701,7 +701,7 @@ static fallible agent_post(struct agent *agent, const struct cove_command *comma
 
 // ------------------------------------------------------------------------------------- preview
 
-// The address is valid before the port has a listener: whoever opens it waits for none.
+// The address is valid before the port has a listener: nobody who opens it waits.
 static fallible agent_preview(struct agent *agent)
 {
 	struct sync *sync = &agent->sync;

@@ -4,7 +4,7 @@
 #include "base/buf.h"
 #include "base/str.h"
 
-// One stream. Bytes at the end of a piece that begin a character are kept for the next one.
+// State of a stream. Bytes at the end of a piece that begin a character are kept for the next.
 struct agent_output {
 	const char *stream; // "stdout", "stderr"
 	struct buf held;    // begun with BUF_INIT()

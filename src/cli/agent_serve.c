@@ -437,7 +437,7 @@ __attribute__((noreturn)) static void agent_serve_conn(const struct agent_server
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
 	if (agent_serve_take(conn))
 		agent_serve_answer(conn);
-	// What a refused caller still sends is read, so that it gets the answer, too.
+	// The body of a refused caller is read, so that it gets the answer, too.
 	shutdown(fd, SHUT_WR);
 	for (unsigned pieces = 0; pieces < DRAIN_MAX && agent_serve_read(conn); pieces++)
 		buf_clear(&conn->in);

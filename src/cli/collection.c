@@ -57,7 +57,7 @@ fallible collection_each(struct remote *remote, const char *path, const char *qu
 }
 
 // Appends the items as they came.
-// What a list takes of the items, and where to.
+// The parts of the items that a list takes.
 struct picked {
 	const struct collection *collection;
 	const struct map *only; // NULL: all

@@ -99,7 +99,7 @@ static struct str cells_keep(struct buf *room, struct str text)
 	return buf_ok(room) ? (struct str){room->at + from, room->len - from} : STR("");
 }
 
-// One allocation: the slices stay where they are.
+// The text is allocated once: the slices stay where they are.
 static void cells_read_error(const struct cells *cells, struct buf *room, struct cells_error *out)
 {
 	auto_buf trace = BUF_INIT(CELL_EVENT_MAX);

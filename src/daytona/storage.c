@@ -378,7 +378,7 @@ static void storage_upload_free(struct storage_upload *upload)
 	free(upload);
 }
 
-// Those that nobody continues. One at a time: the removal waits.
+// Drops abandoned uploads. One at a time: the removal waits.
 static void storage_prune(struct http *x)
 {
 	struct storage *storage = storage_of(x);

@@ -216,7 +216,7 @@ static void record_tell_failure(struct buf *text, const struct execution *execut
 		buf_fmt(text, ": %s", execution->reason);
 }
 
-// What went wrong, for people: a sentence and the last output, where stack traces are.
+// The error for people: a sentence and the last output, where stack traces are.
 static void record_put_error(struct json_out *out, const struct execution *execution)
 {
 	auto_buf text = BUF_INIT(1024);

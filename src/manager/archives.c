@@ -75,7 +75,7 @@ static struct operation *archives_find(struct manager *manager, const char *box)
 	return NULL;
 }
 
-// One under way is joined.
+// An archive under way is joined.
 static fallible archives_open(struct entry *entry, struct operation **out)
 {
 	struct manager *manager = entry->manager;

@@ -1,5 +1,5 @@
 // Signed URLs of files, as Daytona's clients make them: with the signing key of a sandbox a client
-// signs the method, the path and the expiry. Whoever has the URL may read, or write, that one file
+// signs the method, the path and the expiry. Its holder may read, or write, that one file
 // until then. No I/O.
 #pragma once
 

@@ -1,5 +1,5 @@
 // Walks directories only, by descriptors, without following links. Paths of the file are resolved
-// beneath the tree: whoever wrote the file can mark directories of that disk, which is a box's own.
+// beneath the tree: the writer of the file can mark directories of that disk, which is a box's own.
 //
 // syscalls: openat openat2 close getdents64 fgetxattr fsetxattr read fstat unlinkat syncfs lseek
 #include "warden/overlay_marks.h"
