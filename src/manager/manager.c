@@ -44,6 +44,7 @@ struct manager *manager_new(const struct manager_options *options)
 	manager->secret_uses = map_new();
 	manager->registry_logins = map_new();
 	manager->volumes = map_new();
+	condition_init(&manager->volume_changed);
 	manager->build_caches = map_new();
 	condition_init(&manager->build_cache_freed);
 	manager->queue_wait_ms = options->queue_wait_ms ? options->queue_wait_ms

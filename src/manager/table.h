@@ -99,6 +99,7 @@ struct manager {
 	bool logins_unknown;		   // they could not be read
 	struct map *volumes;		   // of manager/volumes, by TENANT/NAME
 	bool volumes_unknown;		   // they could not be read
+	struct condition volume_changed;   // one was made or removed, or that failed
 	struct map *build_caches;	   // of manager/build_files: those in use
 	struct condition build_cache_freed;
 	struct build_steps *steps; // of manager/build_steps; NULL: not known

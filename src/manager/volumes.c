@@ -1,8 +1,8 @@
 // Volumes in memory, by TENANT/NAME, beside their rows. A create and a delete write the row first,
 // then order the deed, then write the row again or drop it: a daemon that dies in between leaves a
 // row that says what is to be undone, and volumes_settle() does it, as it does when the warden
-// could not be asked. A volume is in use while the
-// record of a sandbox names it, whatever the state of that sandbox.
+// could not be asked. A volume is in use while the record of a sandbox names it, whatever the state
+// of that sandbox.
 #include "manager/volumes.h"
 
 #include <stdio.h>
@@ -20,6 +20,7 @@
 #define SIZE_MAX_MB (1ull << 24)
 #define ORDER_MS 60000
 #define MEASURE_MS 5000
+#define SETTLE_MS 30000
 
 static const char *const state_words[] = {"creating", "ready", "deleting"};
 
@@ -245,6 +246,7 @@ static fallible volume_remove(struct manager *manager, struct volume *volume)
 	volume->busy = false;
 	if (!err)
 		volume_take(manager, volume);
+	condition_signal(&manager->volume_changed);
 	return err;
 }
 
@@ -269,6 +271,22 @@ static void volume_undo(struct manager *manager, struct volume *volume)
 			  NULL);
 }
 
+// A volume of that name that is being made or removed, also by what a killed daemon began, is
+// waited for: it says nothing about the request that comes after it.
+static void volume_wait_settled(struct manager *manager, const struct volume *like)
+{
+	int64_t deadline = loop_now(manager->loop) + SETTLE_MS;
+	const struct volume *volume;
+
+	while ((volume = volume_named(manager, like->tenant, str_of(like->name))) &&
+	       (volume->busy || volume->state != VOLUME_READY)) {
+		auto_err err = condition_wait(&manager->volume_changed, deadline);
+
+		if (err)
+			return;
+	}
+}
+
 fallible volumes_create(struct manager *manager, const struct who *who, const struct json *body,
 			const struct volume **out)
 {
@@ -282,6 +300,7 @@ fallible volumes_create(struct manager *manager, const struct who *who, const st
 	TRY(volumes_ready(manager));
 	snprintf(from.tenant, sizeof(from.tenant), "%s", who->tenant);
 	TRY(volume_read(manager, body, &from));
+	volume_wait_settled(manager, &from);
 	TRY(volume_ask_room(manager, &from));
 	id_volume(from.id);
 	volume = volume_keep(manager, &from);
@@ -291,6 +310,7 @@ fallible volumes_create(struct manager *manager, const struct who *who, const st
 		volume_undo(manager, volume);
 	else
 		volume->busy = false;
+	condition_signal(&manager->volume_changed);
 	task_shield(false);
 	TRY(err);
 	event_publish(EVENT_VOLUME_MADE, "tenant", volume->tenant, "volume", volume->name, NULL);
@@ -379,7 +399,7 @@ fallible volumes_all(struct manager *manager, const struct who *who, const struc
 static fallible volume_ask_unused(const struct manager *manager, const struct volume *volume)
 {
 	if (volume->busy)
-		return err_new(CONFLICT, "being_changed", "the volume is being made or deleted");
+		return err_new(UNAVAILABLE, "being_changed", "the volume is being made or deleted");
 	if (manager->unknown || manager->doubtful)
 		return err_new(UNAVAILABLE, "state_corrupt",
 			       "it is unknown which sandboxes have the volume");
@@ -400,18 +420,41 @@ static fallible volume_ask_unused(const struct manager *manager, const struct vo
 	return OK;
 }
 
+// Waits while the volume is being made or removed. *out NULL: it is gone since the call.
+static fallible volume_wait_idle(struct manager *manager, const struct who *who, struct str key,
+				 struct volume **out)
+{
+	int64_t deadline = loop_now(manager->loop) + SETTLE_MS;
+	struct volume *volume = volume_seen(manager, who, key);
+	char id[sizeof(volume->id)];
+
+	if (!volume)
+		return volume_absent(key);
+	memcpy(id, volume->id, sizeof(id));
+	while (volume && volume->busy && loop_now(manager->loop) < deadline) {
+		struct err *err = condition_wait(&manager->volume_changed, deadline);
+
+		if (err && err_kind(err) != ERR_TIMEOUT)
+			return err;
+		err_free(err);
+		volume = (struct volume *)volume_by_id(manager, str_of(id));
+	}
+	*out = volume;
+	return OK;
+}
+
 fallible volumes_delete(struct manager *manager, const struct who *who, struct str key)
 {
 	char tenant[WHO_TENANT_MAX + 1], name[ID_NAME_MAX + 1];
 	enum volume_state before;
-	struct volume *volume;
+	struct volume *volume = NULL;
 	struct err *err;
 
 	TRY(access_ask(who, ACCESS_MAKE));
 	TRY(volumes_ready(manager));
-	volume = volume_seen(manager, who, key);
+	TRY(volume_wait_idle(manager, who, key, &volume));
 	if (!volume)
-		return volume_absent(key);
+		return OK;
 	TRY(volume_ask_unused(manager, volume));
 	memcpy(tenant, volume->tenant, sizeof(tenant));
 	memcpy(name, volume->name, sizeof(name));
@@ -424,6 +467,7 @@ fallible volumes_delete(struct manager *manager, const struct who *who, struct s
 	if (err) {
 		volume->state = before; // nothing was done
 		volume->busy = false;
+		condition_signal(&manager->volume_changed);
 	} else {
 		err = volume_remove(manager, volume);
 	}

@@ -74,7 +74,8 @@ def basics(cove, word):
     c.same(cove.run(two, "echo x >/srv/shared/deep/f", user="nobody")["exitCode"], 1, word + ": users are kept apart within it")
     lock = "import fcntl,sys; f=open(sys.argv[1],'w'); fcntl.flock(f, fcntl.LOCK_EX|fcntl.LOCK_NB); print('locked', flush=True); "
     holder = cove.post(at(one) + "/api/process/start", {"command": "python3 -c \"%simport time; time.sleep(600)\" /data/lock" % lock}).json
-    held = c.until(lambda: cove.run(two, "python3 -c \"%s\" /srv/shared/deep/lock" % lock)["exitCode"] == 1, 20, 0.2)
+    c.until(lambda: b"locked" in cove.get(at(one) + "/api/process/%s/logs" % holder["processId"]).body, 60)
+    held = cove.run(two, "python3 -c \"%s\" /srv/shared/deep/lock" % lock)["exitCode"] == 1
     c.ok(held, word + ": a lock of one sandbox holds in the other", holder)
     cove.run(one, "cp /bin/sleep /data/suid; chmod 4755 /data/suid; ln -s /etc/passwd /data/link")
     options = cove.out(one, "grep ' /data ' /proc/self/mountinfo")
@@ -243,6 +244,34 @@ def commands(cove):
     c.same((cli("volume", "rm", "tool").status, cli("volume", "rm", "tool").status), (0, 3), "and removes it afterwards")
 
 
+def meanwhile(cove, word):
+    """What comes while a volume is being deleted waits for that, and is answered by what came of it."""
+    def ask(call, *args):
+        def run():
+            said.append((call.__name__, call(cove, *args).status))
+        thread = threading.Thread(target=run)
+        thread.start()
+        return thread
+
+    said = []
+    make(cove, "late")
+    warden = cove.children()["warden"]
+    os.kill(warden, signal.SIGSTOP)
+    try:
+        threads = [ask(remove, "late")]
+        c.until(lambda: b"deleting" in cove.get("/v1/volumes").body, 20)
+        threads += [ask(remove, "late"), ask(make, "late")]
+        threads[2].join(1)
+        c.same(said, [], word + ": a second delete and a create of its name wait for the first")
+    finally:
+        os.kill(warden, signal.SIGCONT)
+    for thread in threads:
+        thread.join(60)
+    c.same(sorted(said), [("make", 201), ("remove", 204), ("remove", 204)], word + ": each has its own answer")
+    c.same(cove.get("/v1/volumes/late").json["state"], "ready", word + ": the new one is there")
+    c.same(remove(cove, "late").status, 204, word + ": and can be deleted")
+
+
 def kills(cove, word):
     """kill -9 of one process at some moment of creates and deletes: each volume is there whole, or not at all."""
     known = {}
@@ -341,6 +370,7 @@ for driver in (os.environ.get("VOLUME_DRIVERS") or "btrfs ext4-image directory")
     kept(cove, driver, one, two)
     c.same(remove(cove, "cache").status, 204, driver + ": the volume is deleted when nobody has it")
     c.same((volume(cove, "cache").status, remove(cove, "cache").json["reason"]), (404, "no_volume"), driver + ": and gone")
+    meanwhile(cove, driver)
     kills(cove, driver)
     if driver == "btrfs":
         tenants(cove)
