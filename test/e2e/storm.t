@@ -153,7 +153,8 @@ def round_of(cove, seed, name):
     asked, acked = crowd.work()
     faults = crowd.audit()
     good &= c.ok(not faults, name + "all that was acknowledged is there, whole and once", *faults)
-    c.until(lambda: not listed(cove) ^ crowd.expected(), 20, 0.1)  # those of executions end after their results
+    # Those of executions end after their results, by the lease's backoff: two attempts that were cut put the third off by 30 s.
+    c.until(lambda: not listed(cove) ^ crowd.expected(), 180, 0.1)
     good &= c.same(listed(cove) ^ crowd.expected(), set(), name + "there are the sandboxes that were made, and no others")
     good &= c.same(crowd.clear(), [], name + "all of it can be deleted")
     c.until(lambda: verified(cove).returncode == 0, 20, 0.2)
