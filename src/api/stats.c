@@ -80,9 +80,23 @@ static double stats_cores(struct sample *was, const struct sample *now)
 	return cores;
 }
 
+// A disk that was made with a limit has so many free ones at first; any other may use all that its
+// file system has. Unknown where the file system has no fixed number.
+static void stats_put_inodes(struct json_out *out, const struct sample *sample,
+			     const struct limits *limits)
+{
+	bool known = sample->inodes != COUNTER_UNKNOWN;
+	uint64_t limit = limits->inodes || !known ? limits->inodes : sample->inodes;
+	uint64_t used = known && limit > sample->inodes_free ? limit - sample->inodes_free : 0;
+
+	stats_put_counter(out, "inodes", known ? used : COUNTER_UNKNOWN);
+	stats_put_limit(out, "inodeLimit", limit);
+}
+
 void stats_put_box(struct json_out *out, const struct entry *entry, struct sample *was)
 {
-	static const struct sample none = {.disk = COUNTER_UNKNOWN, .cores = -1};
+	static const struct sample none = {
+		.disk = COUNTER_UNKNOWN, .inodes = COUNTER_UNKNOWN, .cores = -1};
 	const struct sample *sample = sampler_last(entry);
 	struct counters counters = sample ? sample->counters : counters_unknown();
 	const struct limits *limits = &entry->record.limits;
@@ -116,8 +130,7 @@ void stats_put_box(struct json_out *out, const struct entry *entry, struct sampl
 	json_put_begin(out, "disk", '{');
 	stats_put_counter(out, "bytes", sample->disk);
 	stats_put_limit(out, "limitBytes", limits->disk);
-	json_put_text(out, "inodes", NULL);
-	stats_put_limit(out, "inodeLimit", limits->inodes);
+	stats_put_inodes(out, sample, limits);
 	stats_put_counter(out, "readBytes", counters.read_bytes);
 	stats_put_counter(out, "writeBytes", counters.write_bytes);
 	json_end(out, '}');

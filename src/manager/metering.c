@@ -33,7 +33,10 @@ fallible metering_recover(const struct entry *entry, const char *boot, struct sa
 	struct store_meter row;
 	bool found = false;
 
-	*out = (struct sample){.disk = COUNTER_UNKNOWN, .cores = -1};
+	*out = (struct sample){.disk = COUNTER_UNKNOWN,
+			       .inodes = COUNTER_UNKNOWN,
+			       .inodes_free = COUNTER_UNKNOWN,
+			       .cores = -1};
 	out->counters = counters_unknown();
 	if (!entry->manager->store)
 		return OK;

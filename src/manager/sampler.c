@@ -87,6 +87,8 @@ static struct sampled *sampled_of(struct entry *entry)
 		entry->sampled->state = STATE_COUNT;
 		entry->sampled->last.counters = counters_unknown();
 		entry->sampled->last.disk = COUNTER_UNKNOWN;
+		entry->sampled->last.inodes = COUNTER_UNKNOWN;
+		entry->sampled->last.inodes_free = COUNTER_UNKNOWN;
 		entry->sampled->last.cores = -1;
 	}
 	return entry->sampled;
@@ -452,6 +454,8 @@ static void sampler_measure_disks(void *arg)
 		entry_ref(entry);
 		entry->sampled->disk_due_ms = loop_now(manager->loop) + SAMPLER_DISK_MS;
 		usage_ask(manager, entry->record.id, &usage);
+		entry->sampled->last.inodes = usage.inodes;
+		entry->sampled->last.inodes_free = usage.inodes_free;
 		if (usage.disk != ORDER_USAGE_UNKNOWN) {
 			struct sample before = entry->sampled->last;
 

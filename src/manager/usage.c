@@ -16,8 +16,7 @@ void usage_ask(struct manager *manager, const char *id, struct order_usage *out)
 	int none[ORDER_FDS_MAX];
 	auto_err err = NULL;
 
-	*out = (struct order_usage){ORDER_USAGE_UNKNOWN, ORDER_USAGE_UNKNOWN, ORDER_USAGE_UNKNOWN,
-				    ORDER_USAGE_UNKNOWN};
+	*out = ORDER_USAGE_NONE;
 	memcpy(order.box, id, strnlen(id, ID_BOX_LEN));
 	err = ask_order(manager->ask, &order, answer, none,
 			loop_now(manager->loop) + USAGE_WAIT_MS);

@@ -36,7 +36,7 @@
 #include "types/limits.h"
 #include "types/volume.h"
 
-#define ORDER_VERSION 16
+#define ORDER_VERSION 17
 #define ORDER_SIZE_MAX 4096
 #define ORDER_FDS_MAX 5
 #define ORDER_BOXES_MAX 16384
@@ -292,14 +292,19 @@ struct order_dropped {
 #undef X
 };
 
-// Resources that a box uses. Of a box that does not run, only its disk is known.
+// Resources that a box uses. Of a box that does not run, only its disk is known. The inodes are
+// known where the disk has a fixed number of them.
 #define ORDER_USAGE_UNKNOWN UINT64_MAX
 struct order_usage {
-	uint64_t memory; // bytes, with the page cache of its files
-	uint64_t cpu_us; // since its start
-	uint64_t pids;	 // processes and threads
-	uint64_t disk;	 // bytes
+	uint64_t memory;	      // bytes, with the page cache of its files
+	uint64_t cpu_us;	      // since its start
+	uint64_t pids;		      // processes and threads
+	uint64_t disk;		      // bytes
+	uint64_t inodes, inodes_free; // of the whole file system
 };
+#define ORDER_USAGE_NONE                                                                           \
+	((struct order_usage){ORDER_USAGE_UNKNOWN, ORDER_USAGE_UNKNOWN, ORDER_USAGE_UNKNOWN,       \
+			      ORDER_USAGE_UNKNOWN, ORDER_USAGE_UNKNOWN, ORDER_USAGE_UNKNOWN})
 
 // The fields of a DONE answer and the kinds of order that have each, in the order of the wire; then
 // those of REFUSED. An encoded answer begins with its kind, the order's kind and the order's id. A

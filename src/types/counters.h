@@ -42,6 +42,7 @@ struct sample {
 	struct counters
 		counters; // of a sandbox that does not run: the last ones, memory and pids 0
 	struct sample_network network;
-	uint64_t disk; // bytes; COUNTER_UNKNOWN
-	double cores;  // CPUs in use over the last interval; negative: unknown
+	uint64_t disk;		      // bytes; COUNTER_UNKNOWN
+	uint64_t inodes, inodes_free; // of its disk; COUNTER_UNKNOWN: without a fixed number
+	double cores;		      // CPUs in use over the last interval; negative: unknown
 };

@@ -3,7 +3,7 @@
 // the image driver stays open for boxes with an inode limit, which btrfs cannot enforce. The
 // directory driver stays open for boxes that were made without a limit.
 //
-// syscalls: umount2 ioctl faccessat faccessat2
+// syscalls: umount2 ioctl faccessat faccessat2 fstatfs
 // syscalls: openat close mount_setattr clone3 waitid pipe2 read write
 #include "warden/disk.h"
 
@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 
 #include "base/auto.h"
 #include "base/id.h"
@@ -487,13 +488,48 @@ void disk_limit_undo(struct disk *disk, const char *box)
 			disk->by[role].driver->limit_undo(disk->by[role].self, box);
 }
 
+// The driver that has the disk of the box, and the bytes in use; NULL: there is none.
+static const struct disk_driver *disk_driver_of(const struct disk *disk, const char *box,
+						void **out_self, uint64_t *out_bytes)
+{
+	for (enum role role = MAIN; role < ROLES; role++) {
+		const struct disk_driver *driver = disk->by[role].driver;
+
+		*out_self = disk->by[role].self;
+		if (driver && driver->used && driver->used(*out_self, box, out_bytes))
+			return driver;
+	}
+	return NULL;
+}
+
 bool disk_used(struct disk *disk, const char *box, uint64_t *out)
 {
-	for (enum role role = MAIN; role < ROLES; role++)
-		if (disk->by[role].driver && disk->by[role].driver->used &&
-		    disk->by[role].driver->used(disk->by[role].self, box, out))
-			return true;
-	return false;
+	void *self;
+
+	return disk_driver_of(disk, box, &self, out) != NULL;
+}
+
+void disk_inodes(struct disk *disk, const char *box, int mounts, uint64_t *out_all,
+		 uint64_t *out_free)
+{
+	void *self;
+	uint64_t bytes;
+	const struct disk_driver *driver = disk_driver_of(disk, box, &self, &bytes);
+	struct statfs fs;
+	auto_fd tree = -1;
+
+	if (!driver || !driver->limits_inodes)
+		return;
+	if (mounts < 0) {
+		auto_err err = driver->share(self, box, &tree);
+
+		if (err)
+			return;
+	}
+	if (fstatfs(mounts < 0 ? tree : mounts, &fs) || !fs.f_files)
+		return;
+	*out_all = (uint64_t)fs.f_files;
+	*out_free = (uint64_t)fs.f_ffree;
 }
 
 void disk_adopt(struct disk *disk, const char *box, const struct limits *limits)

@@ -73,6 +73,11 @@ void disk_limit_undo(struct disk *disk, const char *box);
 void disk_adopt(struct disk *disk, const char *box, const struct limits *limits);
 // Bytes in use; false: there is no disk, or the number is unknown. On btrfs: as of the last commit.
 bool disk_used(struct disk *disk, const char *box, uint64_t *out);
+// The inodes of the file system that a running box has to itself; untouched if its driver gives it
+// no fixed number. `mounts`: a mount on the disk, or of an overlay on it; -1: the disk is mounted
+// once more, which takes longer.
+void disk_inodes(struct disk *disk, const char *box, int mounts, uint64_t *out_all,
+		 uint64_t *out_free);
 // True if the disk is mounted nowhere.
 bool disk_is_unmounted(struct disk *disk, const char *box);
 // Calls `each` for every box that has a disk.

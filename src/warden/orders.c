@@ -325,12 +325,7 @@ static fallible orders_usage(struct warden *warden, const struct order *order)
 {
 	const struct warden_box *box = box_find(warden, order);
 	struct answer *answer = &warden->answer;
-	struct order_usage usage = {
-		.memory = ORDER_USAGE_UNKNOWN,
-		.cpu_us = ORDER_USAGE_UNKNOWN,
-		.pids = ORDER_USAGE_UNKNOWN,
-		.disk = ORDER_USAGE_UNKNOWN,
-	};
+	struct order_usage usage = ORDER_USAGE_NONE;
 	uint64_t content;
 	bool is_there = archive_sizes(warden, order->box, &usage.disk, &content) ||
 			disk_used(warden->disk, order->box, &usage.disk);
@@ -339,6 +334,10 @@ static fallible orders_usage(struct warden *warden, const struct order *order)
 		usage.memory = group_memory(warden->groups, box->id);
 		usage.cpu_us = group_cpu_us(warden->groups, box->id);
 		usage.pids = group_pids(warden->groups, box->id);
+		// Without a mount of its own the disk is looked for: not for every box.
+		if (box->mounts >= 0 || box->limits.inodes)
+			disk_inodes(warden->disk, box->id, box->mounts, &usage.inodes,
+				    &usage.inodes_free);
 	} else if (!box && !is_there) {
 		return no_box();
 	}

@@ -369,8 +369,8 @@ class Cove:
             if not pid.isdigit():
                 continue
             try:
-                argv = open("/proc/%s/cmdline" % pid).read().split("\0")
-                ppid = int(open("/proc/%s/stat" % pid).read().rsplit(")", 1)[1].split()[1])
+                argv = open("/proc/%s/cmdline" % pid, errors="replace").read().split("\0")
+                ppid = int(open("/proc/%s/stat" % pid, errors="replace").read().rsplit(")", 1)[1].split()[1])
             except (OSError, IndexError):
                 continue
             # Sandboxes that outlived their warden are its children too; they have no role.
@@ -510,6 +510,23 @@ def cgroup_roots():
         if kind in ("cgroup", "cgroup2") and where not in roots:
             roots.append(where)
     return roots
+
+
+def cpu_us(cove, box):
+    """CPU time of a sandbox by the files that the kernel keeps for it; None: it has no cgroup."""
+    for name, unit in (("cpu.stat", None), ("cpuacct.usage", 1000)):
+        for root in cgroup_roots():
+            try:
+                with open(os.path.join(root, "cove", cove.instance(), box, name)) as file:
+                    text = file.read()
+            except OSError:
+                continue
+            if unit:
+                return int(text) // unit
+            found = dict(line.split() for line in text.splitlines()).get("usage_usec")
+            if found:
+                return int(found)
+    return None
 
 
 def _groups(instance):

@@ -19,26 +19,6 @@ def stats(box, **kw):
     return cove.get("/v1/sandboxes/%s/stats" % box["id"], **kw).json
 
 
-def kernel_cpu_us(box):
-    """CPU time by the files that the kernel keeps for the sandbox; None: it has no cgroup."""
-    for root in c.cgroup_roots():
-        base = os.path.join(root, "cove", cove.instance(), box["id"])
-        try:
-            with open(os.path.join(base, "cpu.stat")) as file:
-                lines = dict(line.split() for line in file)
-                if "usage_usec" in lines:
-                    return int(lines["usage_usec"])
-        except OSError:
-            pass
-    for root in c.cgroup_roots():
-        try:
-            with open(os.path.join(root, "cove", cove.instance(), box["id"], "cpuacct.usage")) as file:
-                return int(file.read()) // 1000
-        except OSError:
-            pass
-    return None
-
-
 def burn(box, seconds):
     cove.run(box, ["python3", "-c", "import time\nwhile time.process_time() < %g: pass" % seconds])
 
@@ -61,9 +41,9 @@ c.same((one["memory"]["limitBytes"], one["pids"]["limit"], one["cpu"]["limitCore
 c.ok(one["pids"]["count"] >= 1 and one["memory"]["chargedBytes"] > 0, "what it has is counted", one)
 burn(box, 0.5)
 c.until(lambda: stats(box)["ageMs"] < 400, WAIT)
-before = kernel_cpu_us(box)
+before = c.cpu_us(cove, box["id"])
 two = c.until(lambda: (lambda got: got if got["cpu"]["usedUs"] >= before else None)(stats(box)), WAIT, 0.2)
-after = kernel_cpu_us(box)
+after = c.cpu_us(cove, box["id"])
 c.ok(two and before <= two["cpu"]["usedUs"] <= after and after >= 500000, "CPU time is the kernel's own number", before, two, after)
 cove.run(box, "head -c 50000000 /dev/zero > /workspace/zeros")
 held = cove.run(box, "python3 -c 'b = bytearray(60 << 20); import time; print(len(b), flush=True); time.sleep(600)' > /tmp/out 2>&1 & "
@@ -125,7 +105,7 @@ c.ok(again and again["cpu"]["usedUs"] < stopped["cpu"]["usedUs"], "a started one
 burn(box, 0.3)
 for role in ("daemon", "warden"):
     os.kill(cove.children()[role], signal.SIGKILL)
-    burned = kernel_cpu_us(box)
+    burned = c.cpu_us(cove, box["id"])
 
     def same_epoch():
         try:

@@ -54,7 +54,39 @@ def trash(cove):
     c.ok(c.until(lambda: disk(cove)["trashBytes"] == 0, WAIT, 0.2), "it goes, too", disk(cove))
 
 
+def inodes(*args):
+    """Files in use where the file system of a disk has a fixed number of inodes; null where it has not."""
+    cove = c.Cove("--sleep-after=1h", *args)
+    driver = cove.get("/v1/health").json["host"]["disk"]
+    try:
+        for limits in ({}, {"inodes": 65536, "diskMB": 512}):
+            made = cove.post("/v1/sandboxes", {"limits": limits})
+            if made.status != 201:
+                c.skip("a limit on inodes", "this host has none: %s" % made.json["reason"])
+                continue
+            box, what = made.json, "%s on %s" % ("limited" if limits else "not limited", driver)
+            cove.run(box, "mkdir /workspace/m; cd /workspace/m; seq 3000 | xargs touch")
+            files, free = (int(word) for word in cove.out(box, "stat -f -c '%c %d' /workspace").split())
+            counted = bool(limits) or driver == "ext4-image"
+            limit = limits.get("inodes") or (files if counted else None)
+            path = "/v1/sandboxes/%s/stats" % box["id"]
+            measured = c.until(lambda at=path: cove.get(at).json["disk"]["bytes" if not counted else "inodes"], 150 if driver != "directory" or counted else 4, 0.2)
+            disk = cove.get(path).json["disk"]
+            c.same((bool(measured), disk["inodes"], disk["inodeLimit"]), (driver != "directory" or counted, limit - free if counted else None, limit), "W-29 inodes of a disk, %s" % what)
+            if counted:
+                c.ok(disk["inodes"] >= 3001, "with every file of the sandbox", disk)
+                sent = c.Stream(cove, path + "?everyMs=200")
+                c.ok(c.until(lambda at=sent: at.got, WAIT) and sent.got[0]["disk"]["inodes"] == disk["inodes"], "in the stream, too")
+            cove.delete(box)
+        c.same(cove.stop(), 0, "cove stops cleanly")
+    finally:
+        cove.close()
+
+
 def main():
+    inodes()
+    inodes("--disk=ext4-image")
+    inodes("--disk=directory")
     cove = c.Cove("--sleep-after=1h")
     try:
         before = disk(cove)
