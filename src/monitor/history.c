@@ -18,6 +18,7 @@
 #include "base/window.h"
 #include "manager/metering.h"
 #include "manager/sampler.h"
+#include "store/execution_ends.h"
 #include "types/timers.h"
 
 #define GAP_SLOTS 9   // two samples that are further apart leave a gap …
@@ -65,7 +66,6 @@ struct history {
 	struct history_type types[TYPES_MAX];
 	size_t type_count;
 	int64_t slot_ms, ticked_ms, written_ms, started_ms;
-	uint64_t ended, failed; // executions at the last tick
 };
 
 static const struct {
@@ -306,14 +306,40 @@ static void history_on_sample(void *arg, const struct entry *entry, const struct
 			    &interval, false);
 }
 
+static void history_count_end(struct history *history, struct history_ring *ring,
+			      const struct execution_end *end)
+{
+	int64_t number = clock_steady_ms() / history->slot_ms;
+	int64_t kind = execution_kind(end);
+	struct history_extra *extra;
+
+	if (!ring || !history_slot_of(ring, number))
+		return;
+	extra = &ring->extra[number % HISTORY_SLOTS];
+	extra->executions++;
+	extra->failures += kind == EXECUTION_FAILED || kind == EXECUTION_INFRASTRUCTURE;
+}
+
+// The ends of executions are counted where sandboxes are: by the host, the tenant and the type.
+static void history_on_end(void *arg, const struct execution_end *end)
+{
+	struct history *history = arg;
+
+	history_count_end(history, history->host, end);
+	if (end->tenant[0])
+		history_count_end(history, history_ring_of(history, "tenant", end->tenant, true),
+				  end);
+	if (end->type[0])
+		history_count_end(history, history_ring_of(history, "type", end->type, true), end);
+}
+
 // The sums are observed as long as the daemon runs. The host has further gauges.
 static void history_tick(struct history *history)
 {
 	int64_t now = clock_steady_ms();
 	struct history_interval none = {.from_ms = history->ticked_ms, .to_ms = now};
-	uint64_t ended = rates_ended_ever(history->options.rates), samples;
-	uint64_t failed = rates_failed_ever(history->options.rates);
 	struct history_extra *extra;
+	uint64_t samples;
 	double p95;
 
 	if (now - history->ticked_ms > GAP_MS &&
@@ -331,11 +357,7 @@ static void history_tick(struct history *history)
 	extra = &history->host->extra[history->host->newest % HISTORY_SLOTS];
 	p95 = metric_quantile(METRIC_BOX_CREATE, WINDOW_MINUTES, 0.95, &samples);
 	extra->boxes = (uint32_t)map_count(history->options.manager->by_id);
-	extra->executions += (uint32_t)(ended - history->ended);
-	extra->failures += (uint32_t)(failed - history->failed);
 	extra->create_p95_ms = p95 > 0 ? (uint32_t)p95 : 0;
-	history->ended = ended;
-	history->failed = failed;
 }
 
 // ------------------------------------------------------------------------------------------ points
@@ -527,12 +549,11 @@ fallible history_new(const struct history_options *options, struct history **out
 	link_init(&history->rings);
 	history->slot_ms = timer_ms(TIMER_SAMPLE);
 	history->started_ms = history->ticked_ms = history->written_ms = clock_steady_ms();
-	history->ended = rates_ended_ever(options->rates);
-	history->failed = rates_failed_ever(options->rates);
 	history->host = history_ring_new(history, "host", true);
 	*out = history;
 	TRY(store_history_open(options->loop, options->dir, &history->store));
 	sampler_subscribe(options->manager, history_on_sample, history);
+	execution_end_subscribe(history_on_end, history);
 	return OK;
 }
 

@@ -6,7 +6,6 @@
 #include "codec/json.h"
 #include "manager/manager.h"
 #include "monitor/alerts.h"
-#include "monitor/rates.h"
 #include "store/sqlite_history.h"
 
 struct history;
@@ -14,7 +13,6 @@ struct history;
 struct history_options {
 	struct loop *loop;
 	struct manager *manager;
-	struct rates *rates;
 	struct alerts *alerts;
 	int dir; // -1: in memory
 	uint64_t bytes_max;

@@ -179,12 +179,12 @@ static uint64_t rates_sum(const struct rates *rates, unsigned kinds)
 #define KINDS_COUNTED (KINDS_FAILED | (1u << EXECUTION_COMPLETED))
 #define KINDS_ALL (KINDS_COUNTED | (1u << EXECUTION_UNCOUNTED))
 
-uint64_t rates_failed_ever(const struct rates *rates)
+static uint64_t rates_failed_ever(const struct rates *rates)
 {
 	return rates_sum(rates, KINDS_FAILED);
 }
 
-uint64_t rates_ended_ever(const struct rates *rates)
+static uint64_t rates_ended_ever(const struct rates *rates)
 {
 	return rates_sum(rates, KINDS_ALL);
 }

@@ -19,8 +19,6 @@ enum rates_of { RATES_TOTAL, RATES_OF_HOST };
 double rates_failure_rate(struct rates *rates, enum rates_of rate);
 // Ends within the last hour that are counted, and those of them that failed.
 void rates_hour(struct rates *rates, uint64_t *out_count, uint64_t *out_failed);
-uint64_t rates_failed_ever(const struct rates *rates);
-uint64_t rates_ended_ever(const struct rates *rates);
 
 // {total, completed, failed, averageLifetimeMs, failureRate, timeoutRate}: members.
 void rates_put_overview(struct json_out *out, struct rates *rates);

@@ -70,7 +70,6 @@ fallible monitor_new(const struct monitor_options *options, struct monitor **out
 		&(struct history_options){
 			.loop = options->loop,
 			.manager = options->manager,
-			.rates = monitor->rates,
 			.alerts = monitor->alerts,
 			.dir = options->dir,
 			.bytes_max = options->history_max,

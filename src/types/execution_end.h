@@ -9,12 +9,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define EXECUTION_TENANT_MAX 63
 #define EXECUTION_TYPE_MAX 39	 // of an agent type or profile; longer ones are cut
 #define EXECUTION_OUTCOME_MAX 31 // "completed", "timeout", "limit_memory", "cancelled" …
 
 struct execution_end {
 	char id[64];
-	char type[EXECUTION_TYPE_MAX + 1]; // "": none
+	char tenant[EXECUTION_TENANT_MAX + 1]; // "": the operator's, or read from the store
+	char type[EXECUTION_TYPE_MAX + 1];     // "": none
 	char outcome[EXECUTION_OUTCOME_MAX + 1];
 	bool completed, infrastructure; // neither: it failed by its own fault
 	bool counted;	  // false: for no rate, such as one that was cancelled by its client
@@ -24,6 +26,7 @@ struct execution_end {
 };
 
 void execution_end_publish(const struct execution_end *end);
-// The subscriber of this thread; NULL: none. It must not wait.
+// The subscribers of this thread, at most EXECUTION_END_SUBSCRIBERS. They must not wait.
+#define EXECUTION_END_SUBSCRIBERS 2
 typedef void execution_end_subscriber(void *arg, const struct execution_end *end);
 void execution_end_subscribe(execution_end_subscriber *fn, void *arg);

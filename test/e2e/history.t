@@ -73,6 +73,22 @@ theirs = cove.post("/v1/sandboxes", {}, key=keys["acme"]).json["id"]
 c.same([ask(scope, key=keys["acme"]).status for scope in ("sandbox:" + theirs, "tenant:acme", "tenant:other", "host", "sandbox:" + box["id"])], [200, 200, 403, 403, 404], "a tenant sees its own")
 c.same([ask(scope, key=keys["other"]).status for scope in ("sandbox:" + theirs, "tenant:acme")], [404, 403], "and nobody else's")
 
+# ------------------------------------------------------------------------------------------ executions
+def counted(scope, metric, key=True):
+    """How many of them the history has: rates times the seconds that they are of."""
+    reply = ask(scope, metric, key=key, **{"from": now() - 120000, "step": "1s"})
+    series = reply.json["series"][0]
+    return round(sum(rate * part for rate, part in zip(series["avg"], series["covered"]) if rate is not None) * reply.json["stepMs"] / 1000)
+
+
+for tenant, word, number in (("acme", "exit 3", 3), ("acme", "true", 2), ("other", "exit 4", 1)):
+    for _ in range(number):
+        cove.post("/v1/executions?wait=60", {"command": word, "agentType": "VALIDATION" if tenant == "acme" else "ELICITATION"}, key=keys[tenant])
+want = {"tenant:acme": (5, 3), "tenant:other": (1, 1), "type:VALIDATION": (5, 3), "type:ELICITATION": (1, 1), "host": (6, 4)}
+have = c.until(lambda: (lambda got: got if got == want else None)({scope: (counted(scope, "executions"), counted(scope, "failures")) for scope in want}), WAIT, 0.3)
+c.same(have or {scope: (counted(scope, "executions"), counted(scope, "failures")) for scope in want}, want, "W-31: executions and failures by tenant, by type and of the host")
+c.same(counted("tenant:acme", "failures", key=keys["acme"]), 3, "a tenant sees its own")
+
 # ------------------------------------------------------------------------------------------ over restarts
 def points(scope="sandbox:" + box["id"]):
     return [v for v in values(ask(scope, "cpu", **{"from": now() - 3600000}), "cpu") if v is not None]
