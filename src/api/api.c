@@ -114,7 +114,7 @@ const struct route api_routes[] = {
 	{"POST",   "/api/agents/execute",        api_executions_execute, ROUTE_STREAM | ROUTE_AUDITED, "make an execution and answer at its end"},
 	{"GET",    "/v1/executions",             api_executions_list,    0,             "list executions, newest first, in pages"},
 	{"GET",    EXECUTION,                    api_executions_get,     0,             "get an execution"},
-	{"GET",    EXECUTION "/suggestion",      api_executions_suggest, 0,             "limits that past executions of the same profile suggest"},
+	{"GET",    EXECUTION "/suggestion",      api_executions_suggest, 0,             "limits that past executions of the same profile and repository suggest"},
 	{"GET",    EXECUTION "/wait",            api_executions_wait,    0,             "wait until an execution is ready, running or done"},
 	{"GET",    EXECUTION "/events",          api_executions_events,  0,             "states and steps of an execution, as a page or as a stream"},
 	{"GET",    EXECUTION "/logs",            api_results_logs,       0,             "the log of an execution, as bytes or as events, from an offset on"},

@@ -482,7 +482,7 @@ static const struct verb verbs[] = {
 	{VERB_EXECUTIONS_INSPECT, 0, "executions inspect", "EXECUTION...",
 	 "Show all fields of executions, as JSON.",
 	 "The fields include attempts, steps, usage and artifacts. `suggestion` has what past executions "
-	 "of its profile used, and limits above that; 'cove submit --suggested' applies them.\n",
+	 "of its profile and of its label `repository` used, and limits above that; 'cove submit --suggested' applies them.\n",
 	 1, -1},
 	{VERB_EXECUTIONS_LOGS, 0, "executions logs", "EXECUTION",
 	 "Show the output of an execution.",

@@ -74,9 +74,10 @@ const char *execution_box(const struct execution *execution);
 // The record as JSON, with what was committed last; in the store, too. NOT_FOUND no_execution.
 fallible executions_write(struct executions *executions, const struct who *who, struct str id,
 			  struct json_out *out);
-// Limits that past executions of its tenant and profile suggest: {profile, executions, limits:
-// {KEY: {p50, p95, p99, peak, profile}}, suggested: {KEY: …}}, with the keys and units of `limits`
-// of a request. `suggested` is null while there are too few. NOT_FOUND no_execution.
+// Limits that past executions of its tenant, profile and repository suggest: {profile, repository,
+// executions, limits: {KEY: {p50, p95, p99, peak, profile}}, suggested: {KEY: …}}, with the keys
+// and units of `limits` of a request. `repository` is null for those of any: it is not named, or
+// has too few. `suggested` is null while there are too few. NOT_FOUND no_execution.
 fallible executions_suggest(struct executions *executions, const struct who *who, struct str id,
 			    struct json_out *out);
 struct executions_filter {

@@ -41,7 +41,8 @@ const char *execution_outcome_word(enum execution_outcome outcome);
 #define EXECUTION_TRIES_MAX 4 // the first, and three more
 #define EXECUTION_REASON_MAX 64
 #define EXECUTION_NOTES_MAX 128
-#define EXECUTION_PROC "main" // the id of its command in the sandbox
+#define EXECUTION_REPOSITORY "repository" // the label that names the repository it works on
+#define EXECUTION_PROC "main"		  // the id of its command in the sandbox
 
 struct execution_attempt {
 	char box[ID_BOX_LEN + 1];

@@ -163,7 +163,9 @@ static void record_put_queue(struct json_out *out, const struct execution *execu
 
 static void record_tell_exit(struct buf *text, const struct execution *execution)
 {
-	const char *name = execution->signal ? sigabbrev_np(execution->signal) : NULL;
+	// A shell ends with 128 and the signal that its command died of.
+	int shell = execution->exit_code > 128 ? execution->exit_code - 128 : 0;
+	const char *name = sigabbrev_np(execution->signal ? execution->signal : shell);
 
 	if (execution->signal)
 		buf_fmt(text, "the command was killed by signal %d%s%s", execution->signal,
@@ -172,6 +174,8 @@ static void record_tell_exit(struct buf *text, const struct execution *execution
 		buf_fmt(text, "the command could not be started: %s", execution->reason);
 	else
 		buf_fmt(text, "the command ended with status %d", execution->exit_code);
+	if (shell && name && !execution->signal && !execution->reason[0])
+		buf_fmt(text, ", as after signal %d, SIG%s", shell, name);
 }
 
 static void record_tell_failure(struct buf *text, const struct execution *execution)
@@ -417,6 +421,7 @@ static struct execution_end execution_ending(const struct execution *execution)
 	};
 
 	snprintf(end.id, sizeof(end.id), "%s", execution->id);
+	snprintf(end.tenant, sizeof(end.tenant), "%s", execution->tenant);
 	snprintf(end.type, sizeof(end.type), "%.*s", EXECUTION_TYPE_MAX, execution->profile);
 	snprintf(end.outcome, sizeof(end.outcome), "%s",
 		 execution_outcome_word(execution->outcome));
@@ -433,6 +438,7 @@ void execution_show(struct execution *execution, struct buf *record)
 
 fallible execution_commit(struct execution *execution, const struct execution_write *write)
 {
+	const char *repository = env_map_get(&execution->labels, STR(EXECUTION_REPOSITORY));
 	auto_buf record = BUF_INIT(RECORD_MAX), inner = BUF_INIT(RECORD_MAX);
 	struct json_out out = json_to(&record);
 	struct store_execution row = {
@@ -440,6 +446,7 @@ fallible execution_commit(struct execution *execution, const struct execution_wr
 		.tenant = execution->tenant,
 		.profile = execution->profile,
 		.task = execution->task_id ? execution->task_id : "",
+		.repository = repository ? repository : "",
 		.state = execution_state_word(execution->state),
 		.outcome = execution_outcome_word(execution->outcome),
 		.mark = execution->mark ? execution->mark : "",

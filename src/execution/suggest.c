@@ -1,6 +1,7 @@
-// Suggested limits: quantiles of what completed executions of the same tenant and profile used,
-// with room above, between the smallest limit that a request may ask for and the profile's ceiling.
-// They are applied by nobody but the client, as `limits` of its next request.
+// Suggested limits: quantiles of what completed executions of the same tenant, profile and
+// repository used, with room above, between the smallest limit that a request may ask for and the
+// profile's ceiling. A repository with too few is judged by all of the profile. They are applied by
+// nobody but the client, as `limits` of its next request.
 #include "types/suggest.h"
 
 #include "base/mem.h"
@@ -85,6 +86,28 @@ static void suggest_put(struct json_out *out, const struct store_execution_use *
 	json_end(out, '}');
 }
 
+struct suggest_of {
+	const char *tenant, *profile, *repository; // repository "": of any
+};
+
+// Of the repository; if those are too few, of the profile.
+static fallible suggest_find(struct executions *executions, struct suggest_of *of,
+			     struct arena *arena, struct store_execution_use **out,
+			     size_t *out_count)
+{
+	struct store *store = executions->options.store;
+
+	if (of->repository[0]) {
+		TRY(store_executions_use(store, of->tenant, of->profile, of->repository,
+					 SAMPLES_MAX, arena, out, out_count));
+		if (*out_count >= SUGGEST_SAMPLES_MIN)
+			return OK;
+		of->repository = "";
+	}
+	return store_executions_use(store, of->tenant, of->profile, "", SAMPLES_MAX, arena, out,
+				    out_count);
+}
+
 fallible executions_suggest(struct executions *executions, const struct who *who, struct str id,
 			    struct json_out *out)
 {
@@ -92,7 +115,9 @@ fallible executions_suggest(struct executions *executions, const struct who *who
 	struct json_out record_out = json_to(&record);
 	struct store_execution_use *uses;
 	auto_arena arena = arena_new();
+	struct suggest_of asked;
 	struct execution_place place;
+	const struct json *label;
 	struct str name = {0};
 	auto_json json = NULL;
 	size_t count = 0;
@@ -103,11 +128,15 @@ fallible executions_suggest(struct executions *executions, const struct who *who
 	TRY(executions_write(executions, who, id, &record_out));
 	TRY(json_read(buf_view(&record), &json), "read the record of an execution");
 	TRY(json_str(json_get(json, "profile"), "profile", &name));
-	TRY(store_executions_use(executions->options.store, place.tenant,
-				 arena_dup(arena, name.at, name.len), SAMPLES_MAX, arena, &uses,
-				 &count));
+	label = json_get(json_get(json, "labels"), EXECUTION_REPOSITORY);
+	asked.tenant = place.tenant;
+	asked.profile = arena_dup(arena, name.at, name.len);
+	asked.repository = label ? arena_dup(arena, json_chars(label).at, json_chars(label).len)
+				 : "";
+	TRY(suggest_find(executions, &asked, arena, &uses, &count));
 	json_begin(out, '{');
 	json_put_str(out, "profile", name);
+	json_put_text(out, "repository", asked.repository[0] ? asked.repository : NULL);
 	json_put_int(out, "executions", (int64_t)count);
 	suggest_put(out, uses, count, profiles_find(&executions->profiles, name));
 	json_end(out, '}');

@@ -22,7 +22,8 @@
 	NEXT(13,  live,     "live",    INT) \
 	NEXT(14,  version,  "version", INT) \
 	NEXT(15,  record,   "record",  BYTES) \
-	NEXT(16,  inner,    "body",    BYTES)
+	NEXT(16,  inner,    "body",    BYTES) \
+	NEXT(17,  repository, "repository", TEXT)
 // clang-format on
 static const struct db_column execution_columns[] = {
 #define F(place, field, column, type) DB_COLUMN(struct store_execution, field, type)
@@ -282,7 +283,7 @@ fallible store_executions_page(struct store *store, const struct store_execution
 }
 
 struct execution_use_search {
-	const char *tenant, *profile;
+	const char *tenant, *profile, *repository;
 	size_t max;
 	struct rows rows;
 };
@@ -297,17 +298,18 @@ static struct err *executions_find_use(struct db *db, void *arg)
 
 	return db_rows(db,
 		       "SELECT memory, cpu_ms, run_ms FROM executions WHERE tenant = $1 AND"
-		       " profile = $2 AND outcome = 'completed' ORDER BY made DESC LIMIT $3",
+		       " profile = $2 AND ($3 = '' OR repository = $3) AND outcome = 'completed'"
+		       " ORDER BY made DESC LIMIT $4",
 		       DB_WITH(db_text(search->tenant), db_text(search->profile),
-			       db_int((int64_t)search->max)),
+			       db_text(search->repository), db_int((int64_t)search->max)),
 		       &table, &search->rows);
 }
 
 fallible store_executions_use(struct store *store, const char *tenant, const char *profile,
-			      size_t max, struct arena *arena, struct store_execution_use **out,
-			      size_t *out_count)
+			      const char *repository, size_t max, struct arena *arena,
+			      struct store_execution_use **out, size_t *out_count)
 {
-	struct execution_use_search search = {tenant, profile, max, {.arena = arena}};
+	struct execution_use_search search = {tenant, profile, repository, max, {.arena = arena}};
 
 	TRY(store_ask(store, executions_find_use, &search), "read what executions used");
 	*out = search.rows.at;

@@ -10,11 +10,11 @@ struct store_result_rows; // store/results.h
 
 struct store_execution {
 	const char *id;
-	const char *tenant; // "": the operator's
-	const char *profile, *task;
-	const char *state, *outcome; // words of execution/; outcome "": not ended
-	const char *mark;	     // of the idempotency key it was made under; "": none
-	int64_t made_ms, ended_ms;   // wall clock; ended 0: not yet
+	const char *tenant;			 // "": the operator's
+	const char *profile, *task, *repository; // repository "": none was named
+	const char *state, *outcome;		 // words of execution/; outcome "": not ended
+	const char *mark;	   // of the idempotency key it was made under; "": none
+	int64_t made_ms, ended_ms; // wall clock; ended 0: not yet
 	int64_t run_ms, cpu_ms, memory;
 	int64_t live;		  // 1: not ended, or its sandbox is not verified gone
 	int64_t version;	  // that was read; 0: the row must not exist
@@ -52,13 +52,14 @@ fallible store_executions_live(struct store *store, struct arena *arena,
 fallible store_executions_marks(struct store *store, int64_t since_ms, struct arena *arena,
 				struct store_execution **out, size_t *out_count);
 
-// What completed executions of a profile used, the newest first, at most `max`.
+// What completed executions of a profile used, the newest first, at most `max`. `repository` "": of
+// any.
 struct store_execution_use {
 	int64_t memory, cpu_ms, run_ms;
 };
 fallible store_executions_use(struct store *store, const char *tenant, const char *profile,
-			      size_t max, struct arena *arena, struct store_execution_use **out,
-			      size_t *out_count);
+			      const char *repository, size_t max, struct arena *arena,
+			      struct store_execution_use **out, size_t *out_count);
 
 // Up to `max` rows, id and record alone, newest first, before the execution `before` (NULL: from
 // the newest). NULL matches any value.

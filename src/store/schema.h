@@ -3,7 +3,7 @@
 
 #include "store/db.h"
 
-#define SCHEMA_NOW 7
+#define SCHEMA_NOW 8
 
 // Migrates the database to SCHEMA_NOW, each step in its own transaction. UNAVAILABLE state_too_new:
 // a newer cove wrote it, and nothing was changed.

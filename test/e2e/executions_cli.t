@@ -138,12 +138,12 @@ few = shown[1]["suggestion"]
 c.ok(few["executions"] < 20 and few["suggested"] is None, "inspect shows that few executions suggest no limits", few)
 got = cli("submit", "--suggested", both, "-c", "true")
 c.ok(got.status == 125 and "too few executions" in got.err and "hint:" in got.err, "and --suggested says so", got)
-many = [cli("submit", "-d", "--type", "VALIDATION", "-c", "true").text.strip() for _ in range(20)]
+many = [cli("submit", "-d", "--type", "VALIDATION", "--label", "repository=acme/web", "-c", "true").text.strip() for _ in range(20)]
 for each in many:
     cli("executions", "wait", each)
 few, some = [e["suggestion"] for e in json.loads(cli("executions", "inspect", both, many[0]).out)]
-c.ok(some["profile"] == "VALIDATION" and some["executions"] >= 20 and some["suggested"]["memoryMB"] >= 16 and few["suggested"] is None,
-     "twenty suggest some, for their own profile", some, few)
+c.ok(some["profile"] == "VALIDATION" and some["repository"] == "acme/web" and some["executions"] == 20 and some["suggested"]["memoryMB"] >= 16 and few["suggested"] is None,
+     "twenty suggest some, for their own profile and repository", some, few)
 asked = cli("submit", "-d", "--type", "VALIDATION", "--suggested", many[0], "--timeout", "33s", "-c", "true").text.strip()
 plain = cli("submit", "-d", "--type", "VALIDATION", "-c", "true").text.strip()
 got, rest = [e["limits"] for e in json.loads(cli("executions", "inspect", asked, plain).out)]

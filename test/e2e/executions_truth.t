@@ -78,6 +78,8 @@ def told(cove):
             ({"command": "exit 3"}, "the command ended with status 3", None),
             ({"argv": ["python3", "-c", "print('out')\ndef inner(): return 1 / 0\ninner()"]}, "the command ended with status 1", "ZeroDivisionError: division by zero\n"),
             ({"command": "echo out; kill -SEGV $$"}, "the command was killed by signal 11, SIGSEGV", "out\n"),
+            ({"command": "sh -c 'kill -SEGV $$'; exit $?"}, "the command ended with status 139, as after signal 11, SIGSEGV", "sh -c 'kill -SEGV $$'\n"),
+            ({"command": "exit 255"}, "the command ended with status 255", None),
             ({"argv": ["no-such-program"]}, "the command could not be started: command_not_found", None),
             ({"command": "head -c 5000 /dev/zero; printf 'end\\377'; exit 1"}, "the command ended with status 1", "?end\ufffd"),
             ({"command": "echo %s >&2; exit 1" % secret, "secrets": ["TOLD"]}, "the command ended with status 1", "*" * len(secret) + "\n"),

@@ -170,14 +170,27 @@ def ceilings(cove):
 
 
 def suggestions(cove):
-    """G-10: after 100 runs the suggestion brackets the true peak."""
-    code = "x = bytearray(30 << 20); x[::4096] = b'x' * len(x[::4096])"
+    """G-10: after 100 runs, of two repositories, the suggestions bracket the true peak of each."""
+    code = "x = bytearray(%d << 20); x[::4096] = b'x' * len(x[::4096])"
+    kinds = (("acme/small", 30), ("acme/large", 120))
+
+    def one(n):
+        name, size = kinds[n % 2]
+        return run(cove, agentType="TEST_WRITER", argv=["python3", "-c", code % size], labels={"repository": name})
+
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
-        runs = list(pool.map(lambda _: run(cove, agentType="TEST_WRITER", argv=["python3", "-c", code]), range(100)))
+        runs = list(pool.map(one, range(100)))
     c.same({one["outcome"] for one in runs}, {"completed"}, "a hundred runs complete")
-    peak = max(one["usage"]["memoryPeakBytes"] for one in runs) / (1 << 20)
-    got = cove.get("/v1/executions/%s/suggestion" % runs[0]["id"]).json
-    c.ok(got["executions"] >= 100 and peak <= got["suggested"]["memoryMB"] <= max(64, 2 * peak), "G-10 suggestions after 100 runs bracket the true peak", got, peak)
+    peaks = []
+    for n, (name, _) in enumerate(kinds):
+        peaks.append(max(one["usage"]["memoryPeakBytes"] for one in runs[n::2]) / (1 << 20))
+        got = cove.get("/v1/executions/%s/suggestion" % runs[n]["id"]).json
+        c.ok((got["repository"], got["executions"]) == (name, 50) and peaks[n] <= got["suggested"]["memoryMB"] <= max(64, 2 * peaks[n]),
+             "G-10 suggestions after 50 runs of %s bracket their true peak" % name, got, peaks)
+    for labels in ({}, {"repository": "acme/new"}):
+        got = cove.get("/v1/executions/%s/suggestion" % run(cove, agentType="TEST_WRITER", command="true", labels=labels)["id"]).json
+        c.ok(got["repository"] is None and got["executions"] >= 101 and peaks[1] <= got["suggested"]["memoryMB"] <= 2 * peaks[1],
+             "G-10 without enough of its repository, those of its type are told", got, peaks)
 
 
 def main():
