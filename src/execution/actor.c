@@ -850,6 +850,20 @@ static bool actor_look(struct execution *execution)
 	return true;
 }
 
+// The budget that was used up is told, though the wall time has passed, too: on a busy host the
+// counters may not have been looked at between the two.
+static struct attempt_end actor_wall_end(struct execution *execution)
+{
+	uint64_t limit = execution->limits.cpu_time_ms;
+	bool runs = execution->lease.state == LEASE_READY || execution->lease.state == LEASE_ACTIVE;
+
+	if (limit && runs)
+		sandbox_measure(execution);
+	return actor_end(limit && runs && execution->usage.cpu_ms >= limit ? OUTCOME_CPU_TIME
+									   : OUTCOME_TIMEOUT,
+			 "");
+}
+
 static bool actor_see_deadlines(struct execution *execution)
 {
 	int64_t now = clock_steady_ms(), due = lease_deadline(&execution->lease);
@@ -859,7 +873,7 @@ static bool actor_see_deadlines(struct execution *execution)
 	if (execution_is_over(execution) || !execution->wall_at || now < execution->wall_at) {
 		// Its wall time goes on.
 	} else {
-		actor_finish(execution, actor_end(OUTCOME_TIMEOUT, ""));
+		actor_finish(execution, actor_wall_end(execution));
 		return true;
 	}
 	if (!execution_is_over(execution) && waits && execution->queue_at &&

@@ -57,6 +57,21 @@ def cpu(cove):
     c.same(got["outcome"], "limit_cpu_time", "also for what is left in the background of commands")
 
 
+def both(cove):
+    """CPU and wall time pass while nobody looks: the budget that was used up is named."""
+    made = cove.post("/v1/executions", {"profile": "VALIDATION", "limits": {"cpuTimeMs": 1000, "wallTimeMs": 3000}}).json
+    cove.get("/v1/executions/%s/wait?for=ready" % made["id"])
+    box = cove.get("/v1/executions/" + made["id"]).json["sandbox"]
+    cove.post("/v1/executions/%s/exec" % made["id"], {"command": "(%s) >/dev/null 2>&1 &" % BURN})
+    daemon = cove.children()["daemon"]
+    os.kill(daemon, signal.SIGSTOP)
+    began = time.monotonic()
+    spent = c.until(lambda: time.monotonic() - began > 3.2 and (c.cpu_us(cove, box) or 0) >= 1100000, 120)
+    os.kill(daemon, signal.SIGCONT)
+    got = patiently(lambda: cove.get("/v1/executions/%s/wait?timeoutMs=120000" % made["id"], timeout=180)).json
+    c.ok(spent and got["outcome"] == "limit_cpu_time", "D-6 both limits are passed when the daemon looks: the CPU time is named", got["outcome"], got["usage"], got["durations"])
+
+
 def wall(cove):
     got = run(cove, command="sleep 600", limits={"wallTimeMs": 4000})
     c.same(got["outcome"], "timeout", "D-6 a sleeper")
@@ -94,7 +109,7 @@ def network(cove, outside):
 
 def storage(cove):
     got = run(cove, command="head -c 40000000 /dev/urandom > big", limits={"storageMB": 32})
-    c.same((got["state"], got["outcome"]), ("failed", "limit_storage"), "D-6 a full disk")
+    c.same((got["state"], got["outcome"]), ("failed", "limit_storage"), "D-4, D-6 a full disk")
     got = run(cove, command="head -c 10000000 /dev/urandom > big; exit 4", limits={"storageMB": 64})
     c.same(got["outcome"], "exit_nonzero", "which is not blamed while there is room")
 
@@ -103,6 +118,7 @@ def everyday(cove, outside):
     defaults(cove)
     memory(cove)
     cpu(cove)
+    both(cove)
     wall(cove)
     wall_over_kill(cove)
     network(cove, outside)
