@@ -63,7 +63,7 @@ def kept(cove):
                "printf '#!/bin/sh\\n' > out/deep/run; chmod 755 out/deep/run; printf x > $'out/n\\nl\\xff'; echo one; echo two >&2; echo three",
                artifacts={"paths": ["out/**", "/tmp/no*", "out/*.none"]})
     c.same((made["state"], made["outcome"]), ("completed", "completed"), "an execution completes")
-    c.same(cove.get("/v1/sandboxes/" + made["attempts"][0]["sandbox"]).status, 404, "its sandbox is gone")
+    c.same(cove.get("/v1/sandboxes/" + made["attempts"][0]["sandbox"]).status, 404, "D-11 its sandbox is gone")
     c.same((made["artifacts"]["count"], made["artifacts"]["partial"], made["artifacts"]["missing"]), (6, False, ["/tmp/no*", "out/*.none"]),
            "the record counts its artifacts, and names the globs that matched nothing")
     whole = cove.get(of(made, "/logs")).body
@@ -179,11 +179,11 @@ def flood(cove):
     c.ok(want.startswith(got.body) and cut == (len(got.body) < len(want)) and len(got.body) >= min(len(want), 60 << 20),
          "stdout byte for byte, flagged if it is cut", len(got.body), cut)
     if not SOAK:
-        c.same(cove.get(of(made, "/logs?stream=stderr")).body, b"".join(b"e%d\0" % i for i in range(0, BYTES >> 16, 8)), "stderr apart from it")
-    c.ok(after - before < 48 << 20, "the daemon's memory is flat", before, after)
+        c.same(cove.get(of(made, "/logs?stream=stderr")).body, b"".join(b"e%d\0" % i for i in range(0, BYTES >> 16, 8)), "D-10 stderr apart from it")
+    c.ok(after - before < 48 << 20, "D-10 the daemon's memory is flat", before, after)
     long = run(cove, command="head -c 80000000 /dev/zero; echo late >&2")
     got = cove.request("HEAD", of(long, "/logs"))
-    c.same((got.status, got.headers.get("X-Log-Truncated")), (200, "true"), "output past the cap is flagged")
+    c.same((got.status, got.headers.get("X-Log-Truncated")), (200, "true"), "D-10 output past the cap is flagged")
 
 
 def live(cove):
@@ -212,7 +212,7 @@ def live(cove):
     want = "begin\nx%s\n%snot\ncafé\n%s\n" % (stars, SECRET[:5], stars)
     for name, got in (("live", stream), ("stored", later)):
         out, err, last = c.collect(got.got)
-        c.same((out.decode(errors="replace"), err, last["type"]), (want, b"mid\n", "end"), "%s: values are masked, also across writes" % name)
+        c.same((out.decode(errors="replace"), err, last["type"]), (want, b"mid\n", "end"), "D-10 %s: values are masked, also across writes" % name)
     c.same(stream.ids[-1], later.ids[-1], "offsets are the same")
     whole = cove.get(of(made, "/logs")).body
     c.ok(SECRET.encode() not in whole and SECRET.encode() not in cove.get(of(made, "/cast")).body, "in bytes and recording, too", whole)
@@ -250,7 +250,7 @@ def hostile(cove):
                "python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"sock\")'; truncate -s 1G sparse; echo fine > fine;"
                "(while :; do head -c 65536 /dev/urandom; done > grows) & sleep 0.2; echo ok", artifacts={"paths": ["out/**", "/proc/self/**", "/dev/*"], "maxMB": 20})
     have = items(cove, made)
-    c.ok("out/fine" in have and made["artifacts"]["partial"], "files over the cap are left out, and the result says so", have)
+    c.ok("out/fine" in have and made["artifacts"]["partial"], "D-4 files over the cap are left out, and the result says so", have)
     c.ok(not set(have) & {"out/fifo", "out/null", "out/sock", "out/sparse", "out/env/x"} and have.get("out/root", {}).get("target") == "/"
          and not any(name.startswith(("out/root/", "out/a/loop/", "/dev/null")) for name in have), "FIFOs, devices and sockets are none, links lead nowhere", have)
     c.ok(made["artifacts"]["bytes"] <= 20 << 20 and sum(item["size"] for item in have.values() if item["type"] == "file") == made["artifacts"]["bytes"],

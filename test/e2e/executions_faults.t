@@ -199,6 +199,48 @@ def queue():
         cove.close()
 
 
+def phases():
+    """D-9, E-4: daemon and warden are killed while executions wait in the queue and while their sandboxes are made."""
+    cove = c.Cove("--dev=on", "--executions-concurrency=3")
+    made = []
+    try:
+        for role in ("daemon", "warden"):
+            held = [post(cove, command="sleep 600").json["id"] for _ in range(3)]
+            for ident in held:
+                cove.get("/v1/executions/%s/wait?for=running" % ident)
+            queued = [post(cove, command="echo run").json["id"] for _ in range(3)]
+            c.same([get(cove, ident)["state"] for ident in queued], ["queued"] * 3, "three wait in the queue")
+            kill(cove, role)
+            c.same([(get(cove, ident)["state"], get(cove, ident)["attempt"]) for ident in queued], [("queued", 0)] * 3, "the %s is killed: they wait on" % role)
+            for ident in held:
+                patiently(lambda at=ident: cove.post("/v1/executions/%s/cancel" % at))
+            ended = [done(cove, ident) for ident in queued]
+            c.same([(got["outcome"], got["attempt"]) for got in ended], [("completed", 1)] * 3, "and run when it is their turn")
+            patiently(lambda: cove.post("/v1/dev/faults", {"point": "launch", "mode": "hang", "count": 3}))
+            making = [post(cove, command="echo run").json["id"] for _ in range(3)]
+            c.ok(c.until(lambda: [get(cove, ident)["state"] for ident in making] == ["initializing"] * 3 and any(item["hanging"] for item in cove.get("/v1/dev/faults").json["items"]), 60),
+                 "three are being made")
+            kill(cove, role)
+            patiently(lambda: cove.request("DELETE", "/v1/dev/faults"))
+            ended += [done(cove, ident) for ident in making]
+            racing = [post(cove, command="echo run").json["id"] for _ in range(3)]
+            c.until(lambda: any(get(cove, ident)["state"] != "queued" for ident in racing), 60, 0.001)
+            kill(cove, role)
+            ended += [done(cove, ident) for ident in racing]
+            c.same([(got["state"], got["outcome"], [a["outcome"] for a in got["attempts"]][-1]) for got in ended], [("completed",) * 3] * 9, "the %s is killed while sandboxes are made: all complete" % role)
+            c.same([patiently(lambda at=got["id"]: cove.get("/v1/executions/%s/logs" % at)).body for got in ended], [b"run\n"] * 9, "with the log of one run each")
+            made += held + queued + making + racing
+        events = [event["fields"] for event in patiently(lambda: cove.get("/v1/events?kind=execution&limit=1000")).json["items"]]
+        told = [fields["execution"] for fields in events if fields.get("outcome")]
+        c.ok(told and len(told) == len(set(told)) and set(told) <= set(made), "no end is told twice", told)
+        text = cove.get("/metrics").body.decode()
+        c.same(sum(int(line.split()[1]) for line in text.splitlines() if line.startswith("cove_executions_total{")), len(made), "each has ended once")
+        c.ok(no_box(cove), "no sandbox is left")
+        c.same(cove.stop(), 0, "cove stops cleanly")
+    finally:
+        cove.close()
+
+
 def quotas():
     """One that waits for its tenant's quota holds up nobody else."""
     cove = c.Cove("--dev=on")
@@ -255,6 +297,7 @@ def main():
     start_bound()
     ends_with_host()
     queue()
+    phases()
     quotas()
     profiles()
     c.done()

@@ -45,11 +45,11 @@ long = busy.run("print", times=62, every=0.5)
 
 # On demand, and never two at once
 cove = c.Cove()
-c.ok(c.until(lambda: look(cove)["rounds"] >= 1), "the first round is at the start")
+c.ok(c.until(lambda: look(cove)["rounds"] >= 1), "E-1 the first round is at the start")
 box = cove.create()
 before = look(cove)["rounds"]
 swept = cove.post("/v1/cleanup")
-c.ok(swept.status == 200 and set(swept.json) == FIELDS and swept.json["scanned"] >= 2, "a round on demand tells what it did", swept)
+c.ok(swept.status == 200 and set(swept.json) == FIELDS and swept.json["scanned"] >= 2, "E-1, E-6 a round on demand tells what it did", swept)
 c.same(look(cove)["rounds"], before + 1, "one request is one round")
 answers = []
 threads = [threading.Thread(target=lambda: answers.append(cove.post("/v1/cleanup").json)) for _ in range(8)]
@@ -58,7 +58,7 @@ for t in threads:
 for t in threads:
     t.join()
 rounds = look(cove)
-c.ok(len({json.dumps(a) for a in answers}) <= rounds["rounds"] - before - 1 and len(answers) == 8, "eight at once are no eight rounds at a time", rounds["rounds"], before)
+c.ok(len({json.dumps(a) for a in answers}) <= rounds["rounds"] - before - 1 and len(answers) == 8, "E-1 eight at once are no eight rounds at a time", rounds["rounds"], before)
 c.ok(len(rounds["history"]) == rounds["rounds"] and rounds["history"][0] == rounds["last"] and
      rounds["total"]["scanned"] >= rounds["last"]["scanned"], "last, total and history", rounds)
 c.same(cove.out(box, "echo alive"), "alive\n", "live and young sandboxes are left alone")
@@ -145,9 +145,9 @@ c.same([kind for kind, is_there in leaked.items() if not is_there()], [], "one r
 began = time.monotonic()
 c.until(lambda: not any(is_there() for is_there in leaked.values()), 20)
 for kind, is_there in leaked.items():
-    c.ok(not is_there(), "a leaked %s is removed" % kind)
-c.ok(time.monotonic() - began > 1.5, "after 10 minutes, not before", time.monotonic() - began)
-c.ok(foreign and all(map(os.path.isdir, foreign)), "a cgroup that is not cove's is untouched", foreign)
+    c.ok(not is_there(), "E-5 a leaked %s is removed" % kind)
+c.ok(time.monotonic() - began > 1.5, "E-5 after 10 minutes, not before", time.monotonic() - began)
+c.ok(foreign and all(map(os.path.isdir, foreign)), "E-5 a cgroup that is not cove's is untouched", foreign)
 for path in foreign:
     os.rmdir(path)
 victim.wait()
@@ -218,11 +218,11 @@ cove.request("DELETE", "/v1/sandboxes/bad?wait=false")
 c.ok(c.until(lambda: any(r["oldDeleted"] == 49 and r["failedAttempts"] == 1 for r in look(cove)["history"]), 60),
      "one cannot be ended, the other 49 go in the same round", look(cove)["history"][:3])
 said = [json.loads(line) for line in cove.log_text().splitlines() if '"alert":"cleanup_failed"' in line and bad["id"] in line]
-c.ok(said and said[-1]["severity"] == "warning", "an alert names it", said[-1:])
-c.same(cove.get("/v1/sandboxes/" + bad["id"]).json.get("state"), "deleting", "its record stays until it is verified gone")
+c.ok(said and said[-1]["severity"] == "warning", "E-7 an alert names it", said[-1:])
+c.same(cove.get("/v1/sandboxes/" + bad["id"]).json.get("state"), "deleting", "E-4 its record stays until it is verified gone")
 holder.kill()
 holder.wait()
-c.ok(c.until(lambda: cove.get("/v1/sandboxes/" + bad["id"]).status == 404, 20), "the delete is retried, and succeeds")
+c.ok(c.until(lambda: cove.get("/v1/sandboxes/" + bad["id"]).status == 404, 20), "E-7 the delete is retried, and succeeds")
 c.same(cove.stop(), 0, "cove ends")
 c.same(c.remains(cove), {}, "nothing is left behind")
 
@@ -242,8 +242,8 @@ db.close()
 cove.start()
 left = lambda: sorted(int(i["name"][4:]) for i in cove.get("/v1/sandboxes?limit=1000").json["items"] if i["name"].startswith("old-"))
 c.ok(c.until(lambda: look(cove)["rounds"] >= 1, 15), "120 old records: the first sweep is at the start")
-c.same(left(), list(range(50, 120)), "the 50 oldest are gone")
-c.same(look(cove)["last"]["backlog"], 70, "the rest is told as backlog")
+c.same(left(), list(range(50, 120)), "E-2 the 50 oldest are gone")
+c.same(look(cove)["last"]["backlog"], 70, "E-2 the rest is told as backlog")
 cove.post("/v1/cleanup")
 c.same(left(), list(range(100, 120)), "then 50 more")
 cove.post("/v1/cleanup")
@@ -260,15 +260,15 @@ began = time.monotonic()
 run = orphan.run()
 orphan.await_state("starting")
 # By the log: the states of its end may be over between two looks.
-c.ok(c.until(lambda: "startup-failed" in [row.get("reason") for row in s.lease_log(cove, orphan.id)], 15), "a start that hangs is terminated",
+c.ok(c.until(lambda: "startup-failed" in [row.get("reason") for row in s.lease_log(cove, orphan.id)], 15), "E-2 a start that hangs is terminated",
      orphan.lease())
 took = time.monotonic() - began
 c.ok(4.5 < took, "not before 10 minutes (scaled)", took)
 c.same(orphan.fate(run), "completed", "its record is kept, and the run is tried anew")
 c.ok("startup-failed" in [row.get("reason") for row in s.lease_log(cove, orphan.id)], "with the reason", s.lease_log(cove, orphan.id))
 cove.post("/v1/cleanup")
-c.same([look(cove)["total"][key] for key in ("orphansFound", "orphansTerminated")], [1, 1], "the runner is counted as one orphan")
-c.same(busy.fate(long, 40), "completed", "a session with heartbeats lives past 30 minutes (scaled)")
+c.same([look(cove)["total"][key] for key in ("orphansFound", "orphansTerminated")], [1, 1], "E-6 the runner is counted as one orphan")
+c.same(busy.fate(long, 40), "completed", "E-3 a session with heartbeats lives past 30 minutes (scaled)")
 c.same(slow.stop(60), 0, "cove ends")
 
 # The end: with 20 runs under way. At a scale at which a busy machine starts 20 runners in the time that one has.
@@ -283,8 +283,8 @@ cove.start()
 c.ok(c.until(lambda: sum(one.state() == "active" for one in sessions) == COUNT, 60, 0.2), "after kill -9 and a start they go on",
      [one.state() for one in sessions])
 began = time.monotonic()
-c.same(cove.stop(60), 0, "TERM: the exit status is 0")
-c.ok(time.monotonic() - began < 40, "within its limit", time.monotonic() - began)
-c.same(c.remains(cove), {}, "no process, control group or mount is left")
+c.same(cove.stop(60), 0, "E-8 TERM: the exit status is 0")
+c.ok(time.monotonic() - began < 40, "E-8 within its limit", time.monotonic() - began)
+c.same(c.remains(cove), {}, "E-8 no process, control group or mount is left")
 c.same(c._mounts("self", cove), 0, "nothing is mounted")
 c.done()

@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -171,14 +172,27 @@ c.ok(c.until(lambda: series()['cove_executions{state="running"}'] == 0, 60), "to
 
 # ------------------------------------------------------------------------------------------ load
 busy = [cove.create() for _ in range(8)]
-times = []
-for i in range(60):
-    cove.execute(busy[i % 8], "true")
+times, loaded = [], threading.Event()
+
+
+def load(made):
+    while not loaded.is_set():
+        cove.execute(made, "true")
+
+
+clients = [threading.Thread(target=load, args=(made,)) for made in busy[:4]]
+for client in clients:
+    client.start()
+for _ in range(60):
     began = time.monotonic()
     reply = scrape()
     times.append(time.monotonic() - began)
+loaded.set()
+for client in clients:
+    client.join()
 times.sort()
-c.ok(reply.status == OK and times[len(times) // 2] < 0.2 and len(reply.body) < 256 * 1024, "a scrape between commands is quick, and small", times[-5:], len(reply.body))
+c.note("a scrape under the commands of four clients: median %.1f ms, slowest %.1f ms" % (times[len(times) // 2] * 1000, times[-1] * 1000))
+c.ok(reply.status == OK and times[len(times) // 2] < 0.2 and len(reply.body) < 256 * 1024, "G-1, Must show 3: a scrape under load takes 50 ms (fourfold in CI), and is small", times[-5:], len(reply.body))
 verdict = checked(reply.body)
 if verdict is not None:
     c.same(verdict, "", "promtool has nothing to say against it, with all of this in it")
