@@ -11,7 +11,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import cove as c  # noqa: E402
 from live import api, patiently  # noqa: E402
 
-ROUNDS = 3 if c.SHORT else 6
+ROUNDS = 20 if os.environ.get("COVE_SOAK") else 3
 
 
 def told_and_killed(cove, method, path, body):
@@ -27,7 +27,7 @@ def told_and_killed(cove, method, path, body):
     except (OSError, http.client.HTTPException):
         text = b""
     conn.close()
-    c.until(lambda: cove.children().get("daemon", pid) != pid, 20, 0.01)
+    c.until(lambda: cove.children().get("daemon", pid) != pid, 30, 0.01)
     try:
         fields = json.loads(text)
     except ValueError:
@@ -119,7 +119,7 @@ def boxes(cove):
     for _ in range(ROUNDS):
         reply, fields = told_and_killed(cove, "POST", "/v1/sandboxes", {})
         made = fields.get("id", "")
-        ran = not made or c.until(lambda: patiently(lambda: cove.get("/v1/sandboxes/" + made)).json.get("state") == "running", 20)
+        ran = not made or c.until(lambda: patiently(lambda: cove.get("/v1/sandboxes/" + made)).json.get("state") == "running")
         if reply.status != 201 or not ran:
             lost.append((reply.status, made))
     c.same(lost, [], "a sandbox that was made runs")

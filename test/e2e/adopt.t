@@ -24,7 +24,7 @@ PACED = "seq 1 %d | awk '{ print } NR %% %d == 0 { fflush(); system(\"sleep 0.1\
 def kill_daemon(cove):
     pid = cove.children()["daemon"]
     os.kill(pid, signal.SIGKILL)
-    c.until(lambda: cove.children().get("daemon", pid) != pid, 20, 0.01)
+    c.until(lambda: cove.children().get("daemon", pid) != pid, 30, 0.01)
 
 
 def streams(cove, box):
@@ -129,7 +129,7 @@ def uploads(cove, box):
     path = api(box, "files/workspace/big")
     old = b"old" * 1000
     cove.request("PUT", path, old, raw=True)
-    cut = []
+    cut, half, killed = [], threading.Event(), threading.Event()
 
     def slowly():
         conn = http.client.HTTPConnection("127.0.0.1", cove.port, timeout=30)
@@ -138,17 +138,20 @@ def uploads(cove, box):
             conn.putheader("Authorization", "Bearer " + cove.key)
             conn.putheader("Content-Length", str(64 << 20))
             conn.endheaders()
-            for _ in range(64):
+            for i in range(64):
+                if i == 20:
+                    half.set()
+                    killed.wait(60)
                 conn.send(b"n" * (1 << 20))
-                time.sleep(0.03)
             cut.append(conn.getresponse().status)
         except BROKEN:
             cut.append("cut")
 
     thread = threading.Thread(target=slowly)
     thread.start()
-    time.sleep(0.6)
+    half.wait(60)
     kill_daemon(cove)
+    killed.set()
     thread.join()
     size = patiently(lambda: cove.execute(box, "stat -c %s /workspace/big; ls -A /workspace")).json["stdout"].split()
     c.same(cut, ["cut"], "an upload is cut off")
@@ -157,13 +160,13 @@ def uploads(cove, box):
 
 
 def limits(cove, box):
-    process = start(cove, box, "sleep 100", timeoutMs=3000, timeout=3000)
     begin = time.monotonic()
+    process = start(cove, box, "sleep 1000", timeoutMs=3000, timeout=3000)
     kill_daemon(cove)
-    end = patiently(lambda: cove.get(api(box, "process/%s/wait?timeoutMs=20000" % process))).json
+    end = patiently(lambda: cove.get(api(box, "process/%s/wait?timeoutMs=60000" % process))).json
     took = time.monotonic() - begin
-    if "exitCode" in end and took < 20:
-        c.ok(2 < took < 12, "a time limit holds over a kill", end, took)
+    if "exitCode" in end:
+        c.ok(took > 2.9, "a time limit holds over a kill", end, took)
     else:
         c.note("this door has no time limit for processes: %r" % end)
         cove.request("DELETE", api(box, "process/" + process))
@@ -180,7 +183,7 @@ def main():
     uploads(cove, box)
     limits(cove, box)
     c.same(cove.delete(box).status, 204, "the sandbox is deleted")
-    c.ok(c.until(lambda: os.listdir(os.path.join(cove.data, "daemon", "tapes")) == [], 10), "with all of its tapes")
+    c.ok(c.until(lambda: os.listdir(os.path.join(cove.data, "daemon", "tapes")) == []), "with all of its tapes")
     cove.close()
     c.done()
 

@@ -60,7 +60,7 @@ class Session:
     def state(self):
         return self.lease()["state"]
 
-    def await_state(self, *states, seconds=20):
+    def await_state(self, *states, seconds=40):
         return c.until(lambda: self.state() in states, seconds, 0.005)
 
     def run(self, do="ok", **fields):
@@ -72,7 +72,7 @@ class Session:
     def look(self, run):
         return patiently(lambda: self.cove.get("%s/runs/%s" % (self.path, run))).json
 
-    def fate(self, run, seconds=20):
+    def fate(self, run, seconds=40):
         """What became of a run: "completed", or "failed runner_no_output"."""
         got = c.until(lambda: (lambda g: g if g["state"] in OVER else None)(self.look(run)), seconds, 0.01)
         if not got:
@@ -146,7 +146,7 @@ def kill_daemon(cove):
     """kill -9; returns when the supervisor has started another."""
     pid = cove.children()["daemon"]
     os.kill(pid, signal.SIGKILL)
-    c.until(lambda: cove.children().get("daemon", pid) != pid, 20, 0.005)
+    c.until(lambda: cove.children().get("daemon", pid) != pid, 30, 0.005)
     patiently(lambda: cove.get("/v1/agent-sessions"))
 
 
@@ -190,7 +190,7 @@ def hangs(cove, session, point):
 def hold(cove, session, point, count=1):
     """Whoever comes to that point next hangs there; one that hangs there already goes on. Returns a wait for it."""
     fault(cove, point, "hang", count, session.id)
-    return lambda: c.until(lambda: hangs(cove, session, point), 20, 0.005)
+    return lambda: c.until(lambda: hangs(cove, session, point), 30, 0.005)
 
 
 def release(cove, session, point):
@@ -265,4 +265,4 @@ def power_off(cove):
             except OSError:
                 pass
         return not any(c._is_boxed(pid, cove.instance()) for pid in c._pids())
-    return c.until(dead, 20, 0.05)
+    return c.until(dead, 30, 0.05)

@@ -69,7 +69,7 @@ def left(cove):
 
 
 def clean(cove, why):
-    c.ok(c.until(lambda: cove.get("/v1/verify").json["ok"], 20), why, cove.get("/v1/verify").json)
+    c.ok(c.until(lambda: cove.get("/v1/verify").json["ok"]), why, cove.get("/v1/verify").json)
 
 
 def there_and_back(cove, word):
@@ -149,7 +149,7 @@ def interrupted(cove):
     reply = cove.post(at(box) + "/archive?wait=false")
     c.ok(c.until(lambda: any(n.startswith(".pack-") for n in left(cove))), "it packs again")
     c.same(cove.request("DELETE", at(box)).status, 204, "a delete ends that, too")
-    c.ok(c.until(lambda: left(cove) == [], 20), "and nothing is left", left(cove))
+    c.ok(c.until(lambda: left(cove) == []), "and nothing is left", left(cove))
     clean(cove, "verify is clean")
 
 

@@ -63,7 +63,7 @@ def whole(cove, at, why):
 def strike(cove, points, at, ask, place, why):
     points.arm(place)
     quietly(ask)
-    fired = c.until(lambda: points.fired() > 0, 10)
+    fired = c.until(lambda: points.fired() > 0)
     points.disarm()
     c.ok(fired, why + ": the point is met")
     whole(cove, at, why)

@@ -139,7 +139,7 @@ def of_requests(cove, outside):
 def of_bytes(cove, outside, echo):
     box, before = box_with(cove, bytesOut=1000000), echo.received
     python(cove, box, STREAM, SIZE=50000, FLOOD=False)
-    c.ok(c.until(lambda: echo.received - before == 1000000, 10), "1,000,000 bytes out: no more, no less", echo.received - before)
+    c.ok(c.until(lambda: echo.received - before == 1000000), "1,000,000 bytes out: no more, no less", echo.received - before)
     totals = ledger(cove, box)[1]
     c.same(totals["bytesOut"], 1000000, "as the ledger has it")
     got = python(cove, box, ASK, TIMES=1, KEPT=False, REASON="budget_bytes_out")
@@ -185,7 +185,7 @@ def tally(cove, outside):
             kill(cove, box, *roles)
         else:
             cove.run(box, "pkill -f hold.py")
-        c.until(lambda: ledger(cove, box)[1]["open"] == 0, 20)
+        c.until(lambda: ledger(cove, box)[1]["open"] == 0)
         rows, totals = ledger(cove, box)
         words = "kill -9 of %s" % " and ".join(roles) if roles else "their end"
         c.same((totals["connections"], totals["bytesOut"], totals["bytesIn"]), (mine["connections"], mine["out"], mine["back"]),

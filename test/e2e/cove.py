@@ -111,7 +111,7 @@ def mount_image(image, mount, size):
     return ""
 
 
-def until(check, seconds=10.0, step=0.02):
+def until(check, seconds=30.0, step=0.02):
     """Asks again until the answer is true; returns the last answer."""
     end = time.monotonic() + seconds
     while True:
@@ -171,7 +171,7 @@ def kill_all(cove):
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
     cove.process.wait()
-    until(lambda: not any(_lives(pid) for pid in pids[:-1]), 10)
+    until(lambda: not any(_lives(pid) for pid in pids[:-1]))
     cove.log.close()
 
 

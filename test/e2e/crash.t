@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """kill -9 of the daemon, of the warden, of both, of everything, at random points under load: what
 was promised lives on, what was not is destroyed, and that soon."""
-# alone: a new start has two seconds
 import os
 import random
 import signal
@@ -12,8 +11,9 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import cove as c  # noqa: E402
 
-POINTS = 6 if c.SHORT else 50
-SOON = 20.0 if c.SHORT else 2.0
+SOAK = os.environ.get("COVE_SOAK") == "1"
+POINTS = 6 if c.SHORT else 200 if SOAK else 20
+SOON = 2.0 if SOAK else 20.0  # a quiet host takes 2 s at most
 
 
 class Load:
@@ -60,7 +60,7 @@ def works(cove):
 def leaked(cove):
     """The census against the one before. Other processes live now, so their fds may differ a little;
     that one life leaks none is another story's to prove."""
-    left = c.settled(before, cove, 15)
+    left = c.settled(before, cove)
     return {k: v for k, v in left.items() if not (k.startswith("fds of") and v[1] - v[0] < 8)}
 
 
@@ -71,8 +71,8 @@ def strike(cove, roles):
         if role in pids:
             os.kill(pids[role], signal.SIGKILL)
     begin = time.monotonic()
-    c.until(lambda: all(cove.children().get(r, pids.get(r)) != pids.get(r) for r in roles), 10, 0.01)
-    return begin if c.until(lambda: works(cove), 20, 0.02) else None
+    c.until(lambda: all(cove.children().get(r, pids.get(r)) != pids.get(r) for r in roles), 30, 0.01)
+    return begin if c.until(lambda: works(cove), 30, 0.02) else None
 
 
 c.need_root()
@@ -107,7 +107,7 @@ for way in ways:
     for role in way:
         os.kill(pids[role], signal.SIGKILL)
     begin = time.monotonic()
-    c.until(lambda: works(cove), 20, 0.01)
+    c.until(lambda: works(cove), 30, 0.01)
     quick.append(round(time.monotonic() - begin, 2))
     c.same([cove.out(box, "echo alive") for box in boxes], ["alive\n"] * 10,
            "after kill -9 of %s ten sandboxes are alive" % " and ".join(way))

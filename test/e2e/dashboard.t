@@ -241,7 +241,7 @@ def work(browser, cove, cli):
     ui.fill("Type made-here to confirm", "made-here")
     ui.until("![...document.querySelectorAll('dialog button')].find((e) => e.textContent == 'Delete').disabled")
     ui.click("dialog button", "Delete")
-    c.ok(c.until(lambda: cove.get("/v1/sandboxes/made-here").status == 404, 20), "W-18 the name deletes it")
+    c.ok(c.until(lambda: cove.get("/v1/sandboxes/made-here").status == 404), "W-18 the name deletes it")
     faults, _ = ui.close()
     c.same(faults, [], "no fault, no violation")
 

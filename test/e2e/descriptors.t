@@ -33,7 +33,7 @@ def limit_of(pid):
 def kill_daemon():
     pid = cove.children()["daemon"]
     os.kill(pid, signal.SIGKILL)
-    c.until(lambda: cove.children().get("daemon", pid) != pid, 20, 0.01)
+    c.until(lambda: cove.children().get("daemon", pid) != pid, 30, 0.01)
     patiently(lambda: cove.get("/v1/health"))
 
 

@@ -144,7 +144,7 @@ def survives(cove, outside, box, env):
         c.ok(got["exitCode"] == 6, "by the same policy", got)
     inside = patiently(lambda: cove.post("/v1/sandboxes/%s/stop" % box["id"]))
     c.ok(inside.status in (200, 202, 204), "stopped", inside)
-    c.ok(c.until(lambda: reach(cove, box, env, "https", "www.test")["stdout"] == "hello from www.test /curl\n", 20),
+    c.ok(c.until(lambda: reach(cove, box, env, "https", "www.test")["stdout"] == "hello from www.test /curl\n"),
          "a box that was stopped is out again when it wakes")
 
 
@@ -167,7 +167,7 @@ def attach_fails(cove, box, env):
         if seen:
             break
         resource.prlimit(warden, resource.RLIMIT_NOFILE, most)
-        c.until(lambda: patiently(lambda: cove.execute(box, ["true"])).status == 200, 20)
+        c.until(lambda: patiently(lambda: cove.execute(box, ["true"])).status == 200)
     c.ok(seen, "a network that could not be attached at adoption: the box is there, and the log says so", cove.log_text()[-2000:])
     resource.prlimit(warden, resource.RLIMIT_NOFILE, most)
 

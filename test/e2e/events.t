@@ -22,7 +22,7 @@ def kinds(cove, box, **kw):
 
 
 def until_kinds(cove, box, want, name):
-    c.until(lambda: kinds(cove, box) == want, 10)
+    c.until(lambda: kinds(cove, box) == want)
     c.same(kinds(cove, box), want, name)
 
 
@@ -54,12 +54,12 @@ def life(cove):
     cove.delete(box)
     want += ["sandbox.deleting", "sandbox.deleted"]
     until_kinds(cove, box["id"], want, "and its end")
-    told = c.until(lambda: [e["kind"] for e in live.got if e.get("sandbox") == box["id"]] == want, 10)
+    told = c.until(lambda: [e["kind"] for e in live.got if e.get("sandbox") == box["id"]] == want)
     c.ok(told, "a stream tells the same, as it happens", live.got)
     c.same(live.ids, sorted(set(live.ids)), "in one order, each with its number")
     middle = live.ids[3]
     again = Stream(cove, headers={"Last-Event-ID": str(middle)})
-    c.until(lambda: len(again.ids) >= len(live.ids) - 4, 10)
+    c.until(lambda: len(again.ids) >= len(live.ids) - 4)
     c.same(again.ids[:len(live.ids) - 4], live.ids[4:], "a client that reconnects with Last-Event-ID misses nothing")
     first = cove.get("/v1/events?limit=2").json
     second = cove.get("/v1/events?limit=2&after=%d" % first["last"]).json
@@ -71,7 +71,7 @@ def failure(cove):
     box = cove.create(ephemeral=True)
     pids = [pid for pid in c._pids() if c._is_boxed(pid, cove.instance()) and box["id"] in open("/proc/%d/cgroup" % pid).read()]
     os.kill(min(pids), 9)
-    c.until(lambda: "sandbox.failed" in kinds(cove, box["id"]), 10)
+    c.until(lambda: "sandbox.failed" in kinds(cove, box["id"]))
     lost = items(cove, "kind=sandbox.failed&sandbox=" + box["id"])
     c.ok(lost and lost[0]["fields"].get("reason") == "box_lost", "a sandbox that is lost is told of, with the reason", lost)
     cove.delete(box)
@@ -81,7 +81,7 @@ def security(cove):
     cove.get("/v1/sandboxes", key="wrong")
     box = cove.create(limits={"memoryMB": 64})
     cove.execute(box, "sleep 60", timeoutMs=300)
-    c.until(lambda: len(items(cove, "kind=security")) >= 2, 10)
+    c.until(lambda: len(items(cove, "kind=security")) >= 2)
     told = {item["fields"]["event"]: item for item in items(cove, "kind=security")}
     c.ok("failed_bearer" in told and told["failed_bearer"]["fields"]["severity"] == "medium", "a wrong token is a security event", told)
     c.ok("limit_hit" in told and told["limit_hit"]["sandbox"] == box["id"], "so is a limit that was hit, with its sandbox", told)
@@ -96,7 +96,7 @@ def tenants(cove):
         keys[name] = cove.post("/v1/keys", {"tenant": name, "host": True, "scopes": ["read", "make", "use", "admin"]}).json
     plain = cove.post("/v1/keys", {"tenant": "ada", "scopes": ["read"]}).json["key"]
     box = cove.request("POST", "/v1/sandboxes", {}, key=keys["ada"]["key"]).json
-    c.until(lambda: "sandbox.running" in kinds(cove, box["id"]), 10)
+    c.until(lambda: "sandbox.running" in kinds(cove, box["id"]))
     own = items(cove, key=keys["ada"]["key"])
     c.ok(own and {item["tenant"] for item in own} == {"ada"}, "a tenant is told of its own alone", own)
     c.ok("key.made" in [item["kind"] for item in own] and "tenant.made" in [item["kind"] for item in own], "of its keys and terms, too", own)
@@ -104,7 +104,7 @@ def tenants(cove):
     live = Stream(cove, key=keys["bob"]["key"])
     cove.request("DELETE", "/v1/sandboxes/" + box["id"], key=keys["ada"]["key"])
     cove.request("DELETE", "/v1/keys/" + keys["bob"]["id"])
-    c.until(lambda: live.ended, 10)
+    c.until(lambda: live.ended)
     c.same([event for event in live.got if event["tenant"] != "bob"], [], "nor by a stream")
     c.ok(live.ended, "a stream ends when its key is revoked")
     c.same(cove.get("/v1/audit", key=plain).status, 403, "the audit log is for admins")
@@ -131,11 +131,11 @@ def rows_of(cove, target, word=""):
 def audit(cove):
     box = cove.create(name="watched")
     ids = [cove.execute(box, "true").headers["X-Request-Id"] for _ in range(3)]
-    c.until(lambda: len(rows_of(cove, box["id"], "api/execute")) >= 3, 5)
+    c.until(lambda: len(rows_of(cove, box["id"], "api/execute")) >= 3)
     rows = rows_of(cove, box["id"], "api/execute")
     c.same([(row["outcome"], row["fields"]["requestId"]) for row in rows], [("begun", i) for i in ids], "each command has its row")
     bad = cove.execute(box, ["/no/such/program"])
-    c.until(lambda: len(rows_of(cove, box["id"], "api/execute")) >= 5, 5)
+    c.until(lambda: len(rows_of(cove, box["id"], "api/execute")) >= 5)
     rows = rows_of(cove, box["id"], "api/execute")[3:]
     c.same({(row["outcome"], row["fields"]["requestId"]) for row in rows},
            {(word, bad.headers["X-Request-Id"]) for word in ("begun", "404")}, "one that fails has a second, saying why")
@@ -143,7 +143,7 @@ def audit(cove):
         cove.post("/v1/sandboxes/watched/api/list-files", {"path": "/workspace"})
     c.same(rows_of(cove, box["id"], "list-files"), [], "reads are summed up, and come later")
     more = [cove.execute(box, "true").headers["X-Request-Id"] for _ in range(30)]
-    c.until(lambda: [row for row in rows_of(cove, box["id"], "api/execute") if "count" in row["fields"]], 20)
+    c.until(lambda: [row for row in rows_of(cove, box["id"], "api/execute") if "count" in row["fields"]])
     rows = [row["fields"] for row in rows_of(cove, box["id"], "api/execute")]
     own = {row["requestId"] for row in rows}
     c.same(sum(row.get("count", 0) for row in rows), len([i for i in more if i not in own]),
@@ -179,7 +179,7 @@ def shot(cove, box):
         reply = cove.request(method, path, body, headers=headers, raw=True)
         os.kill(daemon, 9)
         done.append((method, path, reply.status, reply.headers["X-Request-Id"]))
-        c.until(lambda: cove.children().get("daemon", daemon) != daemon and up(cove), 20)
+        c.until(lambda: cove.children().get("daemon", daemon) != daemon and up(cove))
     known = {row["fields"].get("requestId") for row in cove.get("/v1/audit?limit=1000").json["items"]}
     lost = [deed for deed in done if deed[3] not in known or deed[2] >= 400]
     c.same(lost, [], "kill -9 after each of %d answers: every deed is in the log" % len(done))
@@ -197,7 +197,7 @@ def sql(cove, statement):
 def first(cove, **kw):
     """What a stream begins with."""
     stream = Stream(cove, **kw)
-    c.until(lambda: stream.got, 10)
+    c.until(lambda: stream.got)
     return stream.got[0] if stream.got else None
 
 
@@ -208,13 +208,13 @@ def gaps(cove):
     ivy, joe = [cove.post("/v1/keys", {"tenant": name, "scopes": ["read", "admin"]}).json["key"] for name in ("ivy", "joe")]
     for _ in range(4):
         cove.post("/v1/keys", {"tenant": "ivy", "scopes": ["read"]})
-    c.until(lambda: len(items(cove, key=ivy)) == 6 and len(items(cove, key=joe)) == 2, 10)
+    c.until(lambda: len(items(cove, key=ivy)) == 6 and len(items(cove, key=joe)) == 2)
     c.same([i["id"] for i in items(cove, key=ivy)], [1, 2, 3, 4, 5, 6], "I-01 a tenant's events count its own")
     c.same(first(cove, key=ivy, headers={"Last-Event-ID": "2"})["id"], 3, "a place that is kept is gone on from")
     newest = cove.get("/v1/events?limit=1000").json["last"]
     sql(cove, "UPDATE events SET time = 1 WHERE tenant <> 'joe' AND NOT (tenant = 'ivy' AND own > 4)")
     cove.post("/v1/cleanup")
-    told = c.until(lambda: cove.get("/v1/events?after=1&limit=1000").json["missed"], 10)
+    told = c.until(lambda: cove.get("/v1/events?after=1&limit=1000").json["missed"])
     page = cove.get("/v1/events?after=2", key=ivy).json
     c.ok(told and page["missed"] and [i["id"] for i in page["items"]] == [5, 6], "a pruned event is reported as missed", told, page)
     c.ok(not cove.get("/v1/events?after=4", key=ivy).json["missed"] and not cove.get("/v1/events?after=1", key=joe).json["missed"],
@@ -223,9 +223,9 @@ def gaps(cove):
     c.ok(gap["kind"] == "events.missed" and gap["after"] == 2 and gap["oldest"] == 5, "Last-Event-ID of one that is forgotten: a stream begins by saying so", gap)
     c.same(first(cove, headers={"Last-Event-ID": "1"})["kind"], "events.missed", "the operator's, too")
     beyond = Stream(cove, headers={"Last-Event-ID": str(newest + 1000)})
-    c.until(lambda: beyond.got, 10)
+    c.until(lambda: beyond.got)
     cove.request("PUT", "/v1/tenants/late", {})
-    c.until(lambda: "tenant.made" in beyond.kinds(), 10)
+    c.until(lambda: "tenant.made" in beyond.kinds())
     c.same(beyond.kinds()[0], "events.missed", "a number that was never given is no place")
     c.ok("tenant.made" in beyond.kinds(), "later events are delivered all the same", beyond.got)
 
@@ -254,7 +254,7 @@ def verify(cove):
 def restart(cove):
     opened = cove.get("/v1/health").json["http"]["open"]
     follow = subprocess.Popen([cove.binary, "events", "-f", "--json", "--data", cove.data], stdout=subprocess.PIPE, text=True)
-    c.until(lambda: cove.get("/v1/health").json["http"]["open"] > opened, 5)
+    c.until(lambda: cove.get("/v1/health").json["http"]["open"] > opened)
     before = items(cove)
     for _ in range(5):
         cove.post("/v1/sandboxes/none/api/list-files", {"path": "/workspace"})
@@ -276,11 +276,11 @@ def restart(cove):
     got = cli(cove, "audit", "--check")
     c.ok(got.returncode == 1 and "row 3 " in got.stdout, "a row of the audit log that was changed is named", got)
     box = cove.create()
-    c.until(lambda: "sandbox.running" in kinds(cove, box["id"]), 5)
+    c.until(lambda: "sandbox.running" in kinds(cove, box["id"]))
     lines = []
     reader = threading.Thread(target=lambda: [lines.append(line) for line in follow.stdout], daemon=True)
     reader.start()
-    c.until(lambda: any(box["id"] in line and "sandbox.running" in line for line in lines), 15)
+    c.until(lambda: any(box["id"] in line and "sandbox.running" in line for line in lines))
     c.ok(any(box["id"] in line and "sandbox.running" in line for line in lines), "cove events -f goes on after a restart", lines)
     follow.kill()
     follow.wait()
@@ -313,7 +313,7 @@ def pruned():
     cove.close()
     cove = c.Cove("--audit-retention=1s", "--sweep-every=1s")
     cove.request("PUT", "/v1/tenants/acme", {})
-    c.ok(c.until(lambda: cove.get("/v1/audit/check").json["cut"], 20), "rows that are old enough are forgotten")
+    c.ok(c.until(lambda: cove.get("/v1/audit/check").json["cut"]), "rows that are old enough are forgotten")
     c.ok(cove.get("/v1/audit/check").json["ok"], "and the rest is whole")
     cove.close()
 

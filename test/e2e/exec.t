@@ -175,7 +175,7 @@ def streams(cove, box):
     c.same(cove.events(box, " ").json["code"], "INVALID_COMMAND", "so is a blank command")
     first = next(cove.events(box, "sleep 1; touch /tmp/done"))
     c.same(first["type"], "start", "a client that leaves after the start")
-    c.ok(c.until(lambda: cove.run(box, "test -e /tmp/done")["exitCode"] == 0, 10, 0.2),
+    c.ok(c.until(lambda: cove.run(box, "test -e /tmp/done")["exitCode"] == 0, 30, 0.2),
          "does not stop the command")
 
 

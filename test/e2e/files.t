@@ -379,7 +379,7 @@ def main():
     for part in (write_and_read, verbs, lists, refusals, odd_files, names, sessions, streams, parallel):
         c.note(part.__name__)
         part(f)
-    c.until(lambda: c.fds(with_cove.children()["daemon"]) <= before["fds of daemon"] + 12, 5)
+    c.until(lambda: c.fds(with_cove.children()["daemon"]) <= before["fds of daemon"] + 12)
     c.ok(c.fds(with_cove.children()["daemon"]) <= before["fds of daemon"] + 12, "no file stays open",
          before["fds of daemon"], c.fds(with_cove.children()["daemon"]))
     c.same(with_cove.delete(f.box).status, 204, "the sandbox goes")

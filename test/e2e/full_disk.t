@@ -57,13 +57,13 @@ def ticks(events):
 def ticks_on():
     """Until the run has told something more to its live reader."""
     before = len(ticks(told.got))
-    return c.until(lambda: len(ticks(told.got)) >= before + 5, 20)
+    return c.until(lambda: len(ticks(told.got)) >= before + 5)
 
 
 def later():
     """What is told to somebody who begins to read now, up to what there is now."""
     reader, last = c.Stream(cove, "%s/runs/%s/events" % (session.path, run)), ticks(told.got)[-1]
-    c.until(lambda: reader.ended or (ticks(reader.got) and ticks(reader.got)[-1] <= last), 20)
+    c.until(lambda: reader.ended or (ticks(reader.got) and ticks(reader.got)[-1] <= last))
     return list(reader.got)
 
 
@@ -80,7 +80,7 @@ def follow():
 
 def go(n):
     cove.run(box, "touch /tmp/go%d" % n)
-    return c.until(lambda: len(live) >= n * PART, 20)
+    return c.until(lambda: len(live) >= n * PART)
 
 
 def free():
@@ -106,7 +106,7 @@ time.sleep(0.5)  # a tape without room looks for some now and then
 c.ok(go(3), "with room again the third part is read live", len(live))
 reader.join(30)
 c.ok(ticks_on(), "with room again the lines of a run are read live", told.got[-3:])
-whole, part = ticks(told.got), c.until(lambda: (lambda got: got if "truncated" in [e["type"] for e in got] else None)(later()), 20)
+whole, part = ticks(told.got), c.until(lambda: (lambda got: got if "truncated" in [e["type"] for e in got] else None)(later()))
 c.same(whole, list(range(2999, 2999 - len(whole), -1)), "a live reader of a run has every line of it, once and in order")
 c.ok(part, "a later reader is told that the log is truncated", part and part[-3:])
 part = part or later()
@@ -116,7 +116,7 @@ at = [event["type"] for event in part].index("truncated")
 c.same(ticks(part[at:])[0], missing[-1] - 1, "where they would stand")
 cove.post(session.path + "/interrupt")
 c.same(session.fate(run), "interrupted user_interrupt", "the run ends as it is told")
-c.ok(c.until(lambda: told.ended, 20) and told.got[-1]["type"] == "end", "its live reader is told the end", told.got[-1])
+c.ok(c.until(lambda: told.ended) and told.got[-1]["type"] == "end", "its live reader is told the end", told.got[-1])
 c.same(c.Stream(cove, "%s/runs/%s/events" % (session.path, run)).reply.status, 200, "its log can be read")
 c.same(bytes(live), b"".join((b"%d\n" % n) * (PART // 2) for n in (1, 2, 3)), "a live reader has every byte, in order")
 logs = cove.get(api + "p/logs").json

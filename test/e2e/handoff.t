@@ -76,7 +76,7 @@ def strike(cove, roles):
     pids = cove.children()
     for role in roles:
         os.kill(pids[role], signal.SIGKILL)
-    c.until(lambda: all(cove.children().get(r, pids[r]) != pids[r] for r in roles), 10, 0.01)
+    c.until(lambda: all(cove.children().get(r, pids[r]) != pids[r] for r in roles), 30, 0.01)
 
 
 def kill_all(cove):
@@ -114,7 +114,7 @@ def away(cove, boxes):
     for _ in range(3):
         strike(cove, ["daemon"])
     c.same(cells(cove, boxes), before, "three daemons in a row that are shot change nothing")
-    box = c.until(lambda: made(cove), 20, 0.05)
+    box = c.until(lambda: made(cove), 30, 0.05)
     c.ok(box and said(cove, box, "echo new") == "new\n", "and new sandboxes are made")
     c.same(cove.delete(box).status, 204, "and deleted, verified")
 

@@ -98,7 +98,7 @@ c.same([again[x] for x in ("id", "sandbox", "directory")], [made.json[x] for x i
 c.same(cove.post("/v1/agent-sessions", theirs, key=acme).json["reason"], "session_taken", "and the id stays used there")
 own = cove.post("/v1/agent-sessions/%s/runs" % lone.id, {"input": {"do": "ok"}}, key=acme).json
 c.same(own["session"], lone.id, "the run belongs to the tenant's own session")
-c.ok(c.until(lambda: cove.get("/v1/agent-sessions/%s/runs/%s" % (lone.id, own["id"]), key=acme).json["state"] in s.OVER, 20),
+c.ok(c.until(lambda: cove.get("/v1/agent-sessions/%s/runs/%s" % (lone.id, own["id"]), key=acme).json["state"] in s.OVER),
      "to its end", cove.get("/v1/agent-sessions/%s/runs/%s" % (lone.id, own["id"]), key=acme))
 c.same(cove.get(lone.path + "/runs/" + own["id"]).status, 404,
        "beside the operator's, which knows nothing of it")
@@ -141,7 +141,7 @@ wedged = s.Session(cove, org="wedge", user="u")
 wedged.fate(wedged.run())
 s.fault(cove, "observe", "hang", count=2, session=wedged.id)
 wedged.run()
-c.until(lambda: '"wedged":"yes"' in cove.log_text(), 20)
+c.until(lambda: '"wedged":"yes"' in cove.log_text())
 next_ = ask(org="wedge", user="u").json["sandbox"]
 import hashlib  # noqa: E402
 slot = "org-" + hashlib.sha256(b"shared-slot-v1:" + wedged.made["sandbox"].encode()).hexdigest()[:48]

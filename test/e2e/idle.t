@@ -20,8 +20,13 @@ def state(box):
     return cove.get("/v1/sandboxes/" + box["id"]).json["state"]
 
 
-def falls(box, to, seconds):
-    return c.until(lambda: state(box) == to, seconds, 0.05)
+def falls(box, to):
+    return c.until(lambda: state(box) == to, 30, 0.05)
+
+
+def woken(box):
+    """How often it was woken, so far."""
+    return len([e for e in cove.get("/v1/events?kind=sandbox.woken&limit=1000").json["items"] if e["sandbox"] == box["id"]])
 
 
 def step(box, word):
@@ -36,9 +41,10 @@ c.same((box["sleepAfter"], box["keepAlive"]), ("10m", False), "the default sleep
 cove.run(box, "echo kept > /workspace/f; mkdir -p /opt/x; echo 7 > /opt/x/y")
 session = cove.post("/v1/sandboxes/%s/api/execute" % box["id"], {"command": "cd /tmp; export V=5"})
 counter = cove.post("/v1/sandboxes/%s/api/process/start" % box["id"],
-                    {"command": "i=0; while :; do i=$((i+1)); echo $i > /workspace/n; sleep 0.02; done", "processId": "count"})
-time.sleep(0.3)
+                    {"command": "while :; do echo $EPOCHREALTIME >> /workspace/times; sleep 0.02; done", "processId": "clock"})
+c.until(lambda: cove.run(box, "test -s /workspace/times")["exitCode"] == 0)
 paused = step(box, "pause")
+stood = time.time()
 c.same((paused.status, paused.json["state"]), (200, "paused"), "a sandbox is paused")
 refused = cove.execute(box, "echo")
 c.same((refused.status, refused.json["reason"]), (409, "paused"), "a paused sandbox answers 409 paused")
@@ -46,12 +52,12 @@ c.same(cove.get("/v1/sandboxes/%s/api/files?path=/workspace/f" % box["id"]).stat
 c.same(cove.get("/v1/sandboxes/" + box["id"]).json["state"], "paused", "looking at it does not wake it")
 c.same(step(box, "pause").status, 200, "to pause it again is harmless")
 time.sleep(0.5)
+went = time.time()
 resumed = step(box, "resume")
 c.same((resumed.status, resumed.json["state"]), (200, "running"), "the sandbox is resumed")
-one = int(cove.out(box, "cat /workspace/n"))
-time.sleep(0.3)
-two = int(cove.out(box, "cat /workspace/n"))
-c.ok(0 < one < 60 and two > one, "nothing ran meanwhile, and it goes on", one, two)
+c.ok(c.until(lambda: float(cove.out(box, "tail -n 1 /workspace/times")) > went), "it goes on")
+times = [float(word) for word in cove.out(box, "cat /workspace/times").split()]
+c.ok(times[0] < stood and not [at for at in times if stood < at < went], "and nothing ran meanwhile", times, stood, went)
 c.same(cove.post("/v1/sandboxes/%s/api/execute" % box["id"], {"command": "echo $V $PWD"}).json["stdout"], "5 /tmp",
        "its sessions are where they were")
 
@@ -79,7 +85,7 @@ box = cove.create()
 step(box, "pause")
 began = time.monotonic()
 c.same(cove.delete(box).status, 204, "L-07 a paused sandbox is deleted")
-c.ok(time.monotonic() - began < 5, "soon", time.monotonic() - began)
+c.ok(time.monotonic() - began < 20, "soon", time.monotonic() - began)
 
 # Stop and start
 box = cove.create(name="stops", env={"E": "1"}, labels={"l": "1"})
@@ -116,29 +122,29 @@ c.same(answers, [200] * 10, "ten at once wake it once")
 step(box, "stop")
 c.same(cove.request("PUT", "/v1/sandboxes/stops", {}).json["id"], box["id"], "get-or-create finds a stopped one")
 c.same(cove.delete(box).status, 204, "a stopped sandbox is deleted")
-c.ok(c.until(lambda: c.census(cove)["boxes"] == 0, 10), "with its files")
+c.ok(c.until(lambda: c.census(cove)["boxes"] == 0), "with its files")
 
 # Idleness
 box = cove.create(sleepAfter="1s")
 cove.run(box, "echo kept > /workspace/f")
-cove.post("/v1/sandboxes/%s/api/execute" % box["id"], {"command": "export V=6"})
 began = time.monotonic()
-c.ok(falls(box, "frozen", 10), "an idle sandbox is frozen")
-c.ok(0.9 < time.monotonic() - began < 4, "after its sleepAfter; asking about it is no use of it", time.monotonic() - began)
+cove.post("/v1/sandboxes/%s/api/execute" % box["id"], {"command": "export V=6"})
+c.ok(falls(box, "frozen"), "an idle sandbox is frozen")
+c.ok(0.9 < time.monotonic() - began, "after its sleepAfter; asking about it is no use of it", time.monotonic() - began)
+began = time.monotonic()
 c.same(cove.post("/v1/sandboxes/%s/api/execute" % box["id"], {"command": "echo $V"}).json["stdout"], "6",
        "a frozen sandbox is woken by a request, with all that was in it")
-c.same(state(box), "running", "and runs")
-c.ok(falls(box, "frozen", 10), "the sandbox is frozen again")
-began = time.monotonic()
-c.ok(falls(box, "stopped", 10), "a frozen one is stopped after a while")
-c.ok(0.9 < time.monotonic() - began < 5, "after --frozen-for", time.monotonic() - began)
+c.ok(c.until(lambda: woken(box) == 1), "and runs")
+c.ok(falls(box, "frozen"), "the sandbox is frozen again")
+c.ok(falls(box, "stopped"), "a frozen one is stopped after a while")
+c.ok(2.4 < time.monotonic() - began, "after sleepAfter and --frozen-for", time.monotonic() - began)
 c.same(cove.get("/v1/sandboxes/" + box["id"]).json.get("reason"), "idle", "and says why")
 c.same(cove.out(box, "cat /workspace/f"), "kept\n", "and woken on its files")
 
 busy = cove.create(sleepAfter="1s")
 cove.post("/v1/sandboxes/%s/api/process/start" % busy["id"], {"command": "sleep 100", "processId": "s"})
 stream = cove.create(sleepAfter="1s")
-lines = cove.events(stream, "sleep 4; echo over")
+lines = cove.events(stream, "mkfifo /tmp/gate; cat /tmp/gate; echo over")
 burn = cove.create(sleepAfter="1s")
 cove.post("/v1/sandboxes/%s/api/execute" % burn["id"], {"command": "(while :; do :; done) & disown; echo"})
 quiet = cove.create(sleepAfter="1s")
@@ -150,17 +156,18 @@ time.sleep(3)
 c.same(state(busy), "running", "a process that runs is use, even if it sleeps")
 c.same(state(stream), "running", "an open stream is use")
 c.same(state(burn), "running", "CPU time is use, whoever left it running")
-c.ok(state(quiet) in ("frozen", "stopped"), "a background job that waits is none", state(quiet))
+c.ok(c.until(lambda: state(quiet) in ("frozen", "stopped")), "a background job that waits is none", state(quiet))
 c.same(state(term), "running", "a terminal that is watched is use")
 c.same(state(alive), "running", "keepAlive keeps it from that")
+cove.run(stream, ": > /tmp/gate")
 list(lines)
 cove.request("DELETE", "/v1/sandboxes/%s/api/process/s" % busy["id"])
-c.ok(falls(busy, "frozen", 10) and falls(stream, "frozen", 10), "when that is over they fall asleep")
+c.ok(falls(busy, "frozen") and falls(stream, "frozen"), "when that is over they fall asleep")
 cove.request("PATCH", "/v1/sandboxes/" + alive["id"], {"keepAlive": False})
-c.ok(falls(alive, "frozen", 5), "as does one whose keepAlive was taken back")
+c.ok(falls(alive, "frozen"), "as does one whose keepAlive was taken back")
 began = time.monotonic()
 c.same([cove.delete(b).status for b in (busy, stream, burn, quiet, alive, term)], [204] * 6, "L-07 frozen ones are deleted")
-c.ok(time.monotonic() - began < 10, "soon", time.monotonic() - began)
+c.ok(time.monotonic() - began < 40, "soon", time.monotonic() - began)
 
 # Woken by any request; sockets count, questions do not
 SERVER = ("import http.server as h, time\nclass S(h.BaseHTTPRequestHandler):\n def do_GET(s):\n  s.send_response(200); s.end_headers()\n  s.wfile.write(b'hello '); s.wfile.flush()\n"
@@ -182,7 +189,7 @@ def questions():
 
 asking = threading.Thread(target=questions)
 asking.start()
-c.ok(falls(port, "frozen", 6), "API calls that ask about it are no use, however many")
+c.ok(falls(port, "frozen"), "API calls that ask about it are no use, however many")
 asked.set()
 asking.join()
 wakers = {
@@ -196,14 +203,15 @@ wakers = {
     "a process": lambda: cove.post(base + "api/process/start", {"command": "true"}).status,
 }
 for name, wake in wakers.items():
-    c.ok(falls(port, "frozen", 6), "frozen again")
-    c.ok(wake() in (200, 201) and state(port) == "running", "%s wakes it" % name, state(port))
+    c.ok(falls(port, "frozen"), "frozen again")
+    before = woken(port)
+    c.ok(wake() in (200, 201) and c.until(lambda: woken(port) > before), "%s wakes it" % name, state(port))
 held = threading.Thread(target=lambda: cove.get(base + "proxy/4000/slow"))
 held.start()
 time.sleep(2.5)
 c.same(state(port), "running", "an open socket to one of its ports is use")
 held.join()
-c.ok(falls(port, "frozen", 15) and falls(port, "stopped", 6), "and when it is closed, no more")
+c.ok(falls(port, "frozen") and falls(port, "stopped"), "and when it is closed, no more")
 c.same(cove.post(base + "api/read", {"path": "/workspace/w"}).status, 200, "a stopped one is woken by a file")
 step(port, "stop")
 wsclient.WebSocket(cove, base + "ws/pty?sessionId=w&cols=80&rows=24").close()
@@ -218,11 +226,11 @@ for one in four.values():
     cove.run(one, "echo kept > /workspace/f")
 step(four["rests"], "pause")
 step(four["lies"], "stop")
-falls(four["froze"], "frozen", 10)
+falls(four["froze"], "frozen")
 was = {name: state(one) for name, one in four.items()}
 os.kill(cove.children()["daemon"], signal.SIGKILL)
-c.until(lambda: "daemon" in cove.children(), 10)
-c.until(lambda: cove.get("/v1/health", timeout=30).json["status"] == "ok", 10)
+c.until(lambda: "daemon" in cove.children())
+c.until(lambda: cove.get("/v1/health", timeout=30).json["status"] == "ok")
 same = {name: state(one) for name, one in four.items()}
 c.ok(all(same[name] == was[name] or (name == "froze" and same[name] == "stopped") for name in four),
      "a killed daemon leaves every sandbox on its step", was, same)
@@ -255,7 +263,7 @@ c.ok(brief["endsAt"] is not None, "a ttl is shown as endsAt", brief)
 longer = cove.create(ttl="2s")
 cove.request("PATCH", "/v1/sandboxes/" + longer["id"], {"ttl": "1h"})
 step(brief, "pause")
-c.ok(c.until(lambda: cove.get("/v1/sandboxes/brief").status == 404, 10), "the sandbox is deleted at the end of its ttl, whatever runs")
+c.ok(c.until(lambda: cove.get("/v1/sandboxes/brief").status == 404), "the sandbox is deleted at the end of its ttl, whatever runs")
 time.sleep(0.5)
 c.same(cove.get("/v1/sandboxes/" + longer["id"]).status, 200, "a ttl can be changed")
 for bad in (0, "x", -1, [], "10", "9999h"):

@@ -125,7 +125,7 @@ def everywhere(cove):
     c.same(got["stdout"], WANT.strip(), "a session does likewise")
     got = cove.request("POST", at + "/api/process/start", {"command": SHOW, "processId": "p"})
     cove.request("POST", at + "/api/process/p/wait", {"timeout": 20000})
-    c.ok(c.until(lambda: cove.get(at + "/api/process/p/logs").json.get("stdout") == WANT, 20), "and a process",
+    c.ok(c.until(lambda: cove.get(at + "/api/process/p/logs").json.get("stdout") == WANT), "and a process",
          cove.get(at + "/api/process/p/logs").body)
     env = {"COVE_URL": cove.url, "COVE_TOKEN": cove.key, "PATH": os.environ["PATH"]}
     got = subprocess.run(["script", "-qec", "%s exec -t %s -- /bin/bash -c '%s'" % (c.BIN, box["id"], SHOW.replace("'", "")), "/dev/null"],
@@ -171,7 +171,7 @@ def overrides(cove):
     c.same((reply.status, reply.json["reason"]), (400, "no_user"), "a user that is not there is refused")
     for body in ({"user": "a b"}, {"workdir": "relative"}, {"workdir": "/a/../b"}):
         c.same(cove.post("/v1/sandboxes", body).json["reason"], "bad_field", "as is %s" % json.dumps(body))
-    c.ok(c.until(lambda: cove.get("/v1/sandboxes").json["items"] == [], 20), "and leaves nothing", cove.get("/v1/sandboxes").body)
+    c.ok(c.until(lambda: cove.get("/v1/sandboxes").json["items"] == []), "and leaves nothing", cove.get("/v1/sandboxes").body)
 
 
 def entry(cove):

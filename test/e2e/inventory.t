@@ -36,7 +36,7 @@ for _ in range(20):
 together = [threading.Thread(target=life, args=(cove, [])) for _ in range(AT_ONCE)]
 [t.start() for t in together]
 [t.join() for t in together]
-c.until(lambda: c.census(cove)["trash"] == 0, 10)
+c.until(lambda: c.census(cove)["trash"] == 0)
 before = c.calm(cove)
 memory = {role: rss(pid) for role, pid in cove.children().items()}
 

@@ -117,7 +117,7 @@ def deletes(cove):
     maker, made = threading.Thread(target=lambda: made.append(
         cove.request("PUT", "/v1/sandboxes/early"))), []
     maker.start()
-    status = c.until(lambda: cove.delete("early").status == 204, 5, 0.0005)
+    status = c.until(lambda: cove.delete("early").status == 204, 30, 0.0005)
     maker.join()
     c.ok(status and made[0].status == 201, "a delete that comes while it is made ends it", made)
     c.same(cove.get("/v1/sandboxes/early").status, 404, "and leaves nothing")

@@ -348,7 +348,7 @@ def main():
         tenants(cove, box)
         session(cove)
         slow(cove, box)
-        c.until(lambda: not [one for one in cove.get("/v1/auth/sessions").json["items"]], 10)
+        c.until(lambda: not [one for one in cove.get("/v1/auth/sessions").json["items"]])
         cove.delete(box)
     finally:
         cove.close()

@@ -123,7 +123,7 @@ def round_of(cove, number):
     c.ok(clear(cove), name + "every sandbox that is left can be ended")
     got = subprocess.run([cove.binary, "verify", "--data", cove.data], capture_output=True, text=True, timeout=60)
     c.ok(got.returncode == 0, name + "all agree", got.stdout, got.stderr)
-    c.until(lambda: watched(cove) == before, 20, 0.05)
+    c.until(lambda: watched(cove) == before, 30, 0.05)
     c.same(watched(cove), before, name + "nothing is left over")
 
 

@@ -80,7 +80,7 @@ for victims in (["daemon"], ["warden"], ["daemon", "warden"]):
     pids = cove.children()
     for victim in victims:
         os.kill(pids[victim], signal.SIGKILL)
-    c.until(lambda: all(cove.children().get(v, pids[v]) != pids[v] for v in victims), 20)
+    c.until(lambda: all(cove.children().get(v, pids[v]) != pids[v] for v in victims))
     s.patiently(lambda: cove.get("/v1/agent-sessions"))
     c.ok(c.until(lambda: three.lease()["instance_id"] == held["instance_id"] and named(room) == [held["instance_id"]]),
          "kill -9 of %s: the same instance, its directory still named" % " and ".join(victims), three.lease(), leaves(room))

@@ -94,7 +94,7 @@ c.ok(128 <= int(full.split()[-1]) >> 20 <= 256, "when it is", full)
 victim = near.roots()
 host = str(victim[0])
 cove.execute(far.made["sandbox_id"], "kill -9 %s; kill -9 -1" % host)
-c.ok(c.until(lambda: not far.roots(), 5) and near.roots() == victim, "one cannot signal what lives in the other")
+c.ok(c.until(lambda: not far.roots()) and near.roots() == victim, "one cannot signal what lives in the other")
 
 # ---------------------------------------------------------------------------------
 trace = tracing.Trace(cove, "%file", list(cove.children().values()))
@@ -137,7 +137,7 @@ def stored():
     return [rows[m["id"]] for m in made]
 
 
-c.ok(c.until(lambda: stored() == got, 5), "and it is stored at once", got)
+c.ok(c.until(lambda: stored() == got), "and it is stored at once", got)
 
 wedged = s.Session(cove, org="org-id", user="user-id")
 wedged.fate(wedged.run())
@@ -145,9 +145,9 @@ box = wedged.made["sandbox"]
 s.fault(cove, "observe", "hang", 2, wedged.id)
 wedged.run()
 looks = '"event":"dev.fault","point":"observe","mode":"hang","session":"%s"' % wedged.id
-c.ok(c.until(lambda: cove.log_text().count(looks) == 2, 20), "the second inspection hangs")
+c.ok(c.until(lambda: cove.log_text().count(looks) == 2), "the second inspection hangs")
 s.fault(cove, "persist", "hang", session=box)
-c.ok(c.until(lambda: any(i["session"] == box and i["hanging"] for i in cove.get("/v1/dev/faults").json["items"]), 20),
+c.ok(c.until(lambda: any(i["session"] == box and i["hanging"] for i in cove.get("/v1/dev/faults").json["items"])),
      "it timed out, and is not published yet")
 s.kill_daemon(cove)
 c.same(ask(cove, org="org-id", user="user-id").json["sandbox"], "org-b9e1f02739c1b7385f15c7dcee85e90768d49adaf2c82509",

@@ -86,21 +86,21 @@ def arrange():
 
     unready = Point("after the fork, before the commit of READY", RUNNER_SLOW="0.7")
     unready.begin()
-    c.until(lambda: unready.session.roots(), 20)
+    c.until(lambda: unready.session.roots())
     held = s.hold(cove, unready.session, "persist")
     unready.arrive(held() and unready.session.state() == "starting")
 
     shy = Point("after the fork, before the runner's first word", RUNNER_SHY="1")
     shy.begin()
-    shy.arrive(c.until(lambda: shy.session.roots(), 20) and shy.session.state() == "starting")
+    shy.arrive(c.until(lambda: shy.session.roots()) and shy.session.state() == "starting")
 
     doubled = Point("after the fork, with two that bear the mark", RUNNER_SHY="1")
     doubled.generation = 2
     doubled.begin()
-    c.until(lambda: doubled.session.roots(), 20)
+    c.until(lambda: doubled.session.roots())
     quietly(lambda: cove.execute(doubled.session.made["sandbox_id"], ["sleep", "600"],
                                  env={"COVE_SESSION": doubled.session.id}))
-    doubled.arrive(c.until(lambda: len(doubled.session.roots()) == 2, 20))
+    doubled.arrive(c.until(lambda: len(doubled.session.roots()) == 2))
 
     accepted = Point("after the run was taken, before that commit", RUNNER_LATE="0.7")
     accepted.begin()
@@ -163,7 +163,7 @@ os.kill(sick.session.roots()[0], signal.SIGSTOP)
 for point in everyone:
     session, name = point.session, "kill -9 %s: " % point.name
     if point.fate is None:
-        c.ok(c.until(lambda: cove.get(session.path).status == 404, 20), name + "the deletion ends by itself", cove.get(session.path))
+        c.ok(c.until(lambda: cove.get(session.path).status == 404), name + "the deletion ends by itself", cove.get(session.path))
         names = cove.out(session.made["sandbox_id"], "ls /workspace /home").split()
         c.ok(session.made["directory"] not in names, name + "and its files are gone", names)
     elif point.run is None:
@@ -177,7 +177,7 @@ for point in everyone:
     if point.before and point.generation == 1 and point.fate == "completed":
         c.same(session.roots(), point.before, name + "the runner was adopted")
     if point.tried:
-        gone = c.until(lambda: cove.get(session.path).status == 404 or session.state() == "none", 20)
+        gone = c.until(lambda: cove.get(session.path).status == 404 or session.state() == "none")
         c.ok(gone and not session.pids(), name + "none, and no process", session.pids())
         counts = [int(r["attempts"]) for r in s.lease_log(cove, session.id) if r["row"] == "18"]
         c.ok(counts == list(range(1, len(counts) + 1)) and len(counts) > point.tried,
@@ -207,7 +207,7 @@ most = sampler.end()
 c.ok(sampler.samples > 100 and all(count == 1 or session == points["doubled"].session.id for session, count in most.items()),
      "never two runners of one session, looked at every 10 ms", most)
 for point in everyone + [sick, late]:
-    c.until(lambda: point.session.delete().status in (204, 404), 10)
+    c.until(lambda: point.session.delete().status in (204, 404))
 c.same(s.runners(cove), {}, "no runner outlives its session")
 c.same(cove.close(), 0, "cove ends well")
 c.done()

@@ -130,7 +130,7 @@ def large(cove):
     cove.run(box, "rm /workspace/f")
     other = cove.create(limits={"diskMB": 4096})
     c.until(lambda: pool(cove).st_size < 600 * MIB, 60, 0.5)
-    took = c.until(lambda: cove.run(other, "fallocate -l 1500M /workspace/g")["exitCode"] == 0, 20, 0.2)
+    took = c.until(lambda: cove.run(other, "fallocate -l 1500M /workspace/g")["exitCode"] == 0, 30, 0.2)
     c.ok(took, "a single request for more than the pool has is met soon after it was refused")
     for each in (box, other):
         cove.delete(each)
@@ -196,7 +196,7 @@ def full():
         c.same(cove.run(two, "sync -f /workspace && echo well")["stdout"], "well\n", "and can be written out")
         cove.run(one, "rm /workspace/f")
         os.unlink(os.path.join(mount, "filler"))
-        c.ok(c.until(lambda: fill(cove, one, 500)["exitCode"] == 0, 20, 0.5), "with room again it grows again")
+        c.ok(c.until(lambda: fill(cove, one, 500)["exitCode"] == 0, 30, 0.5), "with room again it grows again")
         c.same(cove.close(), 0, "cove ends well")
     finally:
         if cove:
@@ -236,7 +236,7 @@ def kills():
             box = cove.create()
             writer = threading.Thread(target=lambda: fill(cove, box, 400))
             writer.start()
-            c.until(lambda: pool(cove).st_size > 256 * MIB, 20, 0.005)
+            c.until(lambda: pool(cove).st_size > 256 * MIB, 30, 0.005)
             os.kill(cove.children()["warden"], signal.SIGKILL)
             writer.join()
             c.patiently(lambda: cove.delete(box))

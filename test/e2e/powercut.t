@@ -73,7 +73,7 @@ class Host:
         if not self.booted:
             return True
         cutdisk.umount("/proc/sys/kernel/random/boot_id")
-        if not c.until(lambda: cutdisk.umount(self.run), 20, 0.05):  # processes that were killed a moment ago may still be ending
+        if not c.until(lambda: cutdisk.umount(self.run), 30, 0.05):  # processes that were killed a moment ago may still be ending
             return False
         os.rmdir(self.run)
         self.booted = False

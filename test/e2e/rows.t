@@ -126,7 +126,7 @@ c.ok(attempts and all((row == "18") == (i % 2 == 0) for i, row in enumerate(atte
 c.same((rows[-1]["to"], storm.pids()), ("none", []), "its last state is none")
 
 # -------------------------------------------------------------------------- row 16, and what follows
-c.ok(c.until(lambda: len(seen) > 5 and seen[-1] == "none", 20), "row 16: keep-warm ends it", seen)
+c.ok(c.until(lambda: len(seen) > 5 and seen[-1] == "none"), "row 16: keep-warm ends it", seen)
 over.append(1)
 poller.join()
 c.ok(seen[:5] == ["none", "starting", "ready", "active", "warm"] and seen[-1] == "none" and
@@ -140,7 +140,7 @@ c.same([one.look(run)["generation"], one.lease()["generation"]], [1, 2], "has th
 for asker in askers:
     asker.join()
 c.same(again, [202] * 20, "the delete may be repeated")
-c.ok(c.until(lambda: cove.get(doomed.path).status == 404, 20), "the fifth attempt ends the deletion, unasked")
+c.ok(c.until(lambda: cove.get(doomed.path).status == 404), "the fifth attempt ends the deletion, unasked")
 good, gaps, wants = on_ladder(starts(doomed))
 c.ok(good and len(gaps) == 4, "its attempts came at the times of the ladder, whoever asked meanwhile", gaps, wants)
 
@@ -170,9 +170,9 @@ exhausted = [s.moment(r) for r in s.lease_log(cove, ladder.id) if r["row"] == "2
 c.same(ladder.delete().status, 202, "a shared one is deleted when its runner is gone")
 
 # -----------------------------------------------------------------------------------------
-c.ok(c.until(lambda: forgetful.get(idle.path).status == 404, 20), "a session that nobody used for 5 s disappears")
+c.ok(c.until(lambda: forgetful.get(idle.path).status == 404), "a session that nobody used for 5 s disappears")
 c.ok(time.monotonic() - began_idle > 4.5, "not before")
-c.ok(c.until(lambda: forgetful.get(kept.path).status == 404, 20), "a session whose runner could not be stopped, later")
+c.ok(c.until(lambda: forgetful.get(kept.path).status == 404), "a session whose runner could not be stopped, later")
 rows = s.lease_log(forgetful, kept.id)
 expired = [i for i, line in enumerate(forgetful.log_text().splitlines()) if '"event":"agent_session.expired"' in line and kept.id in line]
 deleted = [i for i, line in enumerate(forgetful.log_text().splitlines()) if '"event":"agent_session.deleted"' in line and kept.id in line]

@@ -103,7 +103,7 @@ def deleted(cove, box):
     threads = [threading.Thread(target=lambda: results.append(run(cove, box, "sleep 60", "stuck")))
                for _ in range(2)]
     [t.start() for t in threads]
-    c.until(lambda: cove.out(box, "pgrep -fc '^sleep 60'") == "1\n", 20)
+    c.until(lambda: cove.out(box, "pgrep -fc '^sleep 60'") == "1\n")
     time.sleep(0.2)  # the other one waits by now
     c.same(api(cove, box, "session/delete", {"sessionId": "stuck", "force": True}).status, 200,
            "force waits for nothing")
@@ -237,7 +237,7 @@ def jobs(cove, box):
     gives(cove, box, "a background job delays nothing, not even by its pipes",
           "(while [ ! -e /tmp/late ]; do sleep 0.05; done; echo late; echo bad >&2) & echo now", "now", session="jobs")
     cove.run(box, "touch /tmp/late")
-    c.until(lambda: len(api(cove, box, "session/jobs/output", method="GET").body) == 9, 20)
+    c.until(lambda: len(api(cove, box, "session/jobs/output", method="GET").body) == 9)
     gives(cove, box, "later output of the job is not in the next answer", "echo next", "next",
           session="jobs")
     reply = api(cove, box, "session/jobs/output", method="GET")
@@ -347,11 +347,11 @@ def beside(cove, box):
     c.ok(started["success"] and started["processId"] and started["pid"] > 1,
          "background:true starts a process", started)
     got = c.until(lambda: "f-it's" in api(cove, box, "process/%s/logs" % started["processId"],
-                                          method="GET").json.get("stdout", ""), 5)
+                                          method="GET").json.get("stdout", ""))
     c.ok(got, "which sees it as well")
     api(cove, box, "session/delete", {"sessionId": "seat"})
     status = lambda: api(cove, box, "process/" + started["processId"], method="GET").json["process"]["status"]
-    c.ok(c.until(lambda: status() == "error", 5), "and ends with its session", status())
+    c.ok(c.until(lambda: status() == "error"), "and ends with its session", status())
 
 
 class Gate:
@@ -363,7 +363,7 @@ class Gate:
         self.thread = threading.Thread(target=lambda: self.answer.append(
             run(cove, box, "touch /tmp/there; read -r x < /tmp/gate; " + then, session)))
         self.thread.start()
-        c.until(lambda: cove.run(box, "test -e /tmp/there")["exitCode"] == 0, 10)
+        c.until(lambda: cove.run(box, "test -e /tmp/there")["exitCode"] == 0)
 
     def open(self):
         self.cove.run(self.box, "echo > /tmp/gate")
@@ -547,7 +547,7 @@ def lost(cove):
     results = []
     busy = threading.Thread(target=lambda: results.append(run(cove, box, "sleep 60", "x")))
     busy.start()
-    c.until(lambda: cove.out(box, "pgrep -fc '^sleep 60'") == "1\n", 20)
+    c.until(lambda: cove.out(box, "pgrep -fc '^sleep 60'") == "1\n")
     cove.delete(box)
     busy.join(20)
     c.ok(results and results[0].status == 410 and results[0].json["reason"] in ("box_lost", "box_deleted"),

@@ -65,7 +65,7 @@ def resumes(relieve, what):
     replies = []
     waiting = threading.Thread(target=lambda: replies.append(cove.post("/v1/sandboxes", {"name": "late"})))
     waiting.start()
-    c.until(lambda: cove.get("/v1/sandboxes/late").json.get("waiting"), 5, 0.01)
+    c.until(lambda: cove.get("/v1/sandboxes/late").json.get("waiting"), 30, 0.01)
     relieve()
     waiting.join(20)
     c.ok(replies and replies[0].status == 201, "%s: whoever waits is made when it is over" % what, replies)
@@ -73,14 +73,14 @@ def resumes(relieve, what):
 
 
 memory(20)
-c.until(lambda: seen(memoryFreeBytes=20 << 20), 5, 0.01)
+c.until(lambda: seen(memoryFreeBytes=20 << 20), 30, 0.01)
 refused("host_memory", "memory")
 c.same(cove.get("/v1/sandboxes/runs").json["state"], "running", "nothing was ended for it")
 cove.request("POST", "/v1/sandboxes/runs/pause")
 c.same(cove.request("POST", "/v1/sandboxes/runs/resume").status, 200, "memory: what was paused goes on")
 resumes(lambda: memory(8192), "memory")
 tasks(most)
-c.until(lambda: seen(tasks=most), 5, 0.01)
+c.until(lambda: seen(tasks=most), 30, 0.01)
 refused("host_pids", "process numbers")
 resumes(lambda: tasks(300), "process numbers")
 
@@ -88,7 +88,7 @@ resumes(lambda: tasks(300), "process numbers")
 mark = cove.get("/v1/health").json["host"]["memoryMarkBytes"]
 room = (mark >> 20) + 8 * 4
 memory(room)
-c.until(lambda: seen(memoryFreeBytes=room << 20), 5, 0.01)
+c.until(lambda: seen(memoryFreeBytes=room << 20), 30, 0.01)
 replies = []
 crowd = [threading.Thread(target=lambda: replies.append(cove.post("/v1/sandboxes", {}))) for _ in range(12)]
 for thread in crowd:
@@ -98,7 +98,7 @@ for thread in crowd:
 c.ok({r.status for r in replies} <= {201, 429} and any(r.status == 201 for r in replies), "a crowd: some are made", replies)
 c.ok(all(r.json["reason"] in ("host_memory", "queue_full") for r in replies if r.status == 429), "a crowd: the others are told why", replies)
 memory(8192)
-c.until(lambda: seen(memoryFreeBytes=8192 << 20), 5, 0.01)
+c.until(lambda: seen(memoryFreeBytes=8192 << 20), 30, 0.01)
 c.same(cove.post("/v1/sandboxes", {}).status, 201, "with room again there is no line")
 c.same(cove.close(), 0, "cove ends well")
 shutil.rmtree(home)

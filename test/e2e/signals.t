@@ -59,7 +59,7 @@ def cut(test, how, started):
         os.waitpid(pid, 0)
         name = "%s, %s" % (os.path.basename(test), getattr(how, "name", how))
         c.ok(c.until(lambda: not processes(pid), 60, 0.1), name + ": no process is left", processes(pid))
-        c.until(lambda: not traces(place, instance), 20, 0.1)
+        c.until(lambda: not traces(place, instance), 30, 0.1)
         c.same(traces(place, instance), {}, name + ": nothing else is left")
     finally:
         os.close(terminal)

@@ -56,7 +56,7 @@ def sessions(mb):
         except RuntimeError as refused:
             fate = str(refused)
         if mb > 9000:  # the pool takes space ahead of need, beside the first sandbox
-            c.until(lambda: os.statvfs(mount).f_bavail * os.statvfs(mount).f_frsize < 2048 * MB, 20, 0.2)
+            c.until(lambda: os.statvfs(mount).f_bavail * os.statvfs(mount).f_frsize < 2048 * MB, 30, 0.2)
             c.note("%d MB are free beside the pool" % (os.statvfs(mount).f_bavail * os.statvfs(mount).f_frsize // MB))
         c.same(fate, "completed", "%d MB (%s): run %d, of the default class, completes" % (mb, driver, n))
     c.same(cove.close(), 0, "%d MB: cove ends well" % mb)

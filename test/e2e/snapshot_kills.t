@@ -80,7 +80,7 @@ def strikes(cove, points, box, ask, places, word):
         surely(lambda: cove.get("/v1/health"), lambda reply: reply.status == 200 and reply.json["status"] == "ok")
         points.arm(place)
         reply = quietly(ask)
-        fired = c.until(lambda: points.fired() > 0, 5)
+        fired = c.until(lambda: points.fired() > 0)
         points.disarm()
         why = "%s, %s" % (word, place)
         if not fired:

@@ -42,8 +42,8 @@ def shoot(cove, *roles):
     pids = cove.children()
     for role in roles:
         os.kill(pids[role], signal.SIGKILL)
-    c.until(lambda: all(cove.children().get(r, pids[r]) != pids[r] for r in roles), 10)
-    return c.until(lambda: up(cove), 20)
+    c.until(lambda: all(cove.children().get(r, pids[r]) != pids[r] for r in roles))
+    return c.until(lambda: up(cove))
 
 
 def record(cove, box):
@@ -169,7 +169,7 @@ def few_syncs(cove):
     count = 20 if c.SHORT else 100
     before = health(cove)
     statuses = asyncio.run(burst(cove, count))
-    c.until(lambda: not health(cove)["waiting"], 5)
+    c.until(lambda: not health(cove)["waiting"])
     after = health(cove)
     deeds, commits = after["deeds"] - before["deeds"], after["commits"] - before["commits"]
     c.note("%d creates: %d deeds in %d commits" % (count, deeds, commits))
@@ -258,7 +258,7 @@ def full_story(cove, loop):
     c.same(record(cove, doomed).status, 404, "and its deletes")
     c.same(cove.out(box, "pgrep -c sleep"), "1\n", "and nothing was ended")
     loop.free()
-    c.ok(c.until(lambda: cove.post("/v1/sandboxes", {}).status == 201, 10), "with room it resumes by itself")
+    c.ok(c.until(lambda: cove.post("/v1/sandboxes", {}).status == 201), "with room it resumes by itself")
     c.same(health(cove)["health"], "fine", "and is fine again")
 
     # Read-only: what is known is known, nothing new is done, and it resumes.
@@ -270,7 +270,7 @@ def full_story(cove, loop):
     c.same(reason(cove.post("/v1/sandboxes", {})), (503, "state_unwritable"), "and nothing new is made")
     c.same(cove.out(box, "pgrep -c sleep"), "1\n", "running sandboxes keep running")
     subprocess.run(["mount", "-o", "remount,rw", loop.where], check=True)
-    c.ok(c.until(lambda: cove.post("/v1/sandboxes", {}).status == 201, 10), "writable again: it resumes by itself")
+    c.ok(c.until(lambda: cove.post("/v1/sandboxes", {}).status == 201), "writable again: it resumes by itself")
 
 
 def tapes(cove):
@@ -285,7 +285,7 @@ def tapes(cove):
         logs = [cove.get(where + "/%s/logs" % name).json for name in ("brief", "long")]
         return found, [(log["stdout"], log["stderr"], log["offset"]) for log in logs]
     output = [("one\n", "two\n", 8), ("begun\n", "", 6)]
-    c.until(lambda: seen()[1] == output and seen()[0]["brief"][0] == "completed", 5)
+    c.until(lambda: seen()[1] == output and seen()[0]["brief"][0] == "completed")
     cove.post("/v1/sandboxes/taped/stop")
     shoot(cove, "daemon")
     ended = {"brief": ("completed", 0), "long": ("killed", 137)}

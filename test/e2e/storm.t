@@ -157,10 +157,10 @@ def round_of(cove, seed, name):
     c.until(lambda: not listed(cove) ^ crowd.expected(), 180, 0.1)
     good &= c.same(listed(cove) ^ crowd.expected(), set(), name + "there are the sandboxes that were made, and no others")
     good &= c.same(crowd.clear(), [], name + "all of it can be deleted")
-    c.until(lambda: verified(cove).returncode == 0, 20, 0.2)
+    c.until(lambda: verified(cove).returncode == 0, 30, 0.2)
     got = verified(cove)
     good &= c.ok(got.returncode == 0, name + "verify agrees", got.stdout, got.stderr)
-    c.until(lambda: watched(cove) == before, 20, 0.05)
+    c.until(lambda: watched(cove) == before, 30, 0.05)
     good &= c.same(watched(cove), before, name + "nothing is left over")
     c.note("%s%d operations asked for, %d acknowledged (%s), %d kills" % (name, asked, acked, crowd.told(), len([d for d in storm.done if " kill " in d])))
     if not good:

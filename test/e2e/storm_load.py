@@ -161,7 +161,7 @@ class Processes(Load):
             return self.want(number, marks[number], 0)  # it could not start, and says so
         wanted = lines("p", number, self.length(number))
         if self.is_endless(number):
-            c.until(lambda: self.get("process/p-%d/logs" % number).json["stdout"] == wanted, 20, 0.05)
+            c.until(lambda: self.get("process/p-%d/logs" % number).json["stdout"] == wanted, 30, 0.05)
             self.end(number)
         reply = self.get("process/p-%d/wait?timeoutMs=60000" % number)
         if not reply:

@@ -187,13 +187,13 @@ c.ok(ran.wait() == 0 and got.hexdigest() == want.hexdigest() and kills == 3,
 
 ran = subprocess.run("%s exec %s -- bash -c 'while :; do echo from-a-loop; sleep 0.01; done # pipe-test' | head -c 20" % (c.BIN, box["id"]), shell=True,
                      env=CLI, stdout=subprocess.PIPE, timeout=60)
-c.ok(len(ran.stdout) == 20 and c.until(lambda: not alive(box, "pipe-tes[t]"), 20), "cove exec whose reader goes ends its command", ran)
+c.ok(len(ran.stdout) == 20 and c.until(lambda: not alive(box, "pipe-tes[t]")), "cove exec whose reader goes ends its command", ran)
 ran = subprocess.run("%s exec %s -- bash -c 'trap \"\" INT TERM; while :; do echo loop; sleep 0.01; done # deaf-test' | head -c 20" %
                      (c.BIN, box["id"]), shell=True, env=CLI, stdout=subprocess.PIPE, timeout=60)
-c.ok(c.until(lambda: not alive(box, "deaf-tes[t]"), 20), "also one that ignores INT and TERM")
+c.ok(c.until(lambda: not alive(box, "deaf-tes[t]")), "also one that ignores INT and TERM")
 ran = subprocess.run("%s exec -i %s -- bash -c 'while :; do echo loop; sleep 0.01; done # input-test' </dev/null | head -c 20" %
                      (c.BIN, box["id"]), shell=True, env=CLI, stdout=subprocess.PIPE, timeout=60)
-c.ok(c.until(lambda: not alive(box, "input-tes[t]"), 20), "and with -i")
+c.ok(c.until(lambda: not alive(box, "input-tes[t]")), "and with -i")
 
 
 def ctrl_c(*argv):
@@ -270,7 +270,7 @@ why = ran.stderr.read()
 c.ok(ran.wait() == 125 and b"incomplete" in why and size < 60 * MB, "cove exec that could not show everything ends with 125 and a message",
      ran.returncode, why, size)
 
-c.ok(c.until(lambda: kept(box) < 5 * MB, 20), "dropped output is removed from the disk", kept(box))
+c.ok(c.until(lambda: kept(box) < 5 * MB), "dropped output is removed from the disk", kept(box))
 
 cove.delete(box)
 c.same(cove.close(), 0, "cove ends well")

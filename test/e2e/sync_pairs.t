@@ -283,7 +283,7 @@ def moving(cove, proxy, agent, box):
     box = marks(got, "id")[0]
     pair(9, "the sandbox is gone: a new one, with a full sync", got.returncode == 0 and got.text.strip() == "3000000", got)
     kill_box(cove, box)
-    c.until(lambda: cove.get(BOX + box).json.get("state") == "failed", 20)
+    c.until(lambda: cove.get(BOX + box).json.get("state") == "failed")
     got = agent.run("wc -c < big")
     pair(10, "the sandbox failed: another one for the same worktree, which is told", got.returncode == 0 and got.text.strip() == "3000000" and
          box not in boxes(cove) and marks(got, "id") != [box], got)

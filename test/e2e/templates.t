@@ -90,9 +90,9 @@ def broken_off(cove, body):
             % (cove.port, cove.key, len(body)))
     with c.socket.create_connection(("127.0.0.1", cove.port)) as sock:
         sock.sendall(head.encode() + body[:1024])
-        c.ok(c.until(lambda: in_jail(cove), 10, 0.05), "the unpacker has a cgroup of its own, with limits")
+        c.ok(c.until(lambda: in_jail(cove), 30, 0.05), "the unpacker has a cgroup of its own, with limits")
     gone = c.until(lambda: cove.get("/v1/templates/half").status == 404 and
-                   post_again(cove, body) == 201, 20, 0.2)
+                   post_again(cove, body) == 201, 30, 0.2)
     c.ok(gone, "an upload that breaks off leaves nothing in the way")
     cove.request("DELETE", "/v1/templates/half")
 

@@ -22,7 +22,7 @@ class Trace:
         for pid in pids:
             self.args += ["-p", str(pid)]
         self.process = subprocess.Popen(self.args, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        self.whole = c.until(lambda: all(self.watches(pid) for pid in pids), 20)
+        self.whole = c.until(lambda: all(self.watches(pid) for pid in pids))
 
     def watches(self, pid):
         try:

@@ -208,14 +208,14 @@ def slots(cove, first, second):
     warden = cove.children()["warden"]
     os.kill(cove.process.pid, 19)  # no other warden meanwhile
     os.kill(warden, 9)
-    c.until(lambda: not is_running(warden), 5)
+    c.until(lambda: not is_running(warden))
     path = os.path.join(notes, second)
     text = open(path).read()
     with open(path, "r+") as file:
         file.write((text.replace(slot(second), slot(first), 1) + "\n" * 8)[:len(text)])
     os.kill(cove.process.pid, 18)
-    c.until(lambda: cove.children().get("warden", warden) != warden, 10)
-    c.until(lambda: cove.get("/v1/health").json["status"] == "ok", 20)
+    c.until(lambda: cove.children().get("warden", warden) != warden)
+    c.until(lambda: cove.get("/v1/health").json["status"] == "ok")
     got = verify(cove)
     doubled = {name for what, name in seen(got) if what == "box_without_slot"}
     c.ok(len(doubled) == 1 and doubled <= {first, second}, "two sandboxes by one id range: one of them is named", got.stdout)
@@ -228,7 +228,7 @@ one, two, rest = planted(cove)
 unreadable(cove, one)
 slots(cove, one, two)
 cove.delete(rest)
-c.until(lambda: verify(cove).returncode == 0, 10, 0.5)
+c.until(lambda: verify(cove).returncode == 0, 30, 0.5)
 c.same(verify(cove).stdout, "all agree\n", "in the end nothing differs")
 c.same(cove.stop(), 0, "cove ends")
 c.same(verify(cove).returncode != 0, True, "without a cove it is no yes")

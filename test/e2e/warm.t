@@ -55,7 +55,7 @@ class Notebook:
 def settled(n):
     """One that waits has also answered: it has read all that it was told."""
     pid = n.spare()
-    c.until(lambda: cove.out(n.box, "cat /proc/%d/wchan /proc/%d/syscall 2>/dev/null; true" % (pid, pid)), 5)
+    c.until(lambda: cove.out(n.box, "cat /proc/%d/wchan /proc/%d/syscall 2>/dev/null; true" % (pid, pid)))
     time.sleep(0.3)
     return pid
 
@@ -107,7 +107,7 @@ def rests():
     c.ok(n.spare(), "a label asks for one before the first context")
     state = lambda: cove.get("/v1/sandboxes/" + n.box["id"]).json["state"]  # noqa: E731
     c.ok(c.until(lambda: state() == "frozen", 30), "which keeps no box awake", state())
-    c.ok(c.until(lambda: not n.interpreters(), 20), "and is gone when the box rests", n.interpreters())
+    c.ok(c.until(lambda: not n.interpreters()), "and is gone when the box rests", n.interpreters())
     c.same(n.value("1"), "1", "the box wakes")
     n.rest()
     small = Notebook(limits={"memoryMB": 64})
@@ -138,7 +138,7 @@ def adopted(n):
     spare = settled(n)
     agent_sessions.kill_daemon(cove)
     c.same(n.value("kept", mine["contextId"]), "5", "outlives the daemon")
-    c.ok(c.until(lambda: spare not in n.interpreters(), 20), "a prewarmed interpreter is ended by the next daemon", n.interpreters())
+    c.ok(c.until(lambda: spare not in n.interpreters()), "a prewarmed interpreter is ended by the next daemon", n.interpreters())
     c.same(n.value("2", n.create().json["contextId"]), "2", "and contexts go on")
     n.rest()
 

@@ -122,7 +122,7 @@ def streams(cove, box):
     sh("rm -r gone")
     end = []
     c.until(lambda: not other.queue.empty() and end.append(other.queue.get()) or
-            (end and end[-1] and end[-1]["type"] == "stopped"), 5)
+            (end and end[-1] and end[-1]["type"] == "stopped"))
     c.ok(end and end[-1] and end[-1]["type"] == "stopped", "a deleted directory is not watched any more", end)
     other.close()
     watch.close()
@@ -198,7 +198,7 @@ def checks(cove, box):
     reply = ask(since="%s-999999:7" % life).json
     c.same((reply["status"], reply["reason"]), ("resync", "expired"), "a version that was evicted")
     run(cove, box, "rm -r k")
-    c.until(lambda: ask(since=now["version"]).status == 404, 5)
+    c.until(lambda: ask(since=now["version"]).status == 404)
     c.same(ask(since=now["version"]).status, 404, "a tree that is gone is not there")
     for i in range(20):
         run(cove, box, "mkdir -p many/%d" % i)
@@ -216,7 +216,7 @@ def main():
         part(cove, box)
     watch = Watch(cove, box, path="/workspace")
     c.same(cove.delete(box).status, 204, "a watched sandbox is deleted")
-    c.ok(c.until(lambda: not watch.queue.empty() and watch.queue.queue[-1] is None, 5),
+    c.ok(c.until(lambda: not watch.queue.empty() and watch.queue.queue[-1] is None),
          "and its watch ends")
     c.same(cove.close(), 0, "cove stops cleanly")
     c.done()

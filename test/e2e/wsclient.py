@@ -193,7 +193,7 @@ class Terminal(WebSocket):
             self.seen += message
         return True
 
-    def until(self, text=None, event=None, seconds=10):
+    def until(self, text=None, event=None, seconds=30):
         """Reads until the screen has shown `text`, or an event of that type came."""
         self.deadline = end = time.monotonic() + seconds
         self.sock.settimeout(seconds)

@@ -519,14 +519,14 @@ def jail_descriptors(stage):
                     return pid
         return None
     try:
-        pid = c.until(jailed, 20)
+        pid = c.until(jailed)
         ends = inside_ends({"id": "no box"}, pid)
         outside = [os.readlink("/proc/%d/%s" % (pid, path)) for path, fd in directories(pid) if identity(walk_up(fd)) not in ends]
         files = [os.readlink("/proc/%d/fd/%s" % (pid, fd)) for fd in sorted(os.listdir("/proc/%d/fd" % pid), key=int)]
         return outside, files
     finally:
         sock.close()
-        c.until(lambda: not set(children_of(warden)) - before, 20)
+        c.until(lambda: not set(children_of(warden)) - before)
 
 
 def children_of(pid):

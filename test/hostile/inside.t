@@ -73,7 +73,7 @@ def half_messages(stage):
     for ws in filter(None, sockets):
         ws.cut()
     if not c.SHORT:
-        c.ok(c.until(lambda: rss(stage) < before + 48 * MIB, 20), "W-01: and it gives that back", rss(stage) // MIB)
+        c.ok(c.until(lambda: rss(stage) < before + 48 * MIB), "W-01: and it gives that back", rss(stage) // MIB)
 
 
 @row("W-02", "a message of millions of values costs no more than its bytes")

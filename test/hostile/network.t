@@ -259,13 +259,13 @@ UDP = r'''
 import socket, time
 for family, address, port in ((2, %r, 443), (2, "203.0.113.1", 443), (2, "203.0.113.1", 5353), (10, "2001:db8::1", 443)):
     s = socket.socket(family, socket.SOCK_DGRAM)
-    s.settimeout(5)
+    s.settimeout(30)
     begin = time.monotonic()
     try:
         s.connect((address, port)); s.send(b"initial"); s.recv(10); word = "answer"
     except ConnectionRefusedError: word = "refused"
     except OSError as e: word = type(e).__name__
-    print(word if time.monotonic() - begin < 4 else "late")
+    print(word if time.monotonic() - begin < 25 else "late")
 ''' % REAL
 
 
@@ -432,7 +432,7 @@ def between(stage):
         a, b = stage.box(network=ALL), stage.box(network=ALL)
         stage.cove.run(a, "cat > server.py", stdin=server)
         stage.cove.post("/v1/sandboxes/%s/api/process/start" % a["id"], {"command": "python3 server.py"})
-        c.until(lambda: stage.cove.out(a, "ls up 2>/dev/null"), 10)
+        c.until(lambda: stage.cove.out(a, "ls up 2>/dev/null"))
         return stage.python(a, client)["stdout"].split(), stage.python(b, client)["stdout"].split()
     stage.control_weak("netns", attack, lambda got: got[1][0] == got[1][2] == "REACHED")
     own, other = attack(stage)

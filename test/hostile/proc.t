@@ -271,7 +271,7 @@ def between(stage):
         a, b = stage.box(), stage.box()
         holder = threading.Thread(target=lambda: stage.python(a, server))
         holder.start()
-        c.until(lambda: "REACHED\nREACHED" in stage.python(a, client)["stdout"], 20)
+        c.until(lambda: "REACHED\nREACHED" in stage.python(a, client)["stdout"])
         own, other = stage.python(a, client)["stdout"], stage.python(b, client)["stdout"]
         stage.python(a, end)
         holder.join()

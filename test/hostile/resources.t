@@ -63,7 +63,7 @@ print(why, made)
     c.ok(loud < max(2 * quiet, 0.05) * PATIENCE, "R-01: the neighbour's p95 holds", quiet, loud)
     begin = time.monotonic()
     c.same(stage.cove.delete(box).status, 204, "R-01: the box can be deleted")
-    c.ok(time.monotonic() - begin < 2 * PATIENCE, "R-01: and is gone in time", time.monotonic() - begin)
+    c.ok(time.monotonic() - begin < 6 * PATIENCE, "R-01: and is gone in time", time.monotonic() - begin)
     thread.join(10)
     count = forks(stage, 1 << 20)
     c.ok(count and count[0] == "11" and int(count[1]) < 64, "R-01: fork fails with EAGAIN", count)
@@ -84,7 +84,7 @@ def zombies(stage):
     stage.control_weak("reap", leave, lambda count: count > 100)
     box, made = attack(stage)
     c.ok(made < 128, "R-20: zombies count against the limit", made)
-    left = c.until(lambda: stage.cove.out(box, "ls -d /proc/[0-9]* | wc -l").strip() in ("4", "5", "3"), 5)
+    left = c.until(lambda: stage.cove.out(box, "ls -d /proc/[0-9]* | wc -l").strip() in ("4", "5", "3"))
     c.ok(left, "R-20: once the parent is gone they are reaped", stage.cove.out(box, "ps aux; true"))
 
 
@@ -113,7 +113,7 @@ def storm(stage):
     for t in threads:
         t.join()
     c.ok(set(codes) <= {200, 429} and codes.count(200) > 0, "X-07: 200 or 429", sorted(set(codes)))
-    few_left = c.until(lambda: int(stage.cove.out(box, "ls -d /proc/[0-9]* | wc -l")) <= 5, 5)
+    few_left = c.until(lambda: int(stage.cove.out(box, "ls -d /proc/[0-9]* | wc -l")) <= 5)
     c.ok(few_left, "X-07: no zombies", stage.cove.out(box, "ps aux; true"))
     left = c.settled(before, stage.cove)
     grown = {k: v for k, v in left.items() if k not in ("cgroups",) and not k.startswith("fds")}
@@ -318,8 +318,8 @@ def cpu_hog(stage):
     answer = stage.cove.run(box, "yes >/dev/null & yes >/dev/null & wait", cpuTimeMs=1000)
     c.same(answer["ended"], "cpu_limit", "R-13: the one word")
     c.ok(1000 <= answer["cpuMs"] < 1000 + 50 * PATIENCE, "R-13: at the limit", answer)
-    c.ok(time.monotonic() - begin < 30, "R-13: in bounded time")
-    dead = c.until(lambda: stage.cove.out(box, "pgrep -c yes; true") == "0\n", 2)
+    c.ok(time.monotonic() - begin < 100, "R-13: in bounded time")
+    dead = c.until(lambda: stage.cove.out(box, "pgrep -c yes; true") == "0\n")
     c.ok(dead, "R-13: the whole tree is dead")
     answer = stage.cove.run(box, ["python3", "-c", "import time\nt=time.process_time()\nwhile time.process_time()-t<0.5: pass\nprint(time.process_time())"])
     own = float(answer["stdout"]) * 1000  # what the process itself was told, less its last moments

@@ -98,7 +98,7 @@ class Fence:
                 except OSError:
                     return False
                 return True
-            c.until(gone, 10)
+            c.until(gone)
 
 
 def adopt(orphans):
@@ -178,7 +178,7 @@ class WeakCove(c.Cove):
     def close(self):
         status = super().close()
         self.fence.close()
-        c.until(self.reap, 10)
+        c.until(self.reap)
         if "pidns" in self.off:
             adopt(False)
         return status
@@ -333,16 +333,16 @@ def innocent(stage, bystander):
     begin = time.monotonic()
     answer = stage.cove.out(bystander, "echo ok")
     took = time.monotonic() - begin
-    c.ok(answer == "ok\n" and took < 1 * PATIENCE,
+    c.ok(answer == "ok\n" and took < 6 * PATIENCE,
          stage.name + ": an innocent box runs echo ok", answer, took)
     begin = time.monotonic()
     status = stage.cove.get("/v1/health").status
     took = time.monotonic() - begin
-    c.ok(status == 200 and took < 0.4 * PATIENCE, stage.name + ": health answers", status, took)
+    c.ok(status == 200 and took < 4 * PATIENCE, stage.name + ": health answers", status, took)
 
 
 def aftermath(stage, before, bystander):
-    left = c.settled(before, stage.cove, 10 if EACH else 30)
+    left = c.settled(before, stage.cove)
     c.ok(not left, stage.name + ": nothing is left behind", left)
     innocent(stage, bystander)
 
@@ -361,7 +361,7 @@ def play(warm=None, **cove_args):
     def steady():  # the warden fills its pools in its idle time, of which a busy host leaves it little
         held.append(c.census(with_cove).get("fds of warden", 0))
         return len(held) > 4 and len(set(held[-5:])) == 1
-    c.until(steady, 20, 0.3)
+    c.until(steady, 30, 0.3)
     first = c.calm(with_cove)
     for name, sentence, function in _rows:
         if wanted and name not in wanted:

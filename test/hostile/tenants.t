@@ -403,7 +403,7 @@ def ladder(stage):
             t.start()
         for t in threads:
             t.join()
-        c.ok(set(statuses) <= {204, 404} and 204 in statuses and time.monotonic() - begin < 5, "L-07: after %s" % word, statuses)
+        c.ok(set(statuses) <= {204, 404} and 204 in statuses and time.monotonic() - begin < 4 * PATIENCE, "L-07: after %s" % word, statuses)
     odd = []
     for _ in range(5 if c.SHORT else 20):
         box = make(stage, left).json["id"]
@@ -467,7 +467,7 @@ def hold_streams(stage, most):
     # A connection that was refused keeps its place for a moment: until it is found idle.
     other = bool(c.until(lambda: stage.cove.get("/v1/sandboxes", key=right, timeout=10).status == 200, 3))
     told = answers(socks)
-    c.until(lambda: stage.cove.get("/v1/sandboxes", key=left).status == 200, 10)
+    c.until(lambda: stage.cove.get("/v1/sandboxes", key=left).status == 200)
     again = stage.cove.get("/v1/sandboxes", key=left).status
     part(stage)
     return other, told, again
@@ -594,7 +594,7 @@ def follow(stage, key):
         except OSError:
             pass
     threading.Thread(target=read, daemon=True).start()
-    c.until(lambda: b"\r\n\r\n" in b"".join(got), 5)
+    c.until(lambda: b"\r\n\r\n" in b"".join(got))
     return sock, got
 
 
@@ -609,12 +609,12 @@ def still(stage):
     left, right = couple(stage)
     make(stage, right, name="mine")
     c.until(lambda: "sandbox.running" in str(views(stage, right)["/v1/events?limit=1000"]) and
-            "sandbox" in str(views(stage, right)["/v1/audit?limit=1000"]), 5)
+            "sandbox" in str(views(stage, right)["/v1/audit?limit=1000"]))
     before, theirs = views(stage, right), stage.cove.get("/v1/events?limit=1000").json["last"]
     sock, got = follow(stage, right)
     sock.settimeout(30)
     box = bustle(stage, left)
-    c.until(lambda: box in str(stage.cove.get("/v1/events?kind=sandbox.deleted&limit=1000").json), 10)
+    c.until(lambda: box in str(stage.cove.get("/v1/events?kind=sandbox.deleted&limit=1000").json))
     after = views(stage, right)
     c.ok(stage.cove.get("/v1/events?limit=1000&after=%d" % theirs).json["items"], "I-01: the operator sees that something happened")
     for path in VIEWS:
@@ -623,7 +623,7 @@ def still(stage):
     c.ok(b"data:" not in text, "I-01: a stream tells nothing", text)
     last = [stage.cove.get(path, key=right).json["items"][-1]["id"] for path in ("/v1/events?limit=1000", "/v1/audit?limit=1000")]
     stage.cove.post("/v1/keys", {"scopes": ["read"]}, key=right)
-    c.until(lambda: b"key.made" in b"".join(got), 5)
+    c.until(lambda: b"key.made" in b"".join(got))
     next_ = [stage.cove.get(path, key=right).json["items"][-1]["id"] for path in ("/v1/events?limit=1000", "/v1/audit?limit=1000")]
     c.same(next_, [n + 1 for n in last], "I-01: the numbers of its own events and rows go on without a gap")
     c.ok(b"key.made" in b"".join(got) and box.encode() not in b"".join(got), "I-01: and its own event comes by the stream")
