@@ -129,7 +129,7 @@ def pid_1(box):
     """The host's number of a sandbox's first process."""
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            status, group = open("/proc/%s/status" % pid).read(), open("/proc/%s/cgroup" % pid).read()
+            status, group = open("/proc/%s/status" % pid, errors="replace").read(), open("/proc/%s/cgroup" % pid).read()
         except OSError:
             continue
         if box["id"] in group and status.split("NSpid:")[1].split("\n")[0].split()[1:] == ["1"]:

@@ -264,7 +264,7 @@ def facts():
 def pid1(box):
     for pid in c._pids():
         try:
-            with open("/proc/%d/cgroup" % pid) as groups, open("/proc/%d/status" % pid) as status:
+            with open("/proc/%d/cgroup" % pid) as groups, open("/proc/%d/status" % pid, errors="replace") as status:
                 numbers = [line.split()[1:] for line in status if line.startswith("NSpid:")][0]
                 if box in groups.read() and numbers[-1] == "1":
                     return pid

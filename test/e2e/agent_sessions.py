@@ -95,7 +95,7 @@ class Session:
             try:
                 env = open("/proc/%s/environ" % pid, "rb").read().split(b"\0")
                 group = open("/proc/%s/cgroup" % pid).read()
-                state = open("/proc/%s/stat" % pid).read().rsplit(")", 1)[1].split()[0]
+                state = open("/proc/%s/stat" % pid, errors="replace").read().rsplit(")", 1)[1].split()[0]
             except OSError:
                 continue
             if b"COVE_SESSION=" + self.id.encode() in env and self.made["sandbox_id"] in group and state != "Z":
@@ -108,7 +108,7 @@ class Session:
         found = []
         for pid in pids:
             try:
-                parent = int(open("/proc/%d/stat" % pid).read().rsplit(")", 1)[1].split()[1])
+                parent = int(open("/proc/%d/stat" % pid, errors="replace").read().rsplit(")", 1)[1].split()[1])
             except OSError:
                 continue
             if parent not in pids:
@@ -212,7 +212,7 @@ def runners(cove):
     seen = {}
     for pid in pids:
         try:
-            with open("/proc/%s/environ" % pid, "rb") as environ, open("/proc/%s/stat" % pid) as stat:
+            with open("/proc/%s/environ" % pid, "rb") as environ, open("/proc/%s/stat" % pid, errors="replace") as stat:
                 marks = [v[13:].decode() for v in environ.read().split(b"\0") if v.startswith(b"COVE_SESSION=")]
                 fields = stat.read().rsplit(")", 1)[1].split()
         except OSError:

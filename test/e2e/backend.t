@@ -27,7 +27,7 @@ def ours(cove, boxes=True):
     pids = list(cove.children().values())
     for pid in c._pids():
         try:
-            with open("/proc/%d/stat" % pid) as stat:
+            with open("/proc/%d/stat" % pid, errors="replace") as stat:
                 parent = int(stat.read().rsplit(")", 1)[1].split()[1])
         except OSError:
             continue
@@ -183,7 +183,7 @@ for box in boxes:
 
 # -----------------------------------------------------------------------------------------
 def started(pid):
-    with open("/proc/%d/stat" % pid) as stat:
+    with open("/proc/%d/stat" % pid, errors="replace") as stat:
         return stat.read().rsplit(")", 1)[1].split()[19]
 
 

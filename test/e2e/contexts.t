@@ -274,7 +274,7 @@ def stopped(n, box):
 
 
 def rss(pid):
-    return [int(line.split()[1]) for line in open("/proc/%d/status" % pid) if line.startswith("VmRSS")][0]
+    return [int(line.split()[1]) for line in open("/proc/%d/status" % pid, errors="replace") if line.startswith("VmRSS")][0]
 
 
 def many_cells(n):

@@ -158,7 +158,7 @@ class Reply:
 def _lives(pid):
     """It is there, and not only as what nobody has waited for."""
     try:
-        with open("/proc/%d/stat" % pid) as file:
+        with open("/proc/%d/stat" % pid, errors="replace") as file:
             return file.read().rsplit(")", 1)[1].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
@@ -604,7 +604,7 @@ def fds(pid):
 
 def _comm(pid):
     try:
-        with open("/proc/%s/comm" % pid) as file:
+        with open("/proc/%s/comm" % pid, errors="replace") as file:
             return file.read().strip()
     except OSError:
         return ""

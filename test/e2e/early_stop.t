@@ -65,7 +65,7 @@ def helpers(warden, wanted):
     try:
         with open("/proc/%d/task/%d/children" % (warden, warden)) as file:
             pids = [int(word) for word in file.read().split()]
-        return [pid for pid in pids if not wanted or open("/proc/%d/comm" % pid).read().strip() == wanted]
+        return [pid for pid in pids if not wanted or open("/proc/%d/comm" % pid, errors="replace").read().strip() == wanted]
     except OSError:
         return []
 

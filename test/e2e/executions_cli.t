@@ -185,7 +185,7 @@ def init_of(box):
     """pid 1 of a sandbox, as the host sees it."""
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            with open("/proc/%s/cgroup" % pid) as groups, open("/proc/%s/comm" % pid) as comm:
+            with open("/proc/%s/cgroup" % pid) as groups, open("/proc/%s/comm" % pid, errors="replace") as comm:
                 if box in groups.read() and comm.read().strip() == "cove-init":
                     return int(pid)
         except OSError:

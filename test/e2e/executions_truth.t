@@ -39,7 +39,7 @@ def pid_of(box):
     """pid 1 of a sandbox."""
     for pid in c._pids():
         try:
-            with open("/proc/%d/cgroup" % pid, encoding="utf-8") as groups, open("/proc/%d/status" % pid, encoding="utf-8") as status:
+            with open("/proc/%d/cgroup" % pid, encoding="utf-8") as groups, open("/proc/%d/status" % pid, errors="replace") as status:
                 if "/" + box in groups.read() and any(line.startswith("NSpid:") and line.split()[-1] == "1" for line in status):
                     return pid
         except OSError:

@@ -17,7 +17,7 @@ def inside(cove, box):
     found = {}
     for pid in c._pids():
         try:
-            with open("/proc/%d/cgroup" % pid, encoding="utf-8") as groups, open("/proc/%d/status" % pid, encoding="utf-8") as status:
+            with open("/proc/%d/cgroup" % pid, encoding="utf-8") as groups, open("/proc/%d/status" % pid, errors="replace") as status:
                 if "/%s/%s" % (cove.instance(), box) in groups.read():
                     found[[int(line.split()[-1]) for line in status if line.startswith("NSpid:")][0]] = pid
         except (OSError, IndexError):

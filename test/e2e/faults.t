@@ -41,7 +41,7 @@ def away(cove, meanwhile, role="daemon"):
     pid = cove.children()[role]
     os.kill(cove.process.pid, signal.SIGSTOP)
     os.kill(pid, signal.SIGKILL)
-    c.until(lambda: open("/proc/%d/stat" % pid).read().split(")")[1].split()[0] == "Z")
+    c.until(lambda: open("/proc/%d/stat" % pid, errors="replace").read().split(")")[1].split()[0] == "Z")
     done = c.until(meanwhile)
     os.kill(cove.process.pid, signal.SIGCONT)
     c.until(lambda: cove.children().get(role, pid) != pid)
@@ -145,7 +145,7 @@ def read_only():
 def as_daemon(cove, what):
     """Does something with the rights of the daemon's user: its limits are its own to change."""
     pid = cove.children()["daemon"]
-    status = open("/proc/%d/status" % pid).read()
+    status = open("/proc/%d/status" % pid, errors="replace").read()
     uid, gid = (int(line.split()[1]) for line in status.splitlines() if line.startswith(("Uid:", "Gid:")))
     child = os.fork()
     if child == 0:

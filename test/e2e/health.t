@@ -25,7 +25,7 @@ c.ok(c.until(lambda: all(session.lease()["state"] == "active" for session in ses
 held = []
 for pid in c._pids():
     try:
-        with open("/proc/%d/cgroup" % pid) as groups, open("/proc/%d/cmdline" % pid) as line:
+        with open("/proc/%d/cgroup" % pid) as groups, open("/proc/%d/cmdline" % pid, errors="replace") as line:
             if cove.instance() in groups.read() and "python3" in line.read():
                 os.kill(pid, signal.SIGSTOP)
                 held.append(pid)

@@ -135,7 +135,7 @@ daemon = cove.children()["daemon"]
 
 
 def resident():
-    return int(next(line for line in open("/proc/%d/status" % daemon) if line.startswith("VmRSS")).split()[1]) * 1024
+    return int(next(line for line in open("/proc/%d/status" % daemon, errors="replace") if line.startswith("VmRSS")).split()[1]) * 1024
 
 
 end = time.monotonic() + SECONDS

@@ -165,7 +165,7 @@ def first_processes(cove, name):
 
 def is_pid1(pid, parent, name):
     try:
-        status = open("/proc/%s/status" % pid).read()
+        status = open("/proc/%s/status" % pid, errors="replace").read()
     except OSError:
         return False
     spaces = re.search(r"NSpid:\s+(.*)", status).group(1).split()

@@ -84,7 +84,7 @@ class Host:
         found = []
         for pid in c._pids():
             try:
-                with open("/proc/%d/mountinfo" % pid) as mounts, open("/proc/%d/status" % pid) as status:
+                with open("/proc/%d/mountinfo" % pid) as mounts, open("/proc/%d/status" % pid, errors="replace") as status:
                     if pid != os.getpid() and self.disk.where in mounts.read():
                         found.append(" ".join(line.strip() for line in status if line.startswith(("Name", "State", "Pid", "PPid"))))
             except OSError:

@@ -307,7 +307,7 @@ def visitors(cove, made):
     """Many clients that keep their connection open."""
     count, site = 100 if c.SHORT else 1000, Site(made["url"])
     daemon = cove.children()["daemon"]
-    rss = lambda: int(re.search(r"VmRSS:\s+(\d+)", open("/proc/%d/status" % daemon).read())[1])
+    rss = lambda: int(re.search(r"VmRSS:\s+(\d+)", open("/proc/%d/status" % daemon, errors="replace").read())[1])
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(2 * count + 200, resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
                                                 resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 
@@ -330,7 +330,7 @@ def visitors(cove, made):
 def slow_reader(cove, made):
     """A client that never reads blocks its own server only, and costs little memory."""
     daemon = cove.children()["daemon"]
-    rss = lambda: int(re.search(r"VmRSS:\s+(\d+)", open("/proc/%d/status" % daemon).read())[1])
+    rss = lambda: int(re.search(r"VmRSS:\s+(\d+)", open("/proc/%d/status" % daemon, errors="replace").read())[1])
     site, before, socks = Site(made["url"]), rss(), []
     for _ in range(10):
         sock = site.connect()

@@ -457,7 +457,7 @@ def big(cove, box):
     want = cove.out(box, "md5sum </tmp/big").split()[0]
     daemon = cove.children()["daemon"]
     def rss():
-        with open("/proc/%d/status" % daemon) as status:
+        with open("/proc/%d/status" % daemon, errors="replace") as status:
             return int([line for line in status if line.startswith("VmRSS")][0].split()[1])
     base = rss()
     log = logs(cove, box, process)["stdout"]

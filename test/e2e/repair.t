@@ -49,7 +49,7 @@ def meet(starter):
     while starter.is_alive():
         for pid in open("/proc/%d/task/%d/children" % (warden, warden)).read().split():
             try:
-                if open("/proc/%s/comm" % pid).read() == "e2fsck\n":
+                if open("/proc/%s/comm" % pid, errors="replace").read() == "e2fsck\n":
                     os.kill(int(pid), signal.SIGSTOP)
                     return int(pid)
             except OSError:

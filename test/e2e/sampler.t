@@ -17,7 +17,7 @@ HZ = os.sysconf("SC_CLK_TCK")
 
 
 def spent(pid):
-    with open("/proc/%d/stat" % pid) as file:
+    with open("/proc/%d/stat" % pid, errors="replace") as file:
         fields = file.read().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / HZ
 

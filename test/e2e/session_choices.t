@@ -131,7 +131,7 @@ def read_only(pid):
 def pid1(cove, box):
     for pid in c._pids():
         try:
-            with open("/proc/%d/cgroup" % pid) as groups, open("/proc/%d/status" % pid) as status:
+            with open("/proc/%d/cgroup" % pid) as groups, open("/proc/%d/status" % pid, errors="replace") as status:
                 numbers = [line.split()[1:] for line in status if line.startswith("NSpid:")][0]
                 if "/%s/%s" % (cove.instance(), box) in groups.read() and numbers[-1] == "1":
                     return pid

@@ -23,7 +23,7 @@ def processes(session):
     found = []
     for pid in c._pids():
         try:
-            with open("/proc/%d/stat" % pid) as file:
+            with open("/proc/%d/stat" % pid, errors="replace") as file:
                 state, _, _, sid = file.read().rsplit(")", 1)[1].split()[:4]
         except OSError:
             continue

@@ -113,7 +113,7 @@ class Storm:
 
 def parent(pid):
     try:
-        with open("/proc/%d/stat" % pid) as file:
+        with open("/proc/%d/stat" % pid, errors="replace") as file:
             return int(file.read().rsplit(")", 1)[1].split()[1])
     except (OSError, IndexError):
         return None

@@ -43,7 +43,7 @@ def tap(last, **env):
 
 def is_there(pid):
     try:
-        with open("/proc/%d/stat" % pid) as file:
+        with open("/proc/%d/stat" % pid, errors="replace") as file:
             return file.read().rsplit(")", 1)[1].split()[0] != "Z"
     except OSError:
         return False

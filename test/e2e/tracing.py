@@ -26,7 +26,7 @@ class Trace:
 
     def watches(self, pid):
         try:
-            with open("/proc/%d/status" % pid) as status:
+            with open("/proc/%d/status" % pid, errors="replace") as status:
                 return "TracerPid:\t%d\n" % self.process.pid in status.read()
         except OSError:
             return True  # it has ended meanwhile, as helpers do

@@ -35,7 +35,7 @@ def raw(stage, data, seconds=5, shut=False):
 
 
 def rss(pid):
-    return int([l for l in open("/proc/%d/status" % pid) if l.startswith("VmRSS")][0].split()[1])
+    return int([l for l in open("/proc/%d/status" % pid, errors="replace") if l.startswith("VmRSS")][0].split()[1])
 
 
 @row("A-01", "slow heads are cut off, and a healthy client does not notice")

@@ -70,7 +70,7 @@ def daemon_of(cove):
 def stopped(pid):
     os.kill(pid, signal.SIGSTOP)
     try:
-        c.until(lambda: open("/proc/%d/stat" % pid).read().rsplit(")", 1)[1].split()[0] == "T")
+        c.until(lambda: open("/proc/%d/stat" % pid, errors="replace").read().rsplit(")", 1)[1].split()[0] == "T")
         yield
     finally:
         os.kill(pid, signal.SIGCONT)
@@ -146,7 +146,7 @@ def members(box):
     for pid in c._pids():
         with contextlib.suppress(OSError):
             if box["id"] in open("/proc/%d/cgroup" % pid).read():
-                status = open("/proc/%d/status" % pid).read()
+                status = open("/proc/%d/status" % pid, errors="replace").read()
                 found[pid] = int(status.split("NSpid:")[1].split("\n")[0].split()[-1])
     return sorted(found, key=found.get)
 
@@ -223,7 +223,7 @@ def escapes(stage):
     pids = members(box)
     for pid in pids:
         ends = inside_ends(box, pids[0])
-        name = "%s(%d)" % (open("/proc/%d/comm" % pid).read().strip(), pid)
+        name = "%s(%d)" % (open("/proc/%d/comm" % pid, errors="replace").read().strip(), pid)
         for path, fd in directories(pid):
             end = walk_up(fd)
             seen.append((name, path, os.readlink("/proc/self/fd/%d" % end)))
@@ -515,7 +515,7 @@ def jail_descriptors(stage):
         """Its filter is loaded last of all."""
         for pid in set(children_of(warden)) - before:
             with contextlib.suppress(OSError):
-                if "Seccomp_filters:\t2" in open("/proc/%d/status" % pid).read() and os.readlink("/proc/%d/ns/net" % pid) != os.readlink("/proc/self/ns/net"):
+                if "Seccomp_filters:\t2" in open("/proc/%d/status" % pid, errors="replace").read() and os.readlink("/proc/%d/ns/net" % pid) != os.readlink("/proc/self/ns/net"):
                     return pid
         return None
     try:

@@ -117,7 +117,7 @@ def find_process(words):
 
 def is_gone(pid):
     try:
-        with open("/proc/%d/stat" % pid) as file:
+        with open("/proc/%d/stat" % pid, errors="replace") as file:
             return ") Z " in file.read()
     except OSError:
         return True
@@ -211,7 +211,7 @@ import fcntl, os, signal, sys, time
 def find(name):
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            if open("/proc/%s/comm" % pid).read().strip() == name:
+            if open("/proc/%s/comm" % pid, errors="replace").read().strip() == name:
                 return int(pid)
         except OSError:
             pass
@@ -245,7 +245,7 @@ if sys.argv[1] == "stop" and child:
 def has_waiting_child(box):
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
-            if open("/proc/%s/comm" % pid).read() == "cove-prefork\n" and box["id"] in open("/proc/%s/cgroup" % pid).read():
+            if open("/proc/%s/comm" % pid, errors="replace").read() == "cove-prefork\n" and box["id"] in open("/proc/%s/cgroup" % pid).read():
                 return True
     return False
 

@@ -161,7 +161,7 @@ def huge(stage):
     daemon = stage.cove.children()["daemon"]
 
     def rss():
-        with open("/proc/%d/status" % daemon) as status:
+        with open("/proc/%d/status" % daemon, errors="replace") as status:
             return next(int(line.split()[1]) for line in status if line.startswith("VmRSS")) // 1024
     before = rss()
     reply = api.post("read", path="/workspace/s")

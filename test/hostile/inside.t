@@ -16,7 +16,7 @@ MIB = 1 << 20
 
 def rss(stage):
     pid = stage.cove.children()["daemon"]
-    with open("/proc/%d/status" % pid) as status:
+    with open("/proc/%d/status" % pid, errors="replace") as status:
         return int([line for line in status if line.startswith("VmRSS")][0].split()[1]) * 1024
 
 

@@ -126,7 +126,7 @@ def raw(stage, site, data, seconds=20, source=None):
 
 
 def rss(pid):
-    return int([line for line in open("/proc/%d/status" % pid) if line.startswith("VmRSS")][0].split()[1])
+    return int([line for line in open("/proc/%d/status" % pid, errors="replace") if line.startswith("VmRSS")][0].split()[1])
 
 
 @row("V-01", "a preview leads into its own sandbox, to no port of the host")

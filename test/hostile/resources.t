@@ -436,7 +436,7 @@ def flood(stage):
     daemon = stage.cove.children()["daemon"]
 
     def rss():
-        return int([l for l in open("/proc/%d/status" % daemon) if l.startswith("VmRSS")][0].split()[1])
+        return int([l for l in open("/proc/%d/status" % daemon, errors="replace") if l.startswith("VmRSS")][0].split()[1])
     before = rss()
     answer = stage.cove.run(box, "head -c 300M /dev/zero; echo -n e >&2", encoding="base64")
     c.ok(answer["stdoutTruncated"] and len(answer["stdout"]) <= 2 << 20, "X-01: cut and flagged",
