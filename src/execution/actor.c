@@ -140,7 +140,7 @@ static fallible stop_try(struct stop *stop)
 	int64_t until = loop_now(actor_loop(execution)) + timer_ms(TIMER_STOP_ATTEMPT);
 
 	TRY(faults_meet(FAULT_STOP, execution->id));
-	while (execution->launching)
+	while (execution_is_launching(execution))
 		TRY(condition_wait(&execution->changed, until), "wait for the start to end");
 	return stop_is_current(stop) ? sandbox_remove(execution) : OK;
 }
@@ -548,8 +548,7 @@ static void pull_task(void *arg)
 	int64_t left = execution->queue_at - clock_steady_ms();
 
 	execution->pull_err = sandbox_pull(execution, loop_now(actor_loop(execution)) + left);
-	execution->pulling = false;
-	execution->has_pulled = true;
+	execution_set_pull(execution, PULL_ENDED);
 	condition_signal(&execution->wake);
 	execution_unref(execution);
 }
@@ -558,8 +557,7 @@ static void actor_take_image(struct execution *execution)
 {
 	auto_err err = take_ptr(execution->pull_err);
 
-	execution->has_pulled = false;
-	execution->pulled = !err;
+	execution_set_pull(execution, err ? PULL_NONE : PULL_THERE);
 	if (!err) {
 		queue_dispatch(execution->all);
 		return;
@@ -573,16 +571,17 @@ static void actor_take_image(struct execution *execution)
 // A pull may take longer than a start may: it comes before the first attempt.
 static bool actor_pull(struct execution *execution)
 {
-	if (!execution->want.image || execution->pulled || execution->phase != EXECUTION_LIVE ||
-	    execution_is_over(execution) || execution->lease.state != LEASE_NONE ||
-	    execution->all->draining || execution->pulling)
+	if (!execution->want.image || execution->pull == PULL_THERE ||
+	    execution->phase != EXECUTION_LIVE || execution_is_over(execution) ||
+	    execution->lease.state != LEASE_NONE || execution->all->draining ||
+	    execution->pull == PULL_RUNNING)
 		return false;
-	if (execution->has_pulled) {
+	if (execution->pull == PULL_ENDED) {
 		actor_take_image(execution);
 		return true;
 	}
 	execution_ref(execution);
-	execution->pulling = true;
+	execution_set_pull(execution, PULL_RUNNING);
 	task_start(actor_loop(execution), "execution.pull", pull_task, execution);
 	return false;
 }
@@ -596,8 +595,7 @@ static void launch_task(void *arg)
 	task_shield(true);
 	err_free(execution->launch_err);
 	execution->launch_err = sandbox_launch(execution);
-	execution->launching = false;
-	execution->launched = true;
+	execution_set_launch(execution, LAUNCH_ENDED);
 	condition_signal(&execution->wake);
 	condition_signal(&execution->changed);
 	execution_unref(execution);
@@ -606,8 +604,7 @@ static void launch_task(void *arg)
 static void actor_launch(struct execution *execution)
 {
 	execution_ref(execution);
-	execution->launching = true;
-	execution->launched = false;
+	execution_set_launch(execution, LAUNCH_PREPARING);
 	task_start(actor_loop(execution), "execution.start", launch_task, execution);
 }
 
@@ -624,7 +621,7 @@ static void actor_allocate(struct execution *execution)
 		execution->provisioned_ms = attempt->started_ms;
 	execution->next_at = 0;
 	free(take_ptr(execution->last_output));
-	execution->begun = execution->attempt_stored = false;
+	execution->begun = false;
 	if (execution->state != EXECUTION_INITIALIZING) {
 		execution->state = EXECUTION_INITIALIZING;
 		execution_note_state(execution, NULL);
@@ -645,16 +642,15 @@ void actor_prepare(struct execution *execution)
 
 static bool actor_begin_attempt(struct execution *execution)
 {
-	if (!execution->granted || execution->lease.state != LEASE_NONE ||
-	    execution_is_over(execution) || execution->launching || execution->all->draining ||
-	    clock_steady_ms() < execution->next_at ||
+	if (!execution_has_slot(execution) || execution->lease.state != LEASE_NONE ||
+	    execution_is_over(execution) || execution_is_launching(execution) ||
+	    execution->all->draining || clock_steady_ms() < execution->next_at ||
 	    execution->attempt_count >= EXECUTION_TRIES_MAX)
 		return false;
 	actor_allocate(execution);
 	actor_launch(execution);
 	actor_commit(execution);
-	execution->attempt_stored = true;
-	condition_signal(&execution->changed);
+	execution_set_stored(execution);
 	return true;
 }
 
@@ -749,9 +745,9 @@ static bool actor_take_launch(struct execution *execution)
 {
 	auto_err err = OK;
 
-	if (!execution->launched || execution->lease.state != LEASE_STARTING)
+	if (execution->launch != LAUNCH_ENDED || execution->lease.state != LEASE_STARTING)
 		return false;
-	execution->launched = false;
+	execution_set_launch(execution, LAUNCH_NONE);
 	err = take_ptr(execution->launch_err);
 	if (err)
 		actor_launch_failed(execution, err);
@@ -955,9 +951,9 @@ static bool actor_take_stopped(struct execution *execution)
 
 static void actor_hold_slot(struct execution *execution)
 {
-	if (execution->granted)
+	if (execution_has_slot(execution))
 		return;
-	execution->granted = true;
+	execution_set_slot(execution, SLOT_HELD);
 	execution->all->slots++;
 }
 
@@ -1024,8 +1020,8 @@ static bool actor_adopt(struct execution *execution)
 				 "sandbox_lost"); // the daemon's fault, not the attempt's
 	} else if (execution->lease.state == LEASE_STARTING) {
 		execution->lease.deadline_ms = clock_steady_ms() + timer_ms(TIMER_EXECUTION_START);
-		execution->attempt_stored = true;
 		actor_launch(execution); // again from its first step
+		execution_set_stored(execution);
 	} else if (execution->intent) {
 		actor_finish(execution, actor_end(execution->intent, execution->intent_reason));
 	} else if (seen != LEASE_SEES_MATCH) {
@@ -1075,7 +1071,7 @@ static int64_t actor_wake_at(const struct execution *execution)
 		actor_sooner(&steady, execution->wall_at);
 	if (!is_over && !execution->attempt_count)
 		actor_sooner(&steady, execution->queue_at);
-	if (!is_over && execution->lease.state == LEASE_NONE && execution->granted)
+	if (!is_over && execution->lease.state == LEASE_NONE && execution_has_slot(execution))
 		actor_sooner(&steady, execution->next_at);
 	until = steady == CLOCK_NEVER ? CLOCK_NEVER : now + steady - clock_steady_ms();
 	if (execution->lease.state == LEASE_READY || execution->lease.state == LEASE_ACTIVE) {

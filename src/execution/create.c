@@ -128,16 +128,15 @@ static fallible executions_keep(struct execution *execution, struct str body,
 	actor_prepare(execution);
 	err = execution_commit(execution, &(struct execution_write){.request = body});
 	executions->queued--;
-	execution->attempt_stored = !err;
-	if (err)
-		execution->phase = EXECUTION_GONE;
-	condition_signal(&execution->changed);
 	if (err) {
+		execution->phase = EXECUTION_GONE;
+		condition_signal(&execution->changed);
 		execution_account(execution)->used.requests -= body.len;
 		queue_give_back(execution);
 		execution_unref(execution);
 		return err;
 	}
+	execution_set_stored(execution);
 	execution_list(execution, EXECUTION_LIVE);
 	log_event(LOG_INFO, "execution.created", "execution", execution->id, "profile",
 		  execution->profile, "tenant", execution->tenant, NULL);

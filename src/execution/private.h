@@ -79,6 +79,33 @@ enum execution_phase {
 	EXECUTION_GONE, // out of the table; references may be left
 };
 
+// The pull of its image, by a task.
+enum execution_pull {
+	PULL_NONE,    // none; or its image is not known to be there
+	PULL_RUNNING, // the task runs
+	PULL_ENDED,   // it has ended, with pull_err: the actor takes that
+	PULL_THERE,   // its image is there: a sandbox can be made
+	PULL_STATES
+};
+
+// A place among the executions that may have a sandbox.
+enum execution_slot {
+	SLOT_NONE,
+	SLOT_QUEUED,   // it waits, in owner->waiting
+	SLOT_STARTING, // its sandbox is being made: counted in all->slots and all->starting
+	SLOT_HELD,     // counted in all->slots
+	SLOT_STATES
+};
+
+// The start of the sandbox of an attempt, by a task.
+enum execution_launch {
+	LAUNCH_NONE,
+	LAUNCH_PREPARING, // the task runs; the attempt is not durable, so nothing is ordered
+	LAUNCH_RUNNING,	  // the task runs; the sandbox may be made
+	LAUNCH_ENDED,	  // it has ended, with launch_err: the actor takes that
+	LAUNCH_STATES
+};
+
 enum execution_verb { VERB_CANCEL, VERB_COMPLETE, VERB_FAIL, VERB_ENTER, VERB_COUNT };
 struct execution_command {
 	enum execution_verb verb;
@@ -95,7 +122,7 @@ struct execution {
 	int refs;
 	struct link link;	   // of all->live
 	struct link place;	   // of owner->waiting
-	struct queue_owner *owner; // while it waits; else NULL
+	struct queue_owner *owner; // while it is SLOT_QUEUED; else NULL
 	struct task *actor;
 	struct condition wake, changed; // for the actor; by the actor
 	struct link commands;
@@ -147,16 +174,12 @@ struct execution {
 	struct str request; // as it was sent, if it is small; at == NULL: read it from the store
 
 	// In memory only.
-	bool granted;		  // has a slot
-	bool is_starting;	  // its sandbox is being made: counted in all->starting
-	const char *wait_reason;  // of the queue: a literal
-	bool requeue;		  // there was no room after all: back to the queue
-	bool pulled;		  // its image was there: a sandbox can be made
-	bool pulling, has_pulled; // a task pulls it; it has ended, with this error
+	enum execution_slot slot;
+	const char *wait_reason; // of the queue: a literal
+	bool requeue;		 // there was no room after all: back to the queue
+	enum execution_pull pull;
 	struct err *pull_err;
-	bool attempt_stored; // its sandbox may be made
-	bool launching;	     // a task makes the sandbox
-	bool launched;	     // it has ended, with this error
+	enum execution_launch launch;
 	struct err *launch_err;
 	struct proc *proc; // held; NULL: not known yet
 	bool watching;	   // a task waits for its end
@@ -196,6 +219,21 @@ static inline struct execution_attempt *execution_attempt(struct execution *exec
 {
 	return execution->attempt_count ? &execution->attempts[execution->attempt_count - 1] : NULL;
 }
+
+// In states.c.
+void execution_set_pull(struct execution *execution, enum execution_pull pull);
+void execution_set_slot(struct execution *execution, enum execution_slot slot);
+void execution_set_launch(struct execution *execution, enum execution_launch launch);
+static inline bool execution_is_launching(const struct execution *execution)
+{
+	return execution->launch == LAUNCH_PREPARING || execution->launch == LAUNCH_RUNNING;
+}
+static inline bool execution_has_slot(const struct execution *execution)
+{
+	return execution->slot >= SLOT_STARTING;
+}
+// The attempt is durable: a launch that prepares goes on.
+void execution_set_stored(struct execution *execution);
 
 // In table.c.
 struct execution *execution_new(struct executions *executions);
@@ -244,7 +282,7 @@ uint32_t queue_position(const struct execution *execution);
 
 // In sandbox.c: everything that an execution does to its sandbox. All of them wait.
 struct who sandbox_who(const struct execution *execution);
-// What the request asks for may be had. Begins the pull of its image; sets `pulled`.
+// What the request asks for may be had, and whether its image is there.
 fallible sandbox_check(struct execution *execution, const struct who *who,
 		       const struct job *request, const struct profile *profile);
 fallible sandbox_pull(struct execution *execution, int64_t deadline); // its image is there, pinned

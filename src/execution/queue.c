@@ -57,7 +57,7 @@ static fallible queue_slots(const struct executions *executions)
 
 static bool queue_has_image(const struct execution *execution)
 {
-	return !execution->want.image || execution->pulled;
+	return !execution->want.image || execution->pull == PULL_THERE;
 }
 
 static struct execution *queue_of(struct link *link)
@@ -157,11 +157,10 @@ static void queue_grant(struct execution *execution)
 {
 	struct executions *executions = execution->all;
 
-	execution->granted = true;
+	execution_set_slot(execution, SLOT_STARTING);
 	executions->held_up = NULL;
 	executions->slots++;
 	executions->starting++;
-	execution->is_starting = true;
 }
 
 bool queue_take_slot(struct execution *execution)
@@ -206,7 +205,7 @@ void queue_join(struct execution *execution)
 	struct executions *executions = execution->all;
 	struct queue_owner *owner = queue_find_owner(executions, execution->tenant);
 
-	if (execution->owner || execution->granted)
+	if (execution->slot != SLOT_NONE)
 		return;
 	if (!owner) {
 		owner = mem_new_of(struct queue_owner);
@@ -214,6 +213,7 @@ void queue_join(struct execution *execution)
 		link_init(&owner->waiting);
 		link_add(&executions->owners, &owner->turn);
 	}
+	execution_set_slot(execution, SLOT_QUEUED);
 	execution->wait_reason = executions->held_up;
 	execution->owner = owner;
 	link_add(&owner->waiting, &execution->place);
@@ -228,6 +228,7 @@ void queue_quit(struct execution *execution)
 
 	if (!owner)
 		return;
+	execution_set_slot(execution, SLOT_NONE);
 	link_drop(&execution->place);
 	execution->all->queued--;
 	if (--owner->count)
@@ -238,20 +239,21 @@ void queue_quit(struct execution *execution)
 
 void queue_started(struct execution *execution)
 {
-	if (!execution->is_starting)
+	if (execution->slot != SLOT_STARTING)
 		return;
-	execution->is_starting = false;
+	execution_set_slot(execution, SLOT_HELD);
 	execution->all->starting--;
 	queue_dispatch(execution->all);
 }
 
 void queue_give_back(struct execution *execution)
 {
-	if (!execution->granted)
+	if (!execution_has_slot(execution))
 		return;
-	execution->granted = false;
+	if (execution->slot == SLOT_STARTING)
+		execution->all->starting--;
+	execution_set_slot(execution, SLOT_NONE);
 	execution->all->slots--;
-	queue_started(execution);
 	queue_dispatch(execution->all);
 }
 

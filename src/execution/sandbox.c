@@ -180,6 +180,7 @@ fallible sandbox_check(struct execution *execution, const struct who *who,
 {
 	struct manager *manager = sandbox_manager(execution);
 	struct template template;
+	bool is_there = false;
 	auto_spec spec = {0};
 
 	TRY(sandbox_spec(execution, request, profile, &spec));
@@ -188,9 +189,13 @@ fallible sandbox_check(struct execution *execution, const struct who *who,
 	TRY(volumes_fill(manager, who->tenant, &spec.volumes));
 	if (request->network && ask_host(manager->ask))
 		TRY(attach_fit(manager, accounts_get(&manager->accounts, who->tenant), &spec));
-	if (spec.image)
-		return pull_ahead(manager, who, &execution->want,
-				  loop_now(manager->loop) + DESCRIBE_MS, &execution->pulled);
+	if (spec.image) {
+		TRY(pull_ahead(manager, who, &execution->want,
+			       loop_now(manager->loop) + DESCRIBE_MS, &is_there));
+		if (is_there)
+			execution_set_pull(execution, PULL_THERE);
+		return OK;
+	}
 	templates_default(manager, who, spec.template);
 	if (!strcmp(spec.template, "host"))
 		return templates_resolve(manager, who, spec.template);

@@ -125,10 +125,11 @@ fallible execution_await_stored(struct execution *execution)
 {
 	int64_t until = loop_now(execution->all->loop) + timer_ms(TIMER_EXECUTION_START);
 
-	while (!execution->attempt_stored && execution->phase != EXECUTION_GONE)
+	while (execution->launch == LAUNCH_PREPARING && execution->phase != EXECUTION_GONE)
 		TRY(condition_wait(&execution->changed, until), "wait for the record");
-	return execution->attempt_stored ? OK
-					 : err_new(CANCELLED, "late", "the start was given up");
+	return execution->launch == LAUNCH_RUNNING
+		       ? OK
+		       : err_new(CANCELLED, "late", "the start was given up");
 }
 
 void execution_unlist(struct execution *execution)
