@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """kill -9 of warden and daemon at each step of an archive and of its way back (I-49, I-54): the disk or the archive is whole, nothing
 half-made is left, and `cove verify` is clean."""
-# alone: it waits for starts
 import os
 import sys
 import threading

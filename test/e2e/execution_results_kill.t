@@ -2,7 +2,6 @@
 """The daemon is killed at each step of storing and removing results (base/fault.h): a blob that was synced, named, removed; all
 blobs before and after the commit; rows that were removed. After each the result is right and is there once, and no content is left
 over. Also between the end of a command and that of its execution: the outcome stays. Needs the weak build."""
-# alone: it waits for starts
 import hashlib
 import os
 import sys

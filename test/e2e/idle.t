@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
 """The ladder of idleness: running, frozen, stopped with its files; woken by any request; and pause, which is not."""
-# alone: what waking costs is compared
 import os
 import signal
 import subprocess

@@ -3,7 +3,6 @@
 model (fixed seed): contents are right, layers on disk are those that something holds, nothing half-made stays, space returns.
 
 COVE_SEQUENCES says how many, COVE_SEED where they begin."""
-# alone: it waits for starts
 import os
 import random
 import signal

@@ -14,8 +14,8 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import cove as c  # noqa: E402
 
 SOAK = os.environ.get("COVE_SOAK") == "1"
-RUNS = 2000 if SOAK else 40 if c.SHORT else 200
-ECHOES = 60 if c.SHORT else 300
+RUNS = 2000 if SOAK else 40 if c.SHORT else 100
+ECHOES = 300 if SOAK else 60
 SEQ = "".join("%d\n" % i for i in range(1, 2001))
 
 

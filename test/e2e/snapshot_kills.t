@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """kill -9 of warden and daemon in every phase of a snapshot, of a create from one, of a fork and of a removal: the sandbox runs
 on, the snapshot is there whole or not at all, nothing half-made is left, and `cove verify` is clean."""
-# alone: it waits for starts
 import os
 import signal
 import sys

@@ -128,7 +128,7 @@ __attribute__((unused)) static int testbox_renew(struct testbox *slot, int exec_
 	char path[512];
 
 	testbox_cgroup_path(slot, 0, exec_cgroup, NULL, path, sizeof(path));
-	for (int i = 0; i < 100 && rmdir(path) < 0; i++)
+	for (int i = 0; i < 5000 && rmdir(path) < 0; i++)
 		usleep(2000);
 	return testbox_make_cgroup(slot, exec_cgroup, fds);
 }
@@ -247,11 +247,13 @@ __attribute__((unused)) static bool testbox_open(struct testbox *slot, bool by_c
 	const char *v1[2] = {"/sys/fs/cgroup/cpuacct", "/sys/fs/cgroup/freezer"};
 
 	*slot = (struct testbox){.by_clone = by_clone, .control = -1};
-	serial++;
 	for (int i = 0; i < (by_clone ? 1 : 2); i++) {
-		snprintf(slot->group[i], sizeof(slot->group[i]), "%s/cove-test-%d-%d",
-			 by_clone ? testbox_v2() : v1[i], getpid(), serial);
-		if (mkdir(slot->group[i], 0755) < 0)
+		// A test that was killed may have left a cgroup, and had the same pid.
+		do
+			snprintf(slot->group[i], sizeof(slot->group[i]), "%s/cove-test-%d-%d",
+				 by_clone ? testbox_v2() : v1[i], getpid(), ++serial);
+		while (mkdir(slot->group[i], 0755) < 0 && errno == EEXIST);
+		if (access(slot->group[i], F_OK) < 0)
 			return false;
 		testbox_give(slot->group[i], by_clone);
 	}
@@ -295,15 +297,15 @@ __attribute__((unused)) static int testbox_close(struct testbox *slot)
 	int status = -1;
 
 	fd_drop(&slot->control);
-	for (int i = 0; i < 200 && waitpid(slot->pid, &status, WNOHANG) == 0; i++) {
-		if (i == 150)
+	for (int i = 0; i < 2000 && waitpid(slot->pid, &status, WNOHANG) == 0; i++) {
+		if (i == 1500)
 			kill(slot->pid, SIGKILL);
 		usleep(10000);
 	}
 	for (int i = 0; i < (slot->by_clone ? 1 : 2); i++) {
 		for (int exec_cgroup = 0; exec_cgroup < slot->exec_cgroups; exec_cgroup++) {
 			testbox_cgroup_path(slot, i, exec_cgroup, NULL, path, sizeof(path));
-			for (int try = 0; try < 100 && rmdir(path) < 0 && errno == EBUSY; try++)
+			for (int try = 0; try < 2000 && rmdir(path) < 0 && errno == EBUSY; try++)
 				usleep(5000);
 		}
 		rmdir(slot->group[i]);
