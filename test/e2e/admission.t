@@ -62,7 +62,7 @@ def ask(**body):
 
 def shell(session, command):
     run = session.run("shell", command=command)
-    fate = session.fate(run)
+    fate = session.fate(run, 120)
     return session.look(run)["result"]["output"] if fate == "completed" else fate
 
 
