@@ -20,6 +20,8 @@ from flaky import Flaky
 
 c.need_root()
 
+ENDLESS = ("sh", "-c", "echo up; exec sleep 100")
+
 
 class Term:
     """The binary on a terminal of its own."""
@@ -119,8 +121,8 @@ def input_streams(cli):
         said.append(child.stdout.readline())
     child.stdin.close()
     c.same((said, child.wait(20)), ([b"got a\n", b"got b\n"], 3), "a dialogue goes back and forth")
-    child = cli.popen("exec", "-i", "web", "sleep", "100", stdin=subprocess.PIPE)
-    time.sleep(0.5)
+    child = cli.popen("exec", "-i", "web", *ENDLESS, stdin=subprocess.PIPE)
+    child.stdout.readline()
     child.send_signal(signal.SIGINT)
     c.same(child.wait(20), 130, "Ctrl-C leaves with 130")
     cli("kill", "--all", "web")
@@ -133,8 +135,8 @@ def terminals(cli):
     c.ok(term.end() == 7 and b"got hello" in term.out and term.is_calm(),
          "keys go in, the status comes out, our terminal is as it was", term.out)
     term.close()
-    term = Term(cli, "exec", "-it", "web", "sleep", "100")
-    time.sleep(0.5)
+    term = Term(cli, "exec", "-it", "web", *ENDLESS)
+    term.see(b"up")
     term.type(b"\x03")
     c.ok(term.end() == 130 and term.is_calm(), "Ctrl-C is the command's", term.out)
     term.close()
@@ -145,8 +147,8 @@ def terminals(cli):
     term = Term(cli, "exec", "-it", "web", "nonesuch")
     c.ok(term.end() == 127 and term.is_calm(), "a command that is not there is 127", term.out)
     term.close()
-    term = Term(cli, "exec", "-it", "web", "sleep", "100")
-    time.sleep(0.5)
+    term = Term(cli, "exec", "-it", "web", *ENDLESS)
+    term.see(b"up")
     term.child.send_signal(signal.SIGTERM)
     c.ok(term.end() == 143 and term.is_calm(), "a signal ends us, and our terminal is as it was", term.out)
     term.close()

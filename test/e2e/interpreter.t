@@ -18,7 +18,7 @@ class Notebook:
     """The contexts of one sandbox."""
 
     def __init__(self, cove, box):
-        self.cove = cove
+        self.cove, self.box = cove, box
         self.at = "/v1/sandboxes/%s/api" % box["id"]
 
     def create(self, **kw):
@@ -92,10 +92,9 @@ def failures(n, one):
 
 def interrupts(n, one):
     events = []
-    runner = threading.Thread(target=lambda: events.extend(n.run(one, "y = 7\nprint('go', flush=True)\nimport time; time.sleep(60)")))
+    runner = threading.Thread(target=lambda: events.extend(n.run(one, "y = 7\nprint('go', flush=True)\nimport os, time; os.mkdir('/tmp/went'); time.sleep(60)")))
     runner.start()
-    c.until(lambda: n.cove.get(n.at + "/contexts").json["contexts"][0]["busy"])
-    time.sleep(0.3)
+    c.until(lambda: n.cove.run(n.box, "test -d /tmp/went")["exitCode"] == 0)
     c.same(n.cove.post(n.at + "/contexts/%s/interrupt" % one, {}).json["interrupted"], True, "a cell is interrupted")
     runner.join(20)
     c.ok(events and events[0]["text"] == "go\n" and events[-1]["ename"] == "KeyboardInterrupt", "and says so", events)

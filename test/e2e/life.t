@@ -106,7 +106,7 @@ def deletes(cove):
     box, ends = cove.create(), []
     runner = threading.Thread(target=lambda: ends.append(cove.execute(box, "sleep 60")))
     runner.start()
-    time.sleep(0.3)
+    c.until(lambda: cove.out(box, "pgrep -fxc 'sleep 60'; true") == "1\n")
     begin = time.monotonic()
     c.same(cove.delete(box).status, 204, "a delete while a command runs")
     c.ok(time.monotonic() - begin < 30, "does not wait for its end")

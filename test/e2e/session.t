@@ -104,7 +104,7 @@ def deleted(cove, box):
                for _ in range(2)]
     [t.start() for t in threads]
     c.until(lambda: cove.out(box, "pgrep -fc '^sleep 60'") == "1\n")
-    time.sleep(0.2)  # the other one waits by now
+    time.sleep(1)  # the other one waits by now
     c.same(api(cove, box, "session/delete", {"sessionId": "stuck", "force": True}).status, 200,
            "force waits for nothing")
     [t.join() for t in threads]
@@ -317,12 +317,12 @@ def ordered(cove, box):
     results = {}
 
     def one(n):
-        results[n] = run(cove, box, "sleep 0.1; n=$((n+1)); echo $n", "line").json["stdout"]
+        results[n] = run(cove, box, "sleep 0.3; n=$((n+1)); echo $n", "line").json["stdout"]
     threads = []
     for n in range(8):
         threads.append(threading.Thread(target=one, args=(n,)))
         threads[-1].start()
-        time.sleep(0.05)
+        time.sleep(0.2)
     [t.join() for t in threads]
     c.same([results[n] for n in range(8)], [str(n + 1) for n in range(8)],
            "commands of a session run in order of arrival")

@@ -173,11 +173,11 @@ c.same(ask(A, "POST", "/v1/sandboxes", {"limits": {"memoryMB": 16}}).json["reaso
 ask(A, "DELETE", "/v1/sandboxes/third")
 c.same(ask(A, "POST", "/v1/sandboxes/other/api/execute", {"command": "echo back"}).json["stdout"], "back",
        "what was deleted counts no more")
-runs = [threading.Thread(target=ask, args=(A, "POST", "/v1/sandboxes/work/api/execute", {"argv": ["sleep", "3"], "encoding": "auto"}))
+runs = [threading.Thread(target=ask, args=(A, "POST", "/v1/sandboxes/work/api/execute", {"argv": ["sleep", "6"], "encoding": "auto"}))
         for _ in range(2)]
 for r in runs:
     r.start()
-time.sleep(1)
+c.until(lambda: len([pid for pid in c._pids() if c._is_boxed(pid, cove.instance() + "/" + abox) and c._comm(pid) == "sleep"]) == 2)
 c.same(ask(A, "POST", "/v1/sandboxes/other/api/execute", {"command": "echo", "encoding": "auto"}).json.get("reason"), "quota",
        "commands are counted over all of a tenant's sandboxes")
 c.same(ask(B, "POST", "/v1/sandboxes/work/api/execute", {"command": "echo b"}).status, 200, "another tenant has its own count")
