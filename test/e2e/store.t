@@ -385,7 +385,7 @@ def older_state(cove):
     c.same(cove.get("/v1/events?limit=1000").json["items"][:len(events)], events, "and its events")
     check = cove.get("/v1/audit/check").json
     c.ok(check["ok"] and check["rows"] > 0, "the audit log is whole", check)
-    c.same(sql(cove, "SELECT version FROM schema"), [(7,)], "the database has the current version")
+    c.same(sql(cove, "SELECT version FROM schema"), [(8,)], "the database has the current version")
 
 
 def portable():
