@@ -155,18 +155,31 @@ char *arena_dup(struct arena *arena, const void *bytes, size_t len)
 	return copy;
 }
 
+// Tries the rest of the newest block first. `room` is a multiple of the alignment: what fits there
+// is where piece() puts it.
 char *arena_fmt(struct arena *arena, const char *fmt, ...)
 {
-	auto_free char *text = NULL;
-	va_list args;
+	struct block *block = arena->newest;
+	size_t room = block->room - block->used;
+	char *at = block->at + block->used;
+	va_list args, again;
 	int len;
 
 	va_start(args, fmt);
-	len = vasprintf(&text, fmt, args);
-	va_end(args);
+	va_copy(again, args);
+	len = vsnprintf(at, room, fmt, args);
 	if (len < 0)
-		die("cove: out of memory\n");
-	return arena_dup(arena, text, (size_t)len);
+		die("cove: a text cannot be formatted\n");
+	if ((size_t)len >= room) {
+		explicit_bzero(at, room); // block_wipe() knows only what is used
+		at = piece(arena, (size_t)len + 1);
+		vsnprintf(at, (size_t)len + 1, fmt, again);
+	} else {
+		at = piece(arena, (size_t)len + 1);
+	}
+	va_end(again);
+	va_end(args);
+	return at;
 }
 
 // Requests have bodies in their arenas, and some have secrets in their bodies.

@@ -1,7 +1,6 @@
-// A task beside the transfer waits for changes of the sandbox and cancels the transfer's task. A
-// reader needs no such task: readers are in a list of their sandbox, which is walked once READ_MS
-// after deletion. The object is freed by cancel_on_delete_end(), or by its own task if that still
-// runs.
+// A transfer costs no task: a call waits for changes of the sandbox, and a timer for the end of
+// what lets the transfer run; both cancel its task. Readers are in a list of their sandbox, which
+// is walked once READ_MS after deletion.
 #include "gateway/cancel_on_delete.h"
 
 #include "base/clock.h"
@@ -12,21 +11,21 @@
 
 struct cancel_on_delete {
 	struct entry *entry;
-	struct task *transfer; // the transfer's task; NULL: it has ended
-	struct task *own;
+	struct task *transfer;	       // the transfer's task
+	struct waiter waiter;	       // for a change of the sandbox
+	struct timer timer;	       // for the time after which `holds` may say no
 	cancel_on_delete_holds *holds; // NULL: always true
-	const void *arg;	       // valid as long as `guarded` is
+	const void *arg;	       // valid as long as the transfer is
 	struct http *x;		       // likewise
 	struct link link;	       // in entry->readers
-	bool reads;
 };
 
 static bool goes_on(const struct cancel_on_delete *cancel_on_delete, int64_t *out_until)
 {
 	*out_until = CLOCK_NEVER;
 	if (weak(CANCEL_ON_DELETE))
-		return cancel_on_delete->transfer;
-	return cancel_on_delete->transfer && entry_is_alive(cancel_on_delete->entry) &&
+		return true;
+	return entry_is_alive(cancel_on_delete->entry) &&
 	       (!cancel_on_delete->holds ||
 		cancel_on_delete->holds(cancel_on_delete->arg, out_until));
 }
@@ -37,25 +36,30 @@ static void cut_off(struct cancel_on_delete *cancel_on_delete)
 	task_cancel(cancel_on_delete->transfer);
 }
 
-static void cancel_on_delete_look_on(void *arg)
+static void cancel_on_delete_look(struct cancel_on_delete *cancel_on_delete)
 {
-	struct cancel_on_delete *cancel_on_delete = arg;
-	auto_err err = NULL;
+	struct loop *loop = cancel_on_delete->entry->manager->loop;
 	int64_t until;
 
-	while (!err && goes_on(cancel_on_delete, &until)) {
-		err = condition_wait(&cancel_on_delete->entry->changed, until);
-		if (err && err_kind(err) == ERR_TIMEOUT)
-			err_free(take_ptr(err));
-	}
-	if (cancel_on_delete->transfer) {
+	loop_drop_timer(loop, &cancel_on_delete->timer);
+	waiter_drop(&cancel_on_delete->waiter);
+	if (!goes_on(cancel_on_delete, &until)) {
 		cut_off(cancel_on_delete);
-		// cancel_on_delete_end() frees it.
-		cancel_on_delete->own = NULL;
 		return;
 	}
-	entry_unref(cancel_on_delete->entry);
-	free(cancel_on_delete);
+	condition_call(&cancel_on_delete->entry->changed, loop, &cancel_on_delete->waiter);
+	if (until != CLOCK_NEVER)
+		loop_set_timer(loop, &cancel_on_delete->timer, until);
+}
+
+static void on_change(struct deferred *call)
+{
+	cancel_on_delete_look(link_of(call, struct cancel_on_delete, waiter.call));
+}
+
+static void on_time(struct timer *timer)
+{
+	cancel_on_delete_look(link_of(timer, struct cancel_on_delete, timer));
 }
 
 static struct cancel_on_delete *cancel_on_delete_new(struct entry *entry, struct http *x)
@@ -77,8 +81,9 @@ struct cancel_on_delete *cancel_on_delete_begin_while(struct entry *entry, struc
 
 	cancel_on_delete->holds = holds;
 	cancel_on_delete->arg = arg;
-	cancel_on_delete->own = task_start(entry->manager->loop, "cancel_on_delete",
-					   cancel_on_delete_look_on, cancel_on_delete);
+	cancel_on_delete->waiter.call.run = on_change;
+	cancel_on_delete->timer.due = on_time;
+	cancel_on_delete_look(cancel_on_delete);
 	return cancel_on_delete;
 }
 
@@ -114,7 +119,6 @@ struct cancel_on_delete *cancel_on_delete_begin_reader(struct entry *entry, stru
 {
 	struct cancel_on_delete *cancel_on_delete = cancel_on_delete_new(entry, x);
 
-	cancel_on_delete->reads = true;
 	link_add(&entry->readers, &cancel_on_delete->link);
 	entry->gone = readers_gone;
 	if (!entry->listed)
@@ -126,13 +130,9 @@ void cancel_on_delete_end(struct cancel_on_delete *cancel_on_delete)
 {
 	if (!cancel_on_delete)
 		return;
-	cancel_on_delete->transfer = NULL;
-	if (cancel_on_delete->reads)
-		link_drop(&cancel_on_delete->link);
-	if (cancel_on_delete->own) {
-		task_cancel(cancel_on_delete->own);
-		return;
-	}
+	waiter_drop(&cancel_on_delete->waiter);
+	loop_drop_timer(cancel_on_delete->entry->manager->loop, &cancel_on_delete->timer);
+	link_drop(&cancel_on_delete->link);
 	entry_unref(cancel_on_delete->entry);
 	free(cancel_on_delete);
 }

@@ -126,15 +126,16 @@ static fallible tunnel_copy_both(struct loop *loop, struct body_reader *one,
 }
 
 #define HEAD_MAX (64 * 1024)
+#define HEAD_USUAL 960 // with the end of a string malloc() has it in its cache
 #define SILENCE_MS 60000
 #define HINTS_MAX 16 // 1xx heads before the answer
 
 struct relay {
 	struct http *x;
 	const struct relay_options *options;
-	struct stream own;     // closed at the end
-	struct stream *stream; // `own`, or the caller's
-	struct body_reader body_reader;
+	struct relay_conn *conn; // the caller's, or closed at the end
+	struct stream *stream;	 // of the connection, as the next two
+	struct body_reader *body_reader;
 	struct http1_head *head;
 	struct task *upload;	   // sends the body; NULL: none, or done
 	struct condition uploaded; // signalled when it is done
@@ -143,10 +144,16 @@ struct relay {
 	bool upgrade;
 };
 
+void relay_conn_close(struct relay_conn *conn)
+{
+	stream_close(&conn->stream);
+	body_reader_done(&conn->body_reader);
+}
+
 static void relay_end(struct relay *relay)
 {
-	stream_close(&relay->own);
-	body_reader_done(&relay->body_reader);
+	if (!relay->options->conn)
+		relay_conn_close(relay->conn);
 	err_free(relay->failed);
 }
 
@@ -235,7 +242,7 @@ static fallible relay_read_head(struct relay *relay)
 
 	do {
 		if (!err)
-			err = body_reader_head(&relay->body_reader, http1_reply, deadline,
+			err = body_reader_head(relay->body_reader, http1_reply, deadline,
 					       relay->head, &verdict);
 		if (err && err_kind(err) == ERR_TIMEOUT)
 			return err_recast(err, ERR_TIMEOUT, "no_reply",
@@ -285,7 +292,7 @@ static fallible begin_reply(struct relay *relay)
 		words = "application/octet-stream"; // prevents sniffing
 	if (head->status == 204 || head->status == 304)
 		return http_reply_empty(x, head->status);
-	if (body_reader_whole(&relay->body_reader, &body))
+	if (body_reader_whole(relay->body_reader, &body))
 		return http_reply_as(x, head->status, words, body);
 	return http_begin_as(x, head->status, words,
 			     head->has_length ? head->length : TRANSPORT_UNSIZED);
@@ -301,7 +308,7 @@ static fallible pass_body(struct relay *relay)
 		struct err *err;
 
 		TRY(http_away(x, STR("")));
-		err = body_reader_read(&relay->body_reader, room, PIECE, relay->idle_ms, &n);
+		err = body_reader_read(relay->body_reader, room, PIECE, relay->idle_ms, &n);
 		http_back(x);
 		TRY(err, "read the server's body");
 		TRY(http_write(x, room, n));
@@ -332,20 +339,21 @@ static fallible switch_over(struct relay *relay)
 	conn->close_after = true;
 	TRY(stream_write(&conn->stream, out.at, out.len, conn->silence_ms));
 	return tunnel_copy_both(relay->options->loop, &conn->buffers->body_reader,
-				&relay->body_reader, relay->idle_ms);
+				relay->body_reader, relay->idle_ms);
 }
 
 static fallible relay_talk(struct relay *relay)
 {
 	auto_buf head = BUF_INIT(HEAD_MAX);
 
+	buf_space(&head, HEAD_USUAL); // grows once
 	TRY(relay_head_request(relay->x, relay->options, relay->upgrade, &head));
 	TRY(stream_write(relay->stream, head.at, head.len, SILENCE_MS));
 	TRY(begin_body(relay));
 	TRY(await_head(relay));
 	if (relay->head->status == 101)
 		return switch_over(relay);
-	body_reader_frame_reply(&relay->body_reader, relay->head,
+	body_reader_frame_reply(relay->body_reader, relay->head,
 				str_is(relay->x->head.method, "HEAD"));
 	TRY(begin_reply(relay));
 	return relay->x->reply_ended ? OK : pass_body(relay);
@@ -355,8 +363,8 @@ static fallible relay_talk(struct relay *relay)
 static bool relay_may_keep(const struct relay *relay)
 {
 	return relay->x->reply_ended && relay->head->status != 101 && relay->head->keep_alive &&
-	       relay->head->minor == 1 && relay->body_reader.framing != BODY_READER_TO_CLOSE &&
-	       relay->body_reader.ended && !body_reader_has_bytes(&relay->body_reader) &&
+	       relay->head->minor == 1 && relay->body_reader->framing != BODY_READER_TO_CLOSE &&
+	       relay->body_reader->ended && !body_reader_has_bytes(relay->body_reader) &&
 	       !relay->stream->hung_up && !relay->upload && !relay->failed;
 }
 
@@ -370,28 +378,33 @@ static bool relay_is_stale(const struct relay *relay, const struct err *err)
 
 fallible relay_run(struct http *x, const struct relay_options *options)
 {
+	struct relay_conn *conn = options->conn ? options->conn
+						: arena_take(x->arena, sizeof(*conn));
 	on_exit_call(relay_end) struct relay relay = {
 		.x = x,
 		.options = options,
-		.own = {.fd = -1},
-		.stream = options->stream ? options->stream : &relay.own,
+		.conn = conn,
+		.stream = &conn->stream,
+		.body_reader = &conn->body_reader,
+		.head = &conn->head,
 		.idle_ms = options->idle_ms ? options->idle_ms : RELAY_IDLE_MS,
 		.upgrade = relay_head_is_upgrade(x),
 	};
 	struct err *err;
 
-	if (!options->stream)
-		TRY(stream_open(&relay.own, options->loop, options->fd));
+	if (!options->conn)
+		TRY(stream_open(&conn->stream, options->loop, options->fd));
 	// CONNECT and TRACE concern the connection, not the server.
 	if (str_is(x->head.method, "CONNECT") || str_is(x->head.method, "TRACE"))
 		return err_new(BAD_METHOD, "method_not_passed", "this method is not passed on");
 	condition_init(&relay.uploaded);
-	relay.body_reader.stream = relay.stream;
-	relay.head = arena_take(x->arena, sizeof(*relay.head));
+	conn->body_reader.stream = &conn->stream;
 	http_be_patient(x);
 	err = relay_talk(&relay);
-	if (options->stream)
+	if (options->conn)
 		*options->is_kept = !err && relay_may_keep(&relay);
+	if (options->conn && *options->is_kept)
+		body_reader_reset(&conn->body_reader);
 	relay_upload_end(&relay);
 	if (err && relay_is_stale(&relay, err))
 		return err_recast(err, ERR_BAD_PEER, "stale", "the server closed the connection");

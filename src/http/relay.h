@@ -11,3 +11,4 @@
 // closed before the reply; the client's request is untouched. A failure after the reply has begun
 // cuts it.
 fallible relay_run(struct http *x, const struct relay_options *options);
+void relay_conn_close(struct relay_conn *conn);

@@ -8,10 +8,15 @@
 
 #define FIELDS_MAX (28 * 1024) // fields of the reply: the limit of a head minus our own fields
 
-static bool relay_head_is_among(struct str name, const char *const *list)
+#define NAME(text)                                                                                 \
+	{                                                                                          \
+		text, sizeof(text) - 1                                                             \
+	}
+
+static bool relay_head_is_among(struct str name, const struct str *list)
 {
-	for (; *list; list++)
-		if (str_eq_nocase(name, str_of(*list)))
+	for (; list->at; list++)
+		if (str_eq_nocase(name, *list))
 			return true;
 	return false;
 }
@@ -28,28 +33,32 @@ static bool relay_head_is_named(const struct http1_head *head, struct str name)
 
 static bool relay_head_stays(const struct http1_head *head, struct str name)
 {
-	static const char *const hops[] = {"Connection",
-					   "Keep-Alive",
-					   "Proxy-Authenticate",
-					   "Proxy-Authorization",
-					   "Proxy-Connection",
-					   "TE",
-					   "Trailer",
-					   "Transfer-Encoding",
-					   "Upgrade",
-					   "HTTP2-Settings",
-					   "Content-Length",
-					   "Host",
-					   "Expect",
-					   NULL};
+	static const struct str hops[] = {
+		NAME("Connection"),
+		NAME("Keep-Alive"),
+		NAME("Proxy-Authenticate"),
+		NAME("Proxy-Authorization"),
+		NAME("Proxy-Connection"),
+		NAME("TE"),
+		NAME("Trailer"),
+		NAME("Transfer-Encoding"),
+		NAME("Upgrade"),
+		NAME("HTTP2-Settings"),
+		NAME("Content-Length"),
+		NAME("Host"),
+		NAME("Expect"),
+		{NULL, 0},
+	};
 
 	return relay_head_is_among(name, hops) || relay_head_is_named(head, name);
 }
 
 static bool is_origin_story(struct str name)
 {
-	static const char *const told[] = {"Forwarded",	      "X-Real-IP",	"X-Original-URL",
-					   "X-Original-Host", "X-Sandbox-Name", NULL};
+	static const struct str told[] = {
+		NAME("Forwarded"),	 NAME("X-Real-IP"),	 NAME("X-Original-URL"),
+		NAME("X-Original-Host"), NAME("X-Sandbox-Name"), {NULL, 0},
+	};
 
 	return (name.len > 12 && str_eq_nocase((struct str){name.at, 12}, STR("X-Forwarded-"))) ||
 	       relay_head_is_among(name, told);
@@ -58,8 +67,13 @@ static bool is_origin_story(struct str name)
 // Fields that apply to a whole origin, of which the server has only a path.
 static bool is_of_origin(struct str name)
 {
-	static const char *const wide[] = {"Service-Worker-Allowed", "Clear-Site-Data",
-					   "Strict-Transport-Security", "Alt-Svc", NULL};
+	static const struct str wide[] = {
+		NAME("Service-Worker-Allowed"),
+		NAME("Clear-Site-Data"),
+		NAME("Strict-Transport-Security"),
+		NAME("Alt-Svc"),
+		{NULL, 0},
+	};
 
 	return relay_head_is_among(name, wide);
 }
@@ -161,7 +175,7 @@ fallible relay_head_request(const struct http *x, const struct relay_options *op
 			buf_text(out, "Transfer-Encoding: chunked\r\n");
 		else if (http_length(x, &len))
 			buf_fmt(out, "Content-Length: %llu\r\n", (unsigned long long)len);
-		buf_text(out, options->stream ? "\r\n" : "Connection: close\r\n\r\n");
+		buf_text(out, options->conn ? "\r\n" : "Connection: close\r\n\r\n");
 	}
 	if (!buf_ok(out))
 		return err_new(HEAD_TOO_LARGE, "head_too_large", "the head is too large");
@@ -238,8 +252,10 @@ static void set_field(struct http *x, const struct relay_options *options, struc
 		relay_head_cookie(value, options->prefix, &changed);
 	else if (options->prefix.at && str_eq_nocase(name, STR("Location")))
 		relay_head_location(value, options, &changed);
-	else
-		buf_str(&changed, value);
+	else {
+		http_set(x, words, value);
+		return;
+	}
 	http_set(x, words, buf_view(&changed));
 }
 

@@ -2,17 +2,25 @@
 // which fields of a head are relayed, and how: pure functions, apart from the arena.
 #pragma once
 
+#include "http/body_reader.h"
 #include "http/http.h"
 
 #define RELAY_REPLY_MS (5 * 60 * 1000) // until the reply begins
 #define RELAY_IDLE_MS (60 * 60 * 1000) // without a byte in either direction
 
+// A connection to the server, with the room for its replies. Zero it, then open the stream.
+struct relay_conn {
+	struct stream stream;
+	struct body_reader body_reader;
+	struct http1_head head;
+};
+
 struct relay_options {
 	struct loop *loop;
-	int fd; // connected; ownership is taken in any case; unused with `stream`
+	int fd; // connected; ownership is taken in any case; unused with `conn`
 	// NULL, or the caller's connection, which stays the caller's. *is_kept, false before: it
 	// may serve another request.
-	struct stream *stream;
+	struct relay_conn *conn;
 	bool *is_kept;
 	struct str host;   // the server's own name: "localhost:8080"
 	struct str path;   // as sent, with its slash

@@ -6,7 +6,7 @@
 // task yields, so that a fast peer does not starve others. A box may hold a copy of a socket and
 // clear O_NONBLOCK at any time: no call relies on that flag.
 //
-// syscalls: read recvfrom writev sendmsg recvmsg close fcntl getsockopt setsockopt poll
+// syscalls: read recvfrom writev sendto sendmsg recvmsg close fcntl getsockopt setsockopt poll
 // syscalls: ppoll
 #include "loop/stream.h"
 
@@ -222,11 +222,13 @@ fallible stream_wait_writable(struct stream *stream, int64_t deadline)
 static ssize_t write_parts(struct stream *stream, struct iovec *parts, int count)
 {
 	struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)count};
-	int more = stream->more_follows ? MSG_MORE : 0;
+	int flags = MSG_NOSIGNAL | MSG_DONTWAIT | (stream->more_follows ? MSG_MORE : 0);
 
-	if (stream->kind != STREAM_FILE)
-		return sendmsg(stream->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT | more);
-	return writev(stream->fd, parts, count);
+	if (stream->kind == STREAM_FILE)
+		return writev(stream->fd, parts, count);
+	if (count == 1)
+		return send(stream->fd, parts->iov_base, parts->iov_len, flags);
+	return sendmsg(stream->fd, &message, flags);
 }
 
 // Skips `done` bytes at the front of *parts.

@@ -372,11 +372,6 @@ fallible task_wait_fd(int fd, uint32_t events, int64_t deadline, uint32_t *out_e
 	return OK;
 }
 
-struct waiter {
-	struct link link;
-	struct task *task;
-};
-
 void condition_init(struct condition *condition)
 {
 	link_init(&condition->waiters);
@@ -409,6 +404,21 @@ void condition_signal(struct condition *condition)
 		struct waiter *waiter = link_of(condition->waiters.next, struct waiter, link);
 
 		link_drop(&waiter->link);
-		task_wake(waiter->task);
+		if (waiter->task)
+			task_wake(waiter->task);
+		else
+			loop_defer(waiter->loop, &waiter->call);
 	}
+}
+
+void condition_call(struct condition *condition, struct loop *loop, struct waiter *waiter)
+{
+	waiter->loop = loop;
+	link_add(&condition->waiters, &waiter->link);
+}
+
+void waiter_drop(struct waiter *waiter)
+{
+	link_drop(&waiter->link);
+	link_drop(&waiter->call.link);
 }

@@ -42,6 +42,16 @@ fallible condition_wait(struct condition *condition, int64_t deadline);
 void condition_await(struct condition *condition);  // also in a task that is cancelled
 void condition_signal(struct condition *condition); // from the loop's thread
 
+// A wait without a task: the next signal defers `call`, once. Zero it first; embedded in its owner.
+struct waiter {
+	struct link link;
+	struct task *task; // NULL: `call` is deferred
+	struct loop *loop;
+	struct deferred call;
+};
+void condition_call(struct condition *condition, struct loop *loop, struct waiter *waiter);
+void waiter_drop(struct waiter *waiter); // harmless when it does not wait
+
 uint32_t task_count(void); // alive now
 void task_trim(void);	   // frees the stacks that this thread keeps
 

@@ -24,6 +24,7 @@ struct budgets;
 struct host_load;
 struct adopting;
 struct egress_box;
+struct kept_box;
 
 struct entry {
 	struct record record;
@@ -40,6 +41,7 @@ struct entry {
 	struct limits charged;	    // with these limits
 	uint32_t visits;	    // box references: while there are any the box is in use
 	struct link readers;	    // of gateway/cancel_on_delete: replies that end with the box
+	struct kept_box *kept;	    // of preview/pool; NULL: no idle connections
 	void (*gone)(struct entry *entry); // called when it leaves the table; NULL: none
 	bool moving;			   // a step of manager/pause is under way
 	struct operation *archiving;	   // that step, if it packs the files; NULL: none

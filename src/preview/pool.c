@@ -9,6 +9,7 @@
 #include "preview/pool.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
@@ -22,7 +23,8 @@
 
 struct kept_box {
 	struct pool *pool; // NULL: drained
-	struct entry *entry;
+	struct link link;
+	struct entry *entry;   // its `kept` is this
 	const struct box *box; // the box they lead to: a restarted box is another one
 	struct task *task;
 	struct link kept; // oldest first
@@ -31,7 +33,7 @@ struct kept_box {
 
 struct pool {
 	struct loop *loop;
-	struct map *boxes; // id -> kept_box
+	struct link boxes;
 	uint32_t count;
 	bool drained;
 };
@@ -41,7 +43,7 @@ struct pool *pool_new(struct loop *loop)
 	struct pool *pool = mem_new_of(struct pool);
 
 	pool->loop = loop;
-	pool->boxes = map_new();
+	link_init(&pool->boxes);
 	return pool;
 }
 
@@ -50,7 +52,8 @@ fallible pool_conn_new(struct loop *loop, int fd, uint16_t port, struct pool_con
 	auto_free struct pool_conn *conn = mem_new_of(struct pool_conn);
 
 	conn->port = port;
-	TRY(stream_open(&conn->stream, loop, fd), "watch a connection to a server");
+	snprintf(conn->host, sizeof(conn->host), "localhost:%u", port);
+	TRY(stream_open(&conn->relay.stream, loop, fd), "watch a connection to a server");
 	*out = take_ptr(conn);
 	return OK;
 }
@@ -59,7 +62,7 @@ void pool_conn_free(struct pool_conn *conn)
 {
 	if (!conn)
 		return;
-	stream_close(&conn->stream);
+	relay_conn_close(&conn->relay);
 	free(conn);
 }
 
@@ -106,44 +109,31 @@ static void kept_box_run(void *arg)
 			err_free(take_ptr(err));
 	}
 	kept_box_clear(box, INT64_MAX);
-	if (box->pool)
-		map_take(box->pool->boxes, str_of(box->entry->record.id));
+	link_drop(&box->link);
+	box->entry->kept = NULL;
 	entry_unref(box->entry);
 	free(box);
 }
 
 void pool_drain(struct pool *pool)
 {
-	size_t at = 0;
-	struct str key;
-	void *value;
-
 	if (!pool || pool->drained)
 		return;
 	pool->drained = true;
-	while (map_next(pool->boxes, &at, &key, &value)) {
-		struct kept_box *box = value;
+	list_each (at, &pool->boxes) {
+		struct kept_box *box = link_of(at, struct kept_box, link);
 
 		kept_box_clear(box, INT64_MAX);
 		box->pool = NULL;
 		task_cancel(box->task);
+		link_drop(&box->link);
 	}
-	map_free(pool->boxes);
-	pool->boxes = NULL;
 }
 
 void pool_free(struct pool *pool)
 {
 	pool_drain(pool);
 	free(pool);
-}
-
-static struct kept_box *kept_box_find(struct pool *pool, const struct entry *entry)
-{
-	struct kept_box *box = pool->drained ? NULL
-					     : map_get(pool->boxes, str_of(entry->record.id));
-
-	return box && is_same_box(box) ? box : NULL;
 }
 
 // Whether the server has neither closed it nor sent unexpected bytes. Asks the kernel: the stream
@@ -158,9 +148,9 @@ static bool pool_is_idle(const struct stream *stream)
 
 struct pool_conn *pool_take(struct pool *pool, const struct entry *entry, uint16_t port)
 {
-	struct kept_box *box = kept_box_find(pool, entry);
+	struct kept_box *box = entry->kept;
 
-	if (!box)
+	if (pool->drained || !box || !is_same_box(box))
 		return NULL;
 	list_each (at, &box->kept) {
 		struct pool_conn *conn = link_of(at, struct pool_conn, link);
@@ -168,7 +158,7 @@ struct pool_conn *pool_take(struct pool *pool, const struct entry *entry, uint16
 		if (conn->port != port)
 			continue;
 		kept_take(box, conn);
-		if (pool_is_idle(&conn->stream))
+		if (pool_is_idle(&conn->relay.stream))
 			return conn;
 		pool_conn_free(conn);
 	}
@@ -182,19 +172,19 @@ static struct kept_box *kept_box_new(struct pool *pool, struct entry *entry)
 	entry_ref(entry);
 	*box = (struct kept_box){.pool = pool, .entry = entry, .box = entry->box};
 	link_init(&box->kept);
-	map_put(pool->boxes, str_of(entry->record.id), box);
+	link_add(&pool->boxes, &box->link);
+	entry->kept = box;
 	box->task = task_start(pool->loop, "preview.pool", kept_box_run, box);
 	return box;
 }
 
 void pool_give(struct pool *pool, struct entry *entry, struct pool_conn *conn)
 {
-	struct kept_box *box = kept_box_find(pool, entry);
+	struct kept_box *box = entry->kept;
 
-	// The task of an older box of that id must end first.
+	// The task of the box before a restart must end first.
 	if (pool->drained || pool->count >= ALL_MAX || entry->record.state != STATE_RUNNING ||
-	    (!box && map_get(pool->boxes, str_of(entry->record.id))) ||
-	    (box && box->count >= BOX_MAX)) {
+	    (box && (!is_same_box(box) || box->count >= BOX_MAX))) {
 		pool_conn_free(conn);
 		return;
 	}

@@ -2,7 +2,7 @@
 // request that finds one needs no connect. They are closed after a second, and when their box ends.
 #pragma once
 
-#include "loop/stream.h"
+#include "http/relay.h"
 #include "manager/table.h"
 
 struct pool;
@@ -10,8 +10,9 @@ struct pool;
 // Registered with the loop all the time, so that the next request needs no additional system calls.
 struct pool_conn {
 	struct link link;
-	struct stream stream;
+	struct relay_conn relay;
 	uint16_t port;
+	char host[sizeof("localhost:65535")]; // the server's own name
 	int64_t until_ms;
 };
 

@@ -414,7 +414,8 @@ static fallible target_relay(struct caller *caller, bool is_reused)
 	const struct entry *entry = caller->ref.entry;
 	bool host_form = !caller->prefix.len;
 	// Copied: a reload may replace them.
-	const char *proto = host_form ? arena_fmt(x->arena, "%s", caller->options->urls->proto)
+	const char *proto = host_form		? arena_dup(x->arena, caller->options->urls->proto,
+							    strlen(caller->options->urls->proto))
 			    : target_of(x)->tls ? "https"
 						: "http";
 	const char *original = arena_fmt(x->arena, "%s://" STR_FMT STR_FMT, proto,
@@ -425,9 +426,9 @@ static fallible target_relay(struct caller *caller, bool is_reused)
 	};
 	struct relay_options way = {
 		.loop = caller->options->manager->loop,
-		.stream = &caller->conn->stream,
+		.conn = &caller->conn->relay,
 		.is_kept = &caller->is_kept,
-		.host = str_of(arena_fmt(x->arena, "localhost:%u", caller->named.port)),
+		.host = str_of(caller->conn->host),
 		.path = caller->path,
 		.proto = proto,
 		.more = more,

@@ -1,5 +1,6 @@
-// Every check does the same work: one signature and one comparison of fixed length, for a token or
-// a link, right or wrong, exposed or not. So neither time nor text of the answer tells them apart.
+// A check that fails does the same work always: a comparison of fixed length, one signature,
+// another comparison, for a token or a link, exposed or not. So neither time nor text of the answer
+// tells them apart. The right token needs no signature.
 #include "types/preview_token.h"
 
 #include <stdio.h>
@@ -24,27 +25,33 @@ void preview_token_make(char out[PREVIEW_TOKEN_TOKEN_MAX + 1])
 	out[PREVIEW_TOKEN_TOKEN_MAX] = 0;
 }
 
-static bool preview_token_is_of(struct str text, const char *set, size_t count)
+static bool is_lower(char c)
 {
-	for (size_t i = 0; i < text.len; i++)
-		if (!memchr(set, text.at[i], count))
-			return false;
-	return true;
+	return c >= 'a' && c <= 'z';
+}
+
+static bool is_digit36(char c)
+{
+	return is_lower(c) || (c >= '0' && c <= '9');
 }
 
 bool preview_token_is_token(struct str text)
 {
-	static const char set[] = "0123456789abcdefghijklmnopqrstuvwxyz_";
-
-	return text.len > 0 && text.len <= PREVIEW_TOKEN_TOKEN_MAX &&
-	       preview_token_is_of(text, set, sizeof(set) - 1);
+	for (size_t i = 0; i < text.len; i++)
+		if (!is_digit36(text.at[i]) && text.at[i] != '_')
+			return false;
+	return text.len > 0 && text.len <= PREVIEW_TOKEN_TOKEN_MAX;
 }
 
 bool preview_token_is_link(struct str text)
 {
-	return text.len == PREVIEW_TOKEN_LINK_LEN &&
-	       preview_token_is_of((struct str){text.at, END_LEN}, digits, sizeof(digits) - 1) &&
-	       preview_token_is_of(str_skip(text, END_LEN), base32, sizeof(base32) - 1);
+	if (text.len != PREVIEW_TOKEN_LINK_LEN)
+		return false;
+	for (size_t i = 0; i < text.len; i++)
+		if (i < END_LEN ? !is_digit36(text.at[i])
+				: !is_lower(text.at[i]) && (text.at[i] < '2' || text.at[i] > '7'))
+			return false;
+	return true;
 }
 
 static void preview_token_mac(const uint8_t key[SECRET_HASH], const char *text, size_t len,
@@ -159,27 +166,28 @@ enum preview_token_verdict preview_token_check(const uint8_t key[SECRET_HASH],
 		.token = "0000000000000000",
 	};
 	const struct preview_token *of = preview_token ? preview_token : &nothing;
-	char want[PREVIEW_TOKEN_LINK_LEN + 1] = {0}, have[PREVIEW_TOKEN_LINK_LEN + 1] = {0},
-					   link[END_LEN];
+	char token[PREVIEW_TOKEN_LINK_LEN] = {0}, link[PREVIEW_TOKEN_LINK_LEN],
+	     have[PREVIEW_TOKEN_LINK_LEN] = {0};
 	bool is_link = preview_token_is_link(given);
 	bool is_right;
 
-	// In either case a link is signed; a token is compared with a zero-padded copy.
-	memcpy(link, is_link ? given.at : "0000000", END_LEN);
-	types_preview_token_sign(key, of, link, want + END_LEN);
-	memcpy(want, link, END_LEN);
-	if (!is_link) {
-		memset(want, 0, sizeof(want));
-		memcpy(want, of->token, strnlen(of->token, PREVIEW_TOKEN_TOKEN_MAX));
-	}
+	// Tokens are compared zero-padded.
+	memcpy(token, of->token, strnlen(of->token, PREVIEW_TOKEN_TOKEN_MAX));
 	if (is_link || preview_token_is_token(given))
 		memcpy(have, given.at, given.len);
-	is_right = secret_equal(want, have, sizeof(want)) & (preview_token != NULL) &
+	is_right = secret_equal(token, have, sizeof(token)) & (preview_token != NULL) &
 		   (have[0] != 0);
-	secret_wipe(want, sizeof(want));
+	if (!is_right) {
+		memcpy(link, is_link ? given.at : "0000000", END_LEN);
+		types_preview_token_sign(key, of, link, link + END_LEN);
+		is_right = secret_equal(link, have, sizeof(link)) & (preview_token != NULL) &
+			   is_link;
+		secret_wipe(link, sizeof(link));
+	}
+	secret_wipe(token, sizeof(token));
 	if (!is_right)
 		return PREVIEW_TOKEN_WRONG;
-	if ((of->ends_ms && now_ms >= of->ends_ms) || (is_link && now_ms >= end_of(link)))
+	if ((of->ends_ms && now_ms >= of->ends_ms) || (is_link && now_ms >= end_of(given.at)))
 		return PREVIEW_TOKEN_OVER;
 	return PREVIEW_TOKEN_GOOD;
 }

@@ -84,3 +84,17 @@ TEST(arena_texts, "texts of an arena stay until it is reset")
 	CHECK_STR(arena_dup(arena, "abc", 2), "ab");
 	CHECK(strlen(arena_fmt(arena, "%05000d", 1)) == 5000);
 }
+
+TEST(arena_fits, "a text that fills the rest of a block, or is a byte too long for it, is whole")
+{
+	for (int len = 3900; len < 4200; len++) {
+		auto_arena arena = arena_new();
+		const char *text, *behind;
+
+		CHECK_STR(arena_fmt(arena, "%s", "before"), "before");
+		text = arena_fmt(arena, "%0*d", len, 1);
+		behind = arena_fmt(arena, "%s", "behind");
+		CHECK(strlen(text) == (size_t)len && text[0] == '0' && text[len - 1] == '1');
+		CHECK_STR(behind, "behind");
+	}
+}

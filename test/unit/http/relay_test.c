@@ -483,14 +483,14 @@ TASK_TEST(whole, "a reply that came in one piece leaves in one segment")
 }
 
 // Two requests on one connection to the server, which stays the caller's.
-static struct stream lent = {.fd = -1};
+static struct relay_conn lent;
 static int lent_kept;
 
 static fallible pass_on_lent(struct http *x)
 {
 	bool is_kept = false;
 	struct relay_options way = {.loop = inside_loop,
-				    .stream = &lent,
+				    .conn = &lent,
 				    .is_kept = &is_kept,
 				    .host = STR("localhost:8080"),
 				    .path = x->url.path};
@@ -529,7 +529,7 @@ TASK_TEST(serves_again, "a connection of the caller's serves again, but not with
 	size_t n;
 
 	CHECK(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair));
-	CHECK_OK(stream_open(&lent, inside_loop, pair[0]));
+	CHECK_OK(stream_open(&lent.stream, inside_loop, pair[0]));
 	CHECK_OK(stream_open(&server, inside_loop, pair[1]));
 	front_failed = lent_kept = 0;
 	CHECK_OK(dial_listen(STR("127.0.0.1:0"), &fd, &front_port));
@@ -542,11 +542,11 @@ TASK_TEST(serves_again, "a connection of the caller's serves again, but not with
 		CHECK_OK(stream_read(&client, room, sizeof(room) - 1, inside_now() + 5000, &n));
 		room[n] = 0;
 		CHECK(strstr(room, i ? "\r\n\r\ntwo" : "\r\n\r\none"));
-		CHECK(lent_kept == 1 && lent.fd >= 0);
+		CHECK(lent_kept == 1 && lent.stream.fd >= 0);
 	}
 	CHECK(!front_failed && !strchr(room, '!'));
 	stream_close(&client);
 	stream_close(&server);
-	stream_close(&lent);
+	relay_conn_close(&lent);
 	unstage();
 }

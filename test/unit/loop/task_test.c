@@ -156,6 +156,38 @@ TASK_TEST(ring, "a bell wakes every waiter, and may be gone before they run")
 	CHECK(link_empty(&other.waiters));
 }
 
+static void count_call(struct deferred *deferred)
+{
+	(void)deferred;
+	done++;
+}
+
+TASK_TEST(call, "a call waits without a task: for one signal, and no more once it is dropped")
+{
+	struct condition bell;
+	struct waiter waiters[3] = {0};
+
+	condition_init(&bell);
+	done = 0;
+	for (int i = 0; i < 3; i++) {
+		waiters[i].call.run = count_call;
+		condition_call(&bell, inside_loop, &waiters[i]);
+	}
+	waiter_drop(&waiters[0]);
+	condition_signal(&bell);
+	waiter_drop(&waiters[1]); // its call is due
+	CHECK(done == 0 && link_empty(&bell.waiters));
+	inside_sleep(5);
+	CHECK(done == 1);
+	condition_signal(&bell);
+	inside_sleep(5);
+	CHECK(done == 1);
+	condition_call(&bell, inside_loop, &waiters[2]);
+	condition_signal(&bell);
+	inside_sleep(5);
+	CHECK(done == 2);
+}
+
 static void ping(void *arg)
 {
 	struct condition *bells = arg;
