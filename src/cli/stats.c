@@ -220,6 +220,7 @@ static void stats_print(const struct json *stats)
 		{"Processes", "pids", "count", "limit", COUNT, false},
 		{"Processes, host", "pids", "used", "max", COUNT, false},
 		{"Disk", "disk", "bytes", "limitBytes", SIZE, false},
+		{"Inodes", "disk", "inodes", "inodeLimit", COUNT, false},
 		{"Disk, all sandboxes", "disk", "sandboxesBytes", "totalBytes", SIZE, false},
 		{"Requests", "network", "requests", NULL, COUNT, false},
 		{"Received", "network", "bytesIn", NULL, SIZE, false},

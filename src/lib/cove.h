@@ -171,6 +171,7 @@ struct cove_stats {
 	int64_t pids;	// processes and threads
 	int64_t disk;	// bytes
 	int64_t requests, bytes_in, bytes_out; // of the network, since the sandbox was made
+	int64_t inodes, inode_limit;	       // of the disk; -1: it has no fixed number of them
 };
 struct cove_box;
 COVE_API COVE_MUST enum cove_kind cove_box_stats(struct cove_box *box, struct cove_stats *out,

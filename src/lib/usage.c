@@ -37,6 +37,8 @@ static fallible usage_read_stats(struct cove_box *box, struct cove_stats *out)
 		.requests = fields_number(network, "requests", -1),
 		.bytes_in = fields_number(network, "bytesIn", -1),
 		.bytes_out = fields_number(network, "bytesOut", -1),
+		.inodes = fields_number(json_get(stats, "disk"), "inodes", -1),
+		.inode_limit = fields_number(json_get(stats, "disk"), "inodeLimit", -1),
 	};
 	return OK;
 }

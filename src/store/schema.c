@@ -174,8 +174,9 @@ static const char *const steps[SCHEMA_NOW] = {
 	" state TEXT NOT NULL, size BIGINT NOT NULL, created BIGINT NOT NULL,"
 	" UNIQUE (tenant, name));",
 	// The repository that an execution worked on, by its label.
-	"ALTER TABLE executions ADD COLUMN repository TEXT NOT NULL DEFAULT '';"
-	"CREATE INDEX executions_by_repository ON executions (tenant, profile, repository, made);",
+	("ALTER TABLE executions ADD COLUMN repository TEXT NOT NULL DEFAULT '';"
+	 "CREATE INDEX executions_by_repository ON executions (tenant, profile, repository, "
+	 "made);"),
 };
 
 static fallible schema_read_version(struct db *db, int64_t *out)

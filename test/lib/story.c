@@ -165,6 +165,7 @@ STORY(usage, "a sandbox has stats and usage, and a budget is set and removed")
 	cove_output_free(&out);
 	SAY(fine(cove_box_stats(one, &stats, &error)));
 	SAY(stats.epoch == 1 && stats.cpu_us > 0 && stats.memory > 0 && stats.pids > 0);
+	SAY((stats.inodes < 0) == (stats.inode_limit < 0));
 	SAY(fine(cove_usage(cove, NULL, NULL, NULL, count_usage, &used, &error)) && used);
 	SAY(cove_usage(cove, "cheese", NULL, NULL, count_usage, &used, &error) == COVE_INVALID);
 	SAY(fine(cove_box_delete(one, &error)));
