@@ -2,8 +2,9 @@
 // command, its counters, its end. Calls to the manager use the identity of the execution's tenant.
 // A sandbox is known by the id that the record names before it is made; it belongs to one attempt.
 //
-// syscalls: write
+// syscalls: write fallocate
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +32,8 @@
 #define NETWORK_MAX (4u << 20)
 #define LARGE_MAX 2 // starts that hold a large request in memory
 #define PROBE_PATH "/workspace/.cove-probe"
-#define PROBE_BYTES FILEOP_SMALL // a disk without room for so much is full
+#define PROBE_LEAST FILEOP_SMALL // a disk without room for so much is full …
+#define PROBE_PART 64		 // … and this part of its limit, which drivers hold back
 
 // The tenant, with all rights of one: the request was authorised when it came.
 struct who sandbox_who(const struct execution *execution)
@@ -608,12 +610,28 @@ bool sandbox_was_refused(const struct execution *execution)
 	       net.counts.requests >= execution->limits.network_requests;
 }
 
-// By trying: what statfs reports of a shared pool says nothing about the quota of one sandbox.
+struct probe {
+	int fd;
+	uint64_t bytes;
+	int errnum;
+};
+
+static void probe_run(void *arg)
+{
+	struct probe *probe = arg;
+
+	if (fallocate(probe->fd, 0, 0, (off_t)probe->bytes))
+		probe->errnum = errno;
+}
+
+// By trying: what statfs reports of a shared pool says nothing about the quota of one sandbox. A
+// driver may have granted a sandbox at its limit a little more since its command failed.
 bool sandbox_is_full(const struct execution *execution)
 {
+	struct probe probe = {.bytes = PROBE_LEAST + execution->limits.storage / PROBE_PART};
+	struct files_upload *upload = NULL;
 	auto_box_ref ref = {0};
 	auto_err err = sandbox_ref(execution, &ref);
-	auto_free char *zeros = mem_new(PROBE_BYTES);
 	struct files files;
 
 	if (err)
@@ -623,11 +641,13 @@ bool sandbox_is_full(const struct execution *execution)
 		.user = "",
 		.deadline = loop_now(execution->all->loop) + timer_ms(TIMER_CAPACITY),
 	};
-	err = files_write(&files, PROBE_PATH, 0, 0600, (struct str){zeros, PROBE_BYTES});
+	err = files_begin(&files, PROBE_PATH, 0, 0600, &upload);
 	if (err)
 		return err_kind(err) == ERR_NO_SPACE;
-	err_free(files_remove(&files, PROBE_PATH, false));
-	return false;
+	probe.fd = files_upload_fd(upload);
+	offload_run(probe_run, &probe);
+	files_abort(upload);
+	return probe.errnum == ENOSPC || probe.errnum == EDQUOT;
 }
 
 // ------------------------------------------------------------------------------- its end

@@ -110,6 +110,8 @@ def network(cove, outside):
 def storage(cove):
     got = run(cove, command="head -c 40000000 /dev/urandom > big", limits={"storageMB": 32})
     c.same((got["state"], got["outcome"]), ("failed", "limit_storage"), "D-4, D-6 a full disk")
+    got = run(cove, command="head -c 40000000 /dev/urandom > big; sleep 3; exit 5", limits={"storageMB": 32})
+    c.same(got["outcome"], "limit_storage", "which is named though the disk got a little room since, from what is held back of its limit")
     got = run(cove, command="head -c 10000000 /dev/urandom > big; exit 4", limits={"storageMB": 64})
     c.same(got["outcome"], "exit_nonzero", "which is not blamed while there is room")
 
@@ -137,7 +139,7 @@ def soak(cove, outside):
     for name, (_, _, _, requests) in TYPES.items():
         for way, want, body in (("memory", "limit_memory", {"argv": ["python3", "-c", ALLOCATE]}), ("cpu", "limit_cpu_time", {"command": BURN}),
                                 ("wall", "timeout", {"command": "sleep 3000"}), ("network", "limit_network", {"command": ask % (requests + 1), "network": net}),
-                                ("storage", "limit_storage", {"command": "head -c 211000000 /dev/urandom > big"})):
+                                ("storage", "limit_storage", {"command": "head -c 420000000 /dev/urandom > big"})):  # far over it: a quota counts late what is being written
             threads.append(threading.Thread(target=one, args=(name, way, want), kwargs=body))
     for thread in threads:
         thread.start()
