@@ -64,7 +64,7 @@ static void box_put(struct http *x, struct json_out *out, const struct record *r
 	bool told = may_use(x);
 
 	if (!base)
-		base = arena_fmt(x->arena, "http://" STR_FMT, STR_ARG(http_field(x, "Host")));
+		base = gateway_origin(x);
 	path_token_write(gateway_of(x)->path_token_key, record->id, record->retention.token_turn,
 			 token);
 	record_put(out, record);

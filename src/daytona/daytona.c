@@ -57,13 +57,10 @@ static fallible daytona_config(struct http *x)
 	json_begin(&out, '{');
 	json_put_text(&out, "version", gateway_of(x)->version);
 	json_put_text(&out, "proxyToolboxUrl",
-		      arena_fmt(x->arena, "http://" STR_FMT "/daytona/toolbox",
-				STR_ARG(http_field(x, "Host"))));
+		      arena_fmt(x->arena, "%s/daytona/toolbox", gateway_origin(x)));
 	json_put_text(&out, "proxyTemplateUrl", NULL);
 	json_put_text(&out, "defaultSnapshot", "host");
-	json_put_text(
-		&out, "dashboardUrl",
-		arena_fmt(x->arena, "http://" STR_FMT "/ui/", STR_ARG(http_field(x, "Host"))));
+	json_put_text(&out, "dashboardUrl", arena_fmt(x->arena, "%s/ui/", gateway_origin(x)));
 	json_put_text(&out, "analyticsApiUrl", NULL);
 	json_put_bool(&out, "maintananceMode", false); // upstream's spelling
 	json_put_text(&out, "environment", "cove");
@@ -83,8 +80,8 @@ static fallible daytona_health(struct http *x)
 }
 
 #define API "/daytona"
-#define SANDBOX API "/sandbox/{id}"
-#define TOOLBOX API "/toolbox/{id}"
+#define SANDBOX API "/sandbox/{id/}"
+#define TOOLBOX API "/toolbox/{id/}"
 
 // clang-format off
 const struct route daytona_routes[] = {
@@ -111,18 +108,18 @@ const struct route daytona_routes[] = {
 	{"POST",   SANDBOX "/fork",                       daytona_snapshots_fork,      ROUTE_AUDITED,  "make a sandbox with the files of a sandbox"},
 	{"GET",    API "/snapshots",                      daytona_snapshots_list,      0,              "list templates in numbered pages"},
 	{"POST",   API "/snapshots",                      daytona_snapshots_create,    ROUTE_AUDITED,  "pull an image, or build a Dockerfile"},
-	{"GET",    API "/snapshots/{name}",               daytona_snapshots_get,       0,              "get a template"},
-	{"DELETE", API "/snapshots/{name}",               daytona_snapshots_delete,    ROUTE_AUDITED,  "remove a template"},
-	{"POST",   API "/snapshots/{name}/activate",      daytona_snapshots_get,       ROUTE_READONLY, "get a template: each is active"},
+	{"GET",    API "/snapshots/{name/}",               daytona_snapshots_get,       0,              "get a template"},
+	{"DELETE", API "/snapshots/{name/}",               daytona_snapshots_delete,    ROUTE_AUDITED,  "remove a template"},
+	{"POST",   API "/snapshots/{name/}/activate",      daytona_snapshots_get,       ROUTE_READONLY, "get a template: each is active"},
 	{"GET",    API "/volumes",                        daytona_volumes_list,        0,              "list volumes"},
 	{"POST",   API "/volumes",                        daytona_volumes_create,      ROUTE_AUDITED,  "make a volume"},
-	{"GET",    API "/volumes/by-name/{name}",         daytona_volumes_get,         0,              "get a volume by name"},
-	{"GET",    API "/volumes/{name}",                 daytona_volumes_get,         0,              "get a volume by id"},
-	{"DELETE", API "/volumes/{name}",                 daytona_volumes_delete,      ROUTE_AUDITED,  "delete a volume"},
+	{"GET",    API "/volumes/by-name/{name/}",         daytona_volumes_get,         0,              "get a volume by name"},
+	{"GET",    API "/volumes/{name/}",                 daytona_volumes_get,         0,              "get a volume by id"},
+	{"DELETE", API "/volumes/{name/}",                 daytona_volumes_delete,      ROUTE_AUDITED,  "delete a volume"},
 	{"GET",    SANDBOX "/signing-key",                daytona_preview_signing_key, 0,              "the key of signed URLs of files"},
 	{"POST",   SANDBOX "/signing-key/rotate",         daytona_preview_rotate_key,  ROUTE_AUDITED,  "replace that key"},
-	{"GET",    API "/snapshots/{name}/build-logs-url", daytona_snapshots_logs_url, 0,              "where the log of a build is"},
-	{"GET",    API "/snapshots/{name}/build-logs",    daytona_snapshots_logs,      0,              "the log of a build, also as it is written"},
+	{"GET",    API "/snapshots/{name/}/build-logs-url", daytona_snapshots_logs_url, 0,              "where the log of a build is"},
+	{"GET",    API "/snapshots/{name/}/build-logs",    daytona_snapshots_logs,      0,              "the log of a build, also as it is written"},
 	{"GET",    API "/object-storage/push-access",     daytona_storage_access,      0,              "a credential for files of builds"},
 	{"*",      API "/storage/{path*}",                daytona_storage_request,     ROUTE_OPEN | ROUTE_STREAM, "S3: files of builds"},
 	{"POST",   SANDBOX "/public/{flag}",              daytona_preview_public,      ROUTE_AUDITED,  "let visitors of previews in without a token"},
@@ -135,19 +132,19 @@ const struct route daytona_routes[] = {
 	{"*",      TOOLBOX "/process/session/entrypoint/{path*}", daytona_refuse,      ROUTE_READONLY, "not offered"},
 	{"POST",   TOOLBOX "/process/session",            daytona_session_create,      0,              "make a session"},
 	{"GET",    TOOLBOX "/process/session",            daytona_session_list,        0,              "list sessions and their commands"},
-	{"GET",    TOOLBOX "/process/session/{session}",  daytona_session_get,         0,              "a session and its commands"},
-	{"DELETE", TOOLBOX "/process/session/{session}",  daytona_session_delete,      0,              "end a session and what runs in it"},
-	{"POST",   TOOLBOX "/process/session/{session}/exec", daytona_session_exec,    0,              "run a command in a session"},
-	{"GET",    TOOLBOX "/process/session/{session}/command/{command}", daytona_session_command, 0, "a command and its exit code"},
-	{"POST",   TOOLBOX "/process/session/{session}/command/{command}/input", daytona_session_input, 0, "write to the stdin of a command"},
-	{"GET",    TOOLBOX "/process/session/{session}/command/{command}/logs", daytona_session_logs, 0, "the output of a command, once or by WebSocket"},
+	{"GET",    TOOLBOX "/process/session/{session/}",  daytona_session_get,         0,              "a session and its commands"},
+	{"DELETE", TOOLBOX "/process/session/{session/}",  daytona_session_delete,      0,              "end a session and what runs in it"},
+	{"POST",   TOOLBOX "/process/session/{session/}/exec", daytona_session_exec,    0,              "run a command in a session"},
+	{"GET",    TOOLBOX "/process/session/{session/}/command/{command}", daytona_session_command, 0, "a command and its exit code"},
+	{"POST",   TOOLBOX "/process/session/{session/}/command/{command}/input", daytona_session_input, 0, "write to the stdin of a command"},
+	{"GET",    TOOLBOX "/process/session/{session/}/command/{command}/logs", daytona_session_logs, 0, "the output of a command, once or by WebSocket"},
 	{"POST",   TOOLBOX "/process/pty",                daytona_pty_create,          0,              "start a terminal"},
 	{"GET",    TOOLBOX "/process/pty",                daytona_pty_list,            0,              "list terminals"},
 	{"GET",    TOOLBOX "/process/pty/create-connect", daytona_pty_create_connect,  0,              "WebSocket: start a terminal and attach to it"},
-	{"GET",    TOOLBOX "/process/pty/{pty}",          daytona_pty_get,             0,              "get a terminal"},
-	{"DELETE", TOOLBOX "/process/pty/{pty}",          daytona_pty_delete,          0,              "kill what runs in a terminal"},
-	{"POST",   TOOLBOX "/process/pty/{pty}/resize",   daytona_pty_resize,          0,              "change the size of a terminal"},
-	{"GET",    TOOLBOX "/process/pty/{pty}/connect",  daytona_pty_connect,         0,              "WebSocket: attach to a terminal"},
+	{"GET",    TOOLBOX "/process/pty/{pty/}",          daytona_pty_get,             0,              "get a terminal"},
+	{"DELETE", TOOLBOX "/process/pty/{pty/}",          daytona_pty_delete,          0,              "kill what runs in a terminal"},
+	{"POST",   TOOLBOX "/process/pty/{pty/}/resize",   daytona_pty_resize,          0,              "change the size of a terminal"},
+	{"GET",    TOOLBOX "/process/pty/{pty/}/connect",  daytona_pty_connect,         0,              "WebSocket: attach to a terminal"},
 	{"POST",   TOOLBOX "/process/interpreter/context", daytona_interpreter_create, 0,              "make a Python context"},
 	{"GET",    TOOLBOX "/process/interpreter/context", daytona_interpreter_list,   0,              "list Python contexts"},
 	{"DELETE", TOOLBOX "/process/interpreter/context/{context}", daytona_interpreter_delete, 0,    "end a Python context"},

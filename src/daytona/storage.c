@@ -1,7 +1,7 @@
 // An S3 server as far as Daytona's clients need one: ListObjectsV2, PutObject and multipart
-// uploads. A credential is random, of this daemon's life and an hour, and has the rights of the key
-// that asked for it, as long as that key exists. Keys are TENANT/HASH/context.tar: a credential
-// reaches its own tenant's alone. Answers and errors are XML.
+// uploads. A credential is random, of this daemon's life and an hour, and has the rights that the
+// key or session that asked for it has now. Keys are TENANT/HASH/context.tar: a credential reaches
+// its own tenant's alone. Answers and errors are XML.
 //
 // The parts of an upload are appended to one file in the order in which they come, one at a time,
 // and put in order at its end.
@@ -23,6 +23,7 @@
 #include "loop/pump.h"
 #include "manager/build_files.h"
 #include "types/sigv4.h"
+#include "types/timers.h"
 
 #define BASE "/daytona/storage/"
 #define BUCKET "cove-builds"
@@ -31,7 +32,6 @@
 #define KEY_LEN 20
 #define CREDENTIALS_MAX 16 // of a tenant
 #define CREDENTIAL_MS (60 * 60 * 1000)
-#define IDLE_MS (15 * 60 * 1000) // of an upload
 #define PARTS_MAX 10000
 #define XML_MAX (64 * 1024)
 #define COMPLETE_MAX (2 << 20) // of the body that ends an upload
@@ -66,6 +66,7 @@ struct storage_upload {
 
 struct storage {
 	struct link credentials, uploads;
+	bool is_watched; // a task drops uploads that are abandoned
 };
 
 static struct storage *storage_of(const struct http *x)
@@ -146,8 +147,7 @@ fallible daytona_storage_access(struct http *x)
 	json_put_text(&out, "secret", credential->secret);
 	json_put_text(&out, "sessionToken", "");
 	json_put_text(&out, "storageUrl",
-		      arena_fmt(x->arena, "http://" STR_FMT "/daytona/storage",
-				STR_ARG(http_field(x, "Host"))));
+		      arena_fmt(x->arena, "%s/daytona/storage", gateway_origin(x)));
 	json_put_text(&out, "organizationId", storage_organization(gateway_who(x)));
 	json_put_text(&out, "bucket", BUCKET);
 	json_put_text(&out, "region", REGION);
@@ -160,18 +160,17 @@ static struct str storage_field(void *arg, const char *name)
 	return http_field(arg, name);
 }
 
-// The credential that signed the request; NULL: none did.
-static const struct storage_credential *storage_signer(struct http *x)
+// The rights of the credential that signed the request. False: none did, or they are over.
+static bool storage_signer(struct http *x, struct who *out)
 {
 	struct sigv4_request request = {x->head.method, x->url.path, x->url.query, storage_field,
 					x};
 	int64_t now = loop_now(gateway_of(x)->loop);
 	const struct storage_credential *found = NULL;
 	struct sigv4 sigv4;
-	struct who who;
 
 	if (!sigv4_read(http_field(x, "Authorization"), &sigv4) || !str_is(sigv4.service, "s3"))
-		return NULL;
+		return false;
 	list_each (at, &storage_of(x)->credentials) {
 		const struct storage_credential *credential = link_of(at, struct storage_credential,
 								      link);
@@ -179,11 +178,8 @@ static const struct storage_credential *storage_signer(struct http *x)
 		if (str_is(sigv4.access_key, credential->access_key) && credential->ends_ms > now)
 			found = credential;
 	}
-	if (!found || !sigv4_is_good(&sigv4, &request, found->secret, clock_wall_ms() / 1000))
-		return NULL;
-	if (found->who.key[0] && !keyring_key(gateway_of(x)->ring, found->who.key, &who))
-		return NULL;
-	return found;
+	return found && sigv4_is_good(&sigv4, &request, found->secret, clock_wall_ms() / 1000) &&
+	       web_sessions_rights(gateway_of(x)->web, &found->who, out);
 }
 
 // --------------------------------------------------------------------------------------------- XML
@@ -378,20 +374,40 @@ static void storage_upload_free(struct storage_upload *upload)
 	free(upload);
 }
 
-// Drops abandoned uploads. One at a time: the removal waits.
-static void storage_prune(struct http *x)
+// The first upload that is abandoned; NULL: none is. *next: when to look again.
+static struct storage_upload *storage_abandoned(const struct storage *storage, int64_t *next)
 {
-	struct storage *storage = storage_of(x);
-	int64_t now = loop_now(gateway_of(x)->loop);
+	int64_t now = loop_now(task_loop());
 
+	*next = now + timer_ms(TIMER_UPLOAD);
 	list_each (at, &storage->uploads) {
 		struct storage_upload *upload = link_of(at, struct storage_upload, link);
+		int64_t due = upload->used_ms + timer_ms(TIMER_UPLOAD);
 
-		if (upload->busy || now - upload->used_ms < IDLE_MS)
-			continue;
-		storage_upload_free(upload);
-		return;
+		if (!upload->busy && due <= now)
+			return upload;
+		if (!upload->busy && due < *next)
+			*next = due;
 	}
+	return NULL;
+}
+
+// Runs while there are uploads: an abandoned one holds one of the few places of its tenant.
+static void storage_watch_task(void *arg)
+{
+	struct storage *storage = arg;
+	auto_err err = OK;
+
+	while (!err && !link_empty(&storage->uploads)) {
+		int64_t next = 0;
+		struct storage_upload *upload = storage_abandoned(storage, &next);
+
+		if (upload)
+			storage_upload_free(upload);
+		else
+			err = task_sleep_until(next);
+	}
+	storage->is_watched = false;
 }
 
 static fallible storage_upload_begin(struct http *x, const struct who *who, struct str key,
@@ -401,7 +417,6 @@ static fallible storage_upload_begin(struct http *x, const struct who *who, stru
 	struct build_upload *file = NULL;
 	auto_buf xml = BUF_INIT(XML_MAX);
 
-	storage_prune(x);
 	TRY(build_context_begin(gateway_of(x)->manager, who, str_of(digest), &file));
 	upload = mem_new_of(struct storage_upload);
 	upload->file = file;
@@ -411,6 +426,10 @@ static fallible storage_upload_begin(struct http *x, const struct who *who, stru
 	upload->used_ms = loop_now(gateway_of(x)->loop);
 	condition_init(&upload->freed);
 	link_add(&storage_of(x)->uploads, &upload->link);
+	if (!storage_of(x)->is_watched)
+		task_start(gateway_of(x)->loop, "daytona.uploads", storage_watch_task,
+			   storage_of(x));
+	storage_of(x)->is_watched = true;
 	buf_fmt(&xml,
 		"<?xml version=\"1.0\" encoding=\"UTF-8\"?><InitiateMultipartUploadResult>"
 		"<Bucket>" BUCKET "</Bucket><Key>" STR_FMT "</Key><UploadId>%s</UploadId>"
@@ -623,16 +642,13 @@ static fallible storage_serve(struct http *x, const struct who *who)
 
 fallible daytona_storage_request(struct http *x)
 {
-	const struct storage_credential *credential = storage_signer(x);
-	struct who *who;
+	struct who *who = arena_take(x->arena, sizeof(*who));
 
-	if (!credential) {
+	if (!storage_signer(x, who)) {
 		authenticate_report(x, "bad_signature", "low");
 		return storage_refuse(x, 403, "SignatureDoesNotMatch",
 				      "the request is not signed by a credential of this cove");
 	}
-	who = arena_take(x->arena, sizeof(*who));
-	*who = credential->who;
 	x->principal = who;
 	return storage_explain(x, storage_serve(x, who));
 }

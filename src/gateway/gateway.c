@@ -385,6 +385,16 @@ struct files gateway_files(const struct http *x, const struct box_ref *ref, int6
 		.box = ref->box, .user = "", .deadline = loop_now(gateway_of(x)->loop) + ms};
 }
 
+const char *gateway_origin(const struct http *x)
+{
+	struct str rest = http_field(x, "X-Forwarded-Proto"), proto;
+
+	str_cut(&rest, ',', &proto);
+	return arena_fmt(x->arena, "%s://" STR_FMT,
+			 str_eq_nocase(str_trim(proto), STR("https")) ? "https" : "http",
+			 STR_ARG(http_field(x, "Host")));
+}
+
 fallible gateway_flag(struct http *x, const char *key, bool *out)
 {
 	struct str text = http_query(x, key);

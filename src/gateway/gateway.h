@@ -100,6 +100,9 @@ fallible gateway_entry(struct http *x, enum access what, struct entry **out);
 struct files gateway_files(const struct http *x, const struct box_ref *ref, int64_t ms);
 
 // ?key=true or false; *out is unchanged when it is absent. INVALID bad_field.
+// "https://HOST": where the client sent the request, by Host and by X-Forwarded-Proto of a proxy
+// that ends TLS. In the exchange's arena.
+const char *gateway_origin(const struct http *x);
 fallible gateway_flag(struct http *x, const char *key, bool *out);
 
 // Server-sent events: the head of the reply; an event {"type": …}, whose members the caller adds;

@@ -529,9 +529,7 @@ fallible web_sessions_ticket(struct web_sessions *web, const struct who *who, st
 	return OK;
 }
 
-// The rights of a session or key as they are now; of the operator and users as they were.
-static bool web_ticket_rights(const struct web_sessions *web, const struct who *was,
-			      struct who *out)
+bool web_sessions_rights(const struct web_sessions *web, const struct who *was, struct who *out)
 {
 	const struct web_session *session = was->web[0] ? web_find(web, str_of(was->web)) : NULL;
 
@@ -554,7 +552,7 @@ bool web_sessions_take_ticket(struct web_sessions *web, struct str text, struct 
 	secret_sha256(text.at, text.len, hash);
 	ticket = map_take(web->tickets, (struct str){(const char *)hash, sizeof(hash)});
 	valid = ticket && ticket->expires_ms > clock_steady_ms() &&
-		str_is(target, ticket->target) && web_ticket_rights(web, &ticket->who, out);
+		str_is(target, ticket->target) && web_sessions_rights(web, &ticket->who, out);
 	web_free_ticket(ticket);
 	return valid;
 }

@@ -56,6 +56,9 @@ fallible web_sessions_ticket(struct web_sessions *web, const struct who *who, st
 bool web_sessions_take_ticket(struct web_sessions *web, struct str text, struct str target,
 			      struct who *out);
 
+// The rights of a session or key as they are now, of the operator and users as they were. False: it
+// is over.
+bool web_sessions_rights(const struct web_sessions *web, const struct who *was, struct who *out);
 // The rights of a token now; counts as use. False: unknown, or over.
 bool web_sessions_who(struct web_sessions *web, struct str token, struct who *out);
 // NOT_FOUND no_session: none of that id that `who` may see.

@@ -47,6 +47,7 @@
 	X(MAX_AGE,          "execution-max-age",    24 * TIMER_HOUR,     "the record of a sandbox that failed is deleted") \
 	X(SLEEP,            "sandbox-sleep",        10 * TIMER_MINUTE,   "an idle sandbox without a sleepAfter of its own is frozen") \
 	X(FROZEN,           "sandbox-frozen",       10 * TIMER_MINUTE,   "a frozen sandbox is stopped; its files stay") \
+	X(UPLOAD,           "upload-idle",          60 * TIMER_SECOND,   "an upload in parts that gets no request is dropped") \
 	X(SWEEP,            "sweep-interval",       5 * TIMER_MINUTE,    "the janitor runs") \
 	X(EVENTS,           "event-retention",      30 * TIMER_DAY,      "an event is removed") \
 	X(AUDIT,            "audit-retention",      365 * TIMER_DAY,     "a row of the audit log is removed, and its hash is kept") \

@@ -105,7 +105,7 @@ for minutes, kind, status in (("-1", "autostop", 400), ("-1", "autoarchive", 400
     c.same(ask("POST", "/sandbox/%s/%s/%s" % (more[1], kind, minutes)).status, status, "daytona 5: %s %s" % (kind, minutes))
 c.same(ask("PUT", "/sandbox/%s/labels" % more[1], {"labels": {"cove/type": "x"}}).status, 400, "daytona 5: labels of cove's own are refused")
 for body, status in (({"buildInfo": {"dockerfileContent": "FROM cove://host\nFLY b\n"}}, 400), ({"snapshot": "a", "buildInfo": {"dockerfileContent": "FROM a"}}, 400),
-                     ({"gpu": 1}, 501), ({"cpu": 10000}, 400), ({"autoDeleteInterval": "x"}, 400), ({"name": "A B"}, 400)):
+                     ({"gpu": 1}, 501), ({"cpu": 10000}, 400), ({"autoDeleteInterval": "x"}, 400), ({"name": "a\nb"}, 400)):
     c.same(ask("POST", "/sandbox", body).status, status, "daytona 5: create with %s" % json.dumps(body))
 got = ask("POST", "/sandbox", {"networkBlockAll": True}).json
 c.same((got["networkBlockAll"], cove.get("/v1/sandboxes/" + got["id"]).json["network"]["mode"]), (True, "off"), "daytona 14: networkBlockAll is mode off")
@@ -130,6 +130,13 @@ c.same(c.remains(cove), {}, "nothing is left behind")
 cove.close()
 
 cove = c.Cove("--dev", "--time-scale=600")
+access = ask("GET", "/object-storage/push-access").json
+name = "/daytona/storage/%s/default/ab/context.tar" % access["bucket"]
+uploads = [sdk.signed(cove, access, "POST", name, "uploads=") for _ in range(4)]
+uploads = [got.body.split(b"<UploadId>")[1].split(b"<")[0].decode() for got in uploads if got.status == 200]
+c.until(lambda: {sdk.signed(cove, access, "PUT", name, "partNumber=1&uploadId=" + one).status for one in uploads} == {404}, 30, 0.5)
+c.same([sdk.signed(cove, access, "PUT", name, "partNumber=1&uploadId=" + one).status for one in uploads], [404] * len(uploads), "daytona 14: uploads that are abandoned are dropped")
+c.same([name for _, _, names in os.walk(cove.data) for name in names if name.startswith("new-")], [], "daytona 14: with what they had received")
 kept, brief = (ask("POST", "/sandbox", {"autoStopInterval": 10, "autoDeleteInterval": minutes}).json["id"] for minutes in (30, 0))
 for one in (kept, brief):
     c.same(cove.request("PATCH", "/v1/sandboxes/" + one, {"sleepAfter": 1}).status, 200, "a sandbox falls asleep after a second")

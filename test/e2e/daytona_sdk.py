@@ -1,5 +1,8 @@
 """The official npm clients of Daytona, of three generations, driven against a running cove: what the tests daytona*.t share."""
+import datetime
 import fcntl
+import hashlib
+import hmac
 import os
 import subprocess
 import sys
@@ -56,6 +59,23 @@ def drive(cove, script, versions=VERSIONS, **env):
 def ask(cove, method, path, body=None, key=None, **headers):
     headers = {"Authorization": "Bearer " + (key or cove.key), **headers}
     return cove.request(method, "/daytona" + path, body, headers=headers, key=False)
+
+
+def signed(cove, access, method, path, query="", body=b"", secret=None, now=None, sent=None):
+    """A request as S3 clients sign it; `sent`: another body than the signed one."""
+    now = now or datetime.datetime.now(datetime.timezone.utc)
+    time, day, payload = now.strftime("%Y%m%dT%H%M%SZ"), now.strftime("%Y%m%d"), hashlib.sha256(body).hexdigest()
+    host = "127.0.0.1:%d" % cove.port
+    canonical = "\n".join((method, path, query, "host:" + host, "x-amz-content-sha256:" + payload, "x-amz-date:" + time, "", "host;x-amz-content-sha256;x-amz-date", payload))
+    scope = day + "/us-east-1/s3/aws4_request"
+    key = ("AWS4" + (secret or access["secret"])).encode()
+    for part in scope.split("/"):
+        key = hmac.new(key, part.encode(), hashlib.sha256).digest()
+    text = "\n".join(("AWS4-HMAC-SHA256", time, scope, hashlib.sha256(canonical.encode()).hexdigest()))
+    mark = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+    return cove.request(method, path + ("?" + query if query else ""), body if sent is None else sent, key=False, headers={
+        "Host": host, "x-amz-date": time, "x-amz-content-sha256": payload,
+        "Authorization": "AWS4-HMAC-SHA256 Credential=%s/%s, SignedHeaders=host;x-amz-content-sha256;x-amz-date, Signature=%s" % (access["accessKey"], scope, mark)})
 
 
 def remove_all(cove):

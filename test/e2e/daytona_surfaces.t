@@ -2,8 +2,6 @@
 """daytona 12 to 14: the optional surfaces, and images with files of the client, by the official clients
 and on the wire; what another tenant, a wrong signature and a key without the scope get."""
 import datetime
-import hashlib
-import hmac
 import io
 import os
 import sys
@@ -23,21 +21,8 @@ def ask(method, path, body=None, key=None):
     return sdk.ask(cove, method, path, body, key)
 
 
-def signed(access, method, path, query="", body=b"", secret=None, now=None, sent=None):
-    """A request as S3 clients sign it; `sent`: another body than the signed one."""
-    now = now or datetime.datetime.now(datetime.timezone.utc)
-    time, day, payload = now.strftime("%Y%m%dT%H%M%SZ"), now.strftime("%Y%m%d"), hashlib.sha256(body).hexdigest()
-    host = "127.0.0.1:%d" % cove.port
-    canonical = "\n".join((method, path, query, "host:" + host, "x-amz-content-sha256:" + payload, "x-amz-date:" + time, "", "host;x-amz-content-sha256;x-amz-date", payload))
-    scope = day + "/us-east-1/s3/aws4_request"
-    key = ("AWS4" + (secret or access["secret"])).encode()
-    for part in scope.split("/"):
-        key = hmac.new(key, part.encode(), hashlib.sha256).digest()
-    text = "\n".join(("AWS4-HMAC-SHA256", time, scope, hashlib.sha256(canonical.encode()).hexdigest()))
-    mark = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
-    return cove.request(method, path + ("?" + query if query else ""), body if sent is None else sent, key=False, headers={
-        "Host": host, "x-amz-date": time, "x-amz-content-sha256": payload,
-        "Authorization": "AWS4-HMAC-SHA256 Credential=%s/%s, SignedHeaders=host;x-amz-content-sha256;x-amz-date, Signature=%s" % (access["accessKey"], scope, mark)})
+def signed(access, method, path, query="", body=b"", **options):
+    return sdk.signed(cove, access, method, path, query, body, **options)
 
 
 cove.request("PUT", "/v1/tenants/other", {"host": True})
@@ -86,6 +71,17 @@ got = ask("POST", "/sandbox", {"buildInfo": {"dockerfileContent": "FROM cove://h
 c.same((got.status, "too large together" in got.json["message"]), (413, True), "daytona 14: 64 contexts together are not more than one may be")
 cove.request("DELETE", "/v1/keys/" + other["id"])
 c.same(signed(theirs, "GET", bucket, "list-type=2&prefix=x").status, 403, "daytona 14: the credential of a key that is revoked is void")
+
+session = cove.post("/v1/auth/sessions", {}, key=cove.post("/v1/keys", {"scopes": ["read", "make", "use", "templates"]}).json["key"]).json
+access = ask("GET", "/object-storage/push-access", key=session["token"]).json
+c.same(signed(access, "GET", bucket, "list-type=2&prefix=x").status, 200, "daytona 14: one of a session of the dashboard")
+c.same(cove.request("DELETE", "/v1/auth/sessions/" + session["id"]).status, 204, "daytona 14: that ends")
+c.same(signed(access, "GET", bucket, "list-type=2&prefix=x").status, 403, "daytona 14: is void then, too")
+tls = {"X-Forwarded-Proto": "https"}
+seen = [sdk.ask(cove, "GET", "/object-storage/push-access", **tls).json["storageUrl"], sdk.ask(cove, "GET", "/config", **tls).json["proxyToolboxUrl"],
+        sdk.ask(cove, "POST", "/sandbox", {}, **tls).json["toolboxProxyUrl"]]
+c.same(seen, [cove.url.replace("http:", "https:") + "/daytona/" + word for word in ("storage", "toolbox", "toolbox")], "daytona 1: addresses behind a proxy that ends TLS")
+c.same(sdk.ask(cove, "GET", "/object-storage/push-access", **{"X-Forwarded-Proto": "gopher"}).json["storageUrl"], cove.url + "/daytona/storage", "daytona 1: no other scheme is taken")
 
 box = ask("POST", "/sandbox", {"secrets": [{"A": "B"}]})
 c.same(box.status, 501, "daytona 14: a secret under another name is refused with a hint")
