@@ -79,6 +79,17 @@ bool create_from_line(struct str dockerfile, struct str *out_image)
 	return image.len;
 }
 
+fallible create_name(struct str name, bool (*is_own)(struct str name),
+		     char out[FOREIGN_NAME_MAX + 2])
+{
+	if (foreign_name_write(name, is_own, out))
+		return OK;
+	return err_hint(err_new(INVALID, "bad_name", "this is not a name for cove"),
+			"up to %d of a-z, 0-9 and -; other characters count two or three, and then "
+			"4 are added",
+			FOREIGN_NAME_MAX);
+}
+
 fallible create_dockerfile(const struct json *body, struct str *out)
 {
 	const struct json *build = json_get(body, "buildInfo");
@@ -117,12 +128,15 @@ fallible create_hashes(const struct json *body, const struct json **out)
 static fallible create_put_source(struct json_out *out, const struct json *body)
 {
 	struct str snapshot = {0}, dockerfile = {0}, image;
+	char form[FOREIGN_NAME_MAX + 2];
 
 	TRY(json_str(json_get(body, "snapshot"), "snapshot", &snapshot));
 	TRY(create_dockerfile(body, &dockerfile));
 	if (snapshot.len && dockerfile.len)
 		return err_new(INVALID, "bad_field",
 			       "'snapshot' and 'buildInfo' exclude each other");
+	if (foreign_name_write(snapshot, id_is_template, form))
+		snapshot = str_of(form);
 	if (snapshot.len)
 		json_put_str(out, "template", snapshot);
 	else if (create_from_line(dockerfile, &image))
@@ -171,6 +185,7 @@ static fallible create_put_volumes(struct json_out *out, const struct json *body
 	static const char *const keys[][2] = {
 		{"volumeId", "name"}, {"mountPath", "path"}, {"subpath", "subpath"}};
 	const struct json *list = json_get(body, "volumes");
+	char form[FOREIGN_NAME_MAX + 2];
 
 	if (!list)
 		return OK;
@@ -183,6 +198,8 @@ static fallible create_put_volumes(struct json_out *out, const struct json *body
 			struct str text = {0};
 
 			TRY(json_str(json_get(json_at(list, i), keys[k][0]), keys[k][0], &text));
+			if (!k && foreign_name_write(text, id_is_name, form))
+				text = str_of(form);
 			if (text.len)
 				json_put_str(out, keys[k][1], text);
 		}
@@ -249,12 +266,15 @@ static fallible create_write(const struct json *body, struct buf *text)
 {
 	struct json_out out = json_to(text);
 	struct str name = {0}, user = {0};
+	char form[FOREIGN_NAME_MAX + 2];
 
 	TRY(json_str(json_get(body, "name"), "name", &name));
 	TRY(json_str(json_get(body, "user"), "user", &user));
 	json_begin(&out, '{');
-	if (name.len)
-		json_put_str(&out, "name", name);
+	if (name.len) {
+		TRY(create_name(name, id_is_name, form));
+		json_put_text(&out, "name", form);
+	}
 	if (user.len)
 		json_put_str(&out, "user", user);
 	TRY(create_put_source(&out, body));

@@ -1,6 +1,7 @@
 // The body of Daytona's create, as the spec of a sandbox.
 #pragma once
 
+#include "types/foreign_name.h"
 #include "types/spec.h"
 
 #define CREATE_AUTO_STOP_MINUTES 15
@@ -14,6 +15,9 @@
 // members are ignored, as Daytona does. A Dockerfile of more than one line is the caller's to
 // build: the spec has no template then. No I/O. The caller owns *out.
 fallible create_read(const struct json *body, const struct spec_bounds *bounds, struct spec *out);
+// The form of a new object's name. INVALID bad_name.
+fallible create_name(struct str name, bool (*is_own)(struct str name),
+		     char out[FOREIGN_NAME_MAX + 2]);
 // The Dockerfile of `buildInfo`; empty: none. INVALID bad_field.
 fallible create_dockerfile(const struct json *body, struct str *out);
 // The hashes of the client's files that it is built with; *out NULL: none. INVALID bad_field.

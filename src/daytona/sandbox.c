@@ -44,10 +44,13 @@ static fallible sandbox_id(struct http *x, struct str *out)
 }
 
 // Daytona answers a wrong snapshot and a quota with 400.
-static fallible sandbox_explain(struct err *err)
+static fallible sandbox_explain(struct err *err, struct str snapshot)
 {
 	auto_free char *words = mem_str(err_message(err));
 
+	if (!strcmp(err_reason(err), "no_template") && snapshot.len)
+		return err_recast(err, ERR_INVALID, err_reason(err),
+				  "there is no snapshot '" STR_FMT "'", STR_ARG(snapshot));
 	if (!strcmp(err_reason(err), "no_template") || !strcmp(err_reason(err), "quota"))
 		return err_recast(err, ERR_INVALID, err_reason(err), "%s", words);
 	return err;
@@ -79,7 +82,7 @@ fallible daytona_sandbox_create(struct http *x)
 	gateway_begin(x, spec.id);
 	err = create_box(gateway->manager, &grant, &spec, CREATE_NEW, &record, &made);
 	if (err)
-		return sandbox_explain(err);
+		return sandbox_explain(err, json_chars(json_get(body, "snapshot")));
 	return sandbox_answer(x, record, NULL);
 }
 
@@ -224,13 +227,15 @@ static fallible sandbox_query_read(struct http *x, struct sandbox_query *out)
 
 static bool is_wanted(const struct sandbox_query *query, const struct record *record)
 {
-	const char *name = record->name[0] ? record->name : record->id;
+	char name[FOREIGN_NAME_MAX + 2], snapshot[FOREIGN_NAME_MAX + 2];
 
+	sandbox_json_name(record, name);
+	foreign_name_read(record_template(record), id_is_template, snapshot);
 	return record->state != STATE_DELETING &&
 	       (!query->id.len || str_starts(str_of(record->id), query->id.at)) &&
 	       (!query->name.len || str_starts(str_of(name), query->name.at)) &&
 	       is_among(query->states, sandbox_json_state(record)) &&
-	       is_among(query->snapshots, record_template(record));
+	       is_among(query->snapshots, snapshot);
 }
 
 static int sandbox_by_age(const void *left, const void *right)

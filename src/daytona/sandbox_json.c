@@ -23,12 +23,17 @@ const char *sandbox_json_state(const struct record *record)
 	return states[record->state].state;
 }
 
+void sandbox_json_name(const struct record *record, char out[FOREIGN_NAME_MAX + 2])
+{
+	foreign_name_read(record->name[0] ? record->name : record->id, id_is_name, out);
+}
+
 const char *sandbox_json_toolbox(struct http *x, const struct record *record)
 {
 	const char *base = record->retention.base_url;
 
 	if (!base)
-		base = arena_fmt(x->arena, "http://" STR_FMT, STR_ARG(http_field(x, "Host")));
+		base = gateway_origin(x);
 	return arena_fmt(x->arena, "%s/daytona/toolbox", base);
 }
 
@@ -111,8 +116,11 @@ static void sandbox_json_volumes(struct json_out *out, const struct volume_mount
 
 static void sandbox_json_source(struct json_out *out, const struct record *record, bool whole)
 {
+	char snapshot[FOREIGN_NAME_MAX + 2];
+
 	if (!record->image) {
-		json_put_text(out, "snapshot", record_template(record));
+		foreign_name_read(record_template(record), id_is_template, snapshot);
+		json_put_text(out, "snapshot", snapshot);
 		return;
 	}
 	json_put_text(out, "snapshot", NULL);
@@ -130,11 +138,13 @@ void sandbox_json_put(struct http *x, struct json_out *out, const struct record 
 		      const char *state, bool whole)
 {
 	bool failed = record->state == STATE_FAILED;
+	char name[FOREIGN_NAME_MAX + 2];
 
 	json_begin(out, '{');
 	json_put_text(out, "id", record->id);
 	json_put_text(out, "organizationId", record->tenant[0] ? record->tenant : "default");
-	json_put_text(out, "name", record->name[0] ? record->name : record->id);
+	sandbox_json_name(record, name);
+	json_put_text(out, "name", name);
 	json_put_text(out, "user", record->user[0] ? record->user : "root");
 	sandbox_json_labels(out, &record->labels);
 	json_put_bool(out, "public", env_map_get(&record->labels, STR(PREVIEW_TOKEN_PUBLIC)));

@@ -39,6 +39,7 @@ static void snapshot_put(struct json_out *out, const struct template *template)
 {
 	auto_buf time = BUF_INIT(64);
 	auto_json note = NULL;
+	char name[FOREIGN_NAME_MAX + 2];
 	const struct json *limits;
 	struct str source;
 
@@ -50,8 +51,9 @@ static void snapshot_put(struct json_out *out, const struct template *template)
 	if (template->created_ms)
 		clock_iso(template->created_ms, &time);
 	json_begin(out, '{');
-	json_put_text(out, "id", template->name);
-	json_put_text(out, "name", template->name);
+	foreign_name_read(template->name, id_is_template, name);
+	json_put_text(out, "id", name);
+	json_put_text(out, "name", name);
 	json_put_bool(out, "general", !strcmp(template->kind, "host"));
 	json_put_text(out, "imageName", template->image ? template->image->reference : NULL);
 	json_put_text(out, "state", "active");
@@ -75,6 +77,16 @@ static void snapshot_put(struct json_out *out, const struct template *template)
 	json_end(out, '}');
 }
 
+// The template that the path names.
+static struct str snapshot_key(const struct http *x)
+{
+	char form[FOREIGN_NAME_MAX + 2];
+
+	return foreign_name_write(x->params[0], id_is_template, form)
+		       ? str_of(arena_fmt(x->arena, "%s", form))
+		       : x->params[0];
+}
+
 // The last build of that name; NULL: the caller may know of none.
 static struct operation *snapshot_find_build(const struct http *x, struct str name)
 {
@@ -96,10 +108,12 @@ static void snapshot_put_build(struct json_out *out, const struct operation *ope
 					    "sourceSandboxId"};
 	bool failed = operation->state == OPERATION_FAILED ||
 		      operation->state == OPERATION_CANCELLED;
+	char name[FOREIGN_NAME_MAX + 2];
 
 	json_begin(out, '{');
-	json_put_text(out, "id", operation->name);
-	json_put_text(out, "name", operation->name);
+	foreign_name_read(operation->name, id_is_template, name);
+	json_put_text(out, "id", name);
+	json_put_text(out, "name", name);
 	json_put_bool(out, "general", false);
 	json_put_text(out, "state",
 		      failed				     ? "build_failed"
@@ -147,13 +161,12 @@ fallible daytona_snapshots_logs_url(struct http *x)
 	struct json_out out = json_to(&body);
 
 	TRY(access_ask(gateway_who(x), ACCESS_READ));
-	if (!snapshot_find_build(x, x->params[0]))
+	if (!snapshot_find_build(x, snapshot_key(x)))
 		return err_absent("no_template", "build of a snapshot", x->params[0]);
 	json_begin(&out, '{');
 	json_put_text(&out, "url",
-		      arena_fmt(x->arena,
-				"http://" STR_FMT "/daytona/snapshots/" STR_FMT "/build-logs",
-				STR_ARG(http_field(x, "Host")), STR_ARG(x->params[0])));
+		      arena_fmt(x->arena, "%s/daytona/snapshots/" STR_FMT "/build-logs",
+				gateway_origin(x), STR_ARG(snapshot_key(x))));
 	json_end(&out, '}');
 	return http_reply_json(x, 200, &body);
 }
@@ -193,7 +206,7 @@ fallible daytona_snapshots_logs(struct http *x)
 
 	TRY(access_ask(gateway_who(x), ACCESS_READ));
 	TRY(gateway_flag(x, "follow", &follows));
-	build = snapshot_find_build(x, x->params[0]);
+	build = snapshot_find_build(x, snapshot_key(x));
 	if (!build)
 		return err_absent("no_template", "build of a snapshot", x->params[0]);
 	build->holds++;
@@ -204,12 +217,12 @@ fallible daytona_snapshots_logs(struct http *x)
 
 fallible daytona_snapshots_get(struct http *x)
 {
-	return snapshot_answer(x, x->params[0]);
+	return snapshot_answer(x, snapshot_key(x));
 }
 
 fallible daytona_snapshots_delete(struct http *x)
 {
-	TRY(templates_forget(gateway_of(x)->manager, gateway_who(x), x->params[0]));
+	TRY(templates_forget(gateway_of(x)->manager, gateway_who(x), snapshot_key(x)));
 	return http_reply_empty(x, 200);
 }
 
@@ -295,6 +308,7 @@ fallible daytona_snapshots_create(struct http *x)
 	struct dockerfile_source source = {0};
 	struct operation *operation = NULL;
 	struct str name = {0}, image = {0};
+	char form[FOREIGN_NAME_MAX + 2];
 	struct template template;
 	auto_json body = NULL;
 	auto_err err = NULL;
@@ -304,6 +318,8 @@ fallible daytona_snapshots_create(struct http *x)
 	TRY(json_str(json_get(body, "imageName"), "imageName", &image));
 	if (!name.len)
 		return err_new(INVALID, "bad_field", "'name' is missing");
+	TRY(create_name(name, id_is_template, form));
+	name = str_of(form);
 	TRY(snapshot_refuse(body));
 	TRY(create_dockerfile(body, &source.text));
 	TRY(create_hashes(body, &source.hashes));
@@ -329,6 +345,7 @@ fallible daytona_snapshots_create(struct http *x)
 fallible daytona_snapshots_of_sandbox(struct http *x)
 {
 	struct str name = {0};
+	char form[FOREIGN_NAME_MAX + 2] = "";
 	struct snapshot made;
 	auto_json body = NULL;
 
@@ -336,7 +353,9 @@ fallible daytona_snapshots_of_sandbox(struct http *x)
 	TRY(json_str(json_get(body, "name"), "name", &name));
 	if (!name.len)
 		return err_new(INVALID, "bad_field", "'name' is missing");
-	TRY(snapshots_make(gateway_of(x)->manager, gateway_who(x), x->params[0], name, &made));
+	TRY(create_name(name, id_is_template, form));
+	TRY(snapshots_make(gateway_of(x)->manager, gateway_who(x), x->params[0], str_of(form),
+			   &made));
 	return daytona_sandbox_get(x);
 }
 
@@ -346,6 +365,7 @@ fallible daytona_snapshots_fork(struct http *x)
 	const struct record *record;
 	auto_buf body = BUF_INIT(REPLY_MAX);
 	struct json_out out = json_to(&body);
+	char form[FOREIGN_NAME_MAX + 2] = "";
 	struct create_grant grant;
 	struct str name = {0};
 	auto_json json = NULL;
@@ -355,9 +375,9 @@ fallible daytona_snapshots_fork(struct http *x)
 	TRY(gateway_json(x, &json, NULL));
 	if (json)
 		TRY(json_str(json_get(json, "name"), "name", &name));
-	if (name.len && !id_is_name(name))
-		return err_new(INVALID, "bad_name", "this is not a name for a sandbox");
-	snprintf(request.name, sizeof(request.name), STR_FMT, STR_ARG(name));
+	if (name.len)
+		TRY(create_name(name, id_is_name, form));
+	snprintf(request.name, sizeof(request.name), "%s", form);
 	TRY(snapshots_fork(gateway_of(x)->manager, &grant, x->params[0], &request, &fork));
 	if (fork.err)
 		return fork.err;

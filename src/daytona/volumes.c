@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "daytona/create.h"
 #include "daytona/handlers.h"
 #include "gateway/gateway.h"
 #include "manager/create.h"
@@ -13,10 +14,12 @@
 static void volumes_write(struct json_out *out, const struct volume *volume)
 {
 	static const char *const states[] = {"creating", "ready", "deleting"};
+	char name[FOREIGN_NAME_MAX + 2];
 
+	foreign_name_read(volume->name, volume_is_name, name);
 	json_begin(out, '{');
 	json_put_text(out, "id", volume->id);
-	json_put_text(out, "name", volume->name);
+	json_put_text(out, "name", name);
 	json_put_text(out, "organizationId", volume->tenant[0] ? volume->tenant : "default");
 	json_put_text(out, "state", states[volume->state]);
 	json_put_time(out, "createdAt", volume->created_ms);
@@ -57,14 +60,16 @@ fallible daytona_volumes_create(struct http *x)
 	auto_buf text = BUF_INIT(REPLY_MAX);
 	struct json_out out = json_to(&text);
 	const struct volume *volume;
+	char form[FOREIGN_NAME_MAX + 2];
 	struct str name = {0};
 
 	TRY(gateway_object(x, &body));
 	TRY(json_str(json_get(body, "name"), "name", &name));
 	if (!name.len)
 		return err_new(INVALID, "bad_field", "'name' is missing");
+	TRY(create_name(name, volume_is_name, form));
 	json_begin(&out, '{');
-	json_put_str(&out, "name", name);
+	json_put_text(&out, "name", form);
 	json_end(&out, '}');
 	TRY(json_read(buf_view(&text), &wanted));
 	TRY(create_await_start(gateway_of(x)->manager));
@@ -72,16 +77,26 @@ fallible daytona_volumes_create(struct http *x)
 	return volumes_reply(x, volume);
 }
 
+// An id, or the form of a name.
+static struct str volume_key(const struct http *x)
+{
+	char form[FOREIGN_NAME_MAX + 2];
+
+	return foreign_name_write(x->params[0], id_is_name, form)
+		       ? str_of(arena_fmt(x->arena, "%s", form))
+		       : x->params[0];
+}
+
 fallible daytona_volumes_get(struct http *x)
 {
 	const struct volume *volume;
 
-	TRY(volumes_get(gateway_of(x)->manager, gateway_who(x), x->params[0], &volume));
+	TRY(volumes_get(gateway_of(x)->manager, gateway_who(x), volume_key(x), &volume));
 	return volumes_reply(x, volume);
 }
 
 fallible daytona_volumes_delete(struct http *x)
 {
-	TRY(volumes_delete(gateway_of(x)->manager, gateway_who(x), x->params[0]));
+	TRY(volumes_delete(gateway_of(x)->manager, gateway_who(x), volume_key(x)));
 	return http_reply_empty(x, 200);
 }

@@ -1,6 +1,7 @@
 // A linear search: it costs far less than a request's system calls. A literal segment is compared
 // as sent, so a percent-encoded spelling of a route does not match. Only the value of a {name} is
-// decoded, and it must stay one segment. {name*} at the end is the rest of the path.
+// decoded, and it must stay one segment, but for {name/}. {name*} at the end is the rest of the
+// path.
 #include "http/router.h"
 
 #include "codec/text.h"
@@ -43,11 +44,15 @@ static int router_match(const char *pattern, struct str path, struct str params[
 	return at == end ? count : -1;
 }
 
-static bool ends_with_rest(const char *pattern)
+// Whether the value of the {name} of that number may have slashes.
+static bool takes_slashes(const char *pattern, int number)
 {
-	size_t len = strlen(pattern);
+	const char *end;
 
-	return len > 2 && pattern[len - 2] == '*';
+	for (; number >= 0; number--)
+		pattern = strchr(pattern, '{') + 1;
+	end = strchr(pattern, '}');
+	return end[-1] == '*' || end[-1] == '/';
 }
 
 static bool is_method(const struct route *row, struct str method)
@@ -56,12 +61,12 @@ static bool is_method(const struct route *row, struct str method)
 	       (str_is(method, "HEAD") && strcmp(row->method, "GET") == 0);
 }
 
-static fallible router_decode(struct http *x, struct str raw, bool rest, struct str *out)
+static fallible router_decode(struct http *x, struct str raw, bool slashes, struct str *out)
 {
 	auto_buf plain = BUF_INIT(SEGMENT_MAX);
 
 	if (!text_unpercent(&plain, raw) || !buf_ok(&plain) ||
-	    (plain.len > 0 && !rest && memchr(plain.at, '/', plain.len)))
+	    (plain.len > 0 && !slashes && memchr(plain.at, '/', plain.len)))
 		return err_hint(err_new(INVALID, "bad_path", "a part of the path is malformed"),
 				"escape bytes as %%XX, and leave out %%2F and %%00");
 	*out = (struct str){arena_dup(x->arena, plain.at, plain.len), plain.len};
@@ -118,7 +123,7 @@ fallible router_find(const struct route *table, struct http *x, const struct rou
 		if (count < 0)
 			continue;
 		for (int i = 0; i < count; i++)
-			TRY(router_decode(x, raw[i], i == count - 1 && ends_with_rest(row->pattern),
+			TRY(router_decode(x, raw[i], takes_slashes(row->pattern, i),
 					  &x->params[i]));
 		x->route = row;
 		*out = row;

@@ -1,6 +1,6 @@
 // One table: method, path pattern, handler. Patterns are literal segments and {names}:
 // "/v1/sandboxes/{id}/api/execute". A {name*} at the end matches the rest of the path, slashes
-// included.
+// included; the value of {name/} may have slashes that are sent as %2F.
 #pragma once
 
 #include "http/http.h"

@@ -10,6 +10,7 @@
 #include "box/freeze.h"
 #include "egress/egress.h"
 #include "store/boxes.h"
+#include "types/foreign_name.h"
 
 // Output that every box may keep without counting in the tenant's quota.
 #define OUTPUT_FLOOR (1ull << 20)
@@ -172,6 +173,8 @@ void entry_move(struct entry *entry, enum state state)
 
 	if (state == STATE_FAILED && before != STATE_FAILED)
 		entry->record.failed_ms = clock_steady_ms();
+	if (state_is_stopped(state) && !state_is_stopped(before))
+		entry->record.stopped_ms = clock_steady_ms();
 	entry->record.state = state;
 	entry->idle.busy_ms = loop_now(entry->manager->loop);
 	entry->idle.look_ms = 0;
@@ -326,6 +329,8 @@ struct entry *table_restore(struct manager *manager, struct record *record)
 	entry->manager = manager;
 	entry->restored = true;
 	entry->idle.busy_ms = loop_now(manager->loop);
+	if (state_is_stopped(entry->record.state) && entry->record.stopped_ms)
+		entry->idle.busy_ms -= clock_steady_ms() - entry->record.stopped_ms;
 	map_put(manager->by_id, str_of(entry->record.id), entry);
 	settle_short_id(manager, entry);
 	manager_table_put_name(manager, entry);
@@ -381,9 +386,14 @@ static struct entry *find_short(const struct manager *manager, struct str key)
 
 struct entry *table_find(const struct manager *manager, const char *tenant, struct str key)
 {
+	char form[FOREIGN_NAME_MAX + 2];
+	struct entry *found;
+
 	if (id_is_box(key))
 		return map_get(manager->by_id, key);
-	if (id_is_short(key))
-		return find_short(manager, key);
+	if (id_is_short(key) && (found = find_short(manager, key)))
+		return found;
+	if (!id_is_name(key) && foreign_name_write(key, id_is_name, form))
+		key = str_of(form);
 	return table_named(manager, tenant, key);
 }

@@ -95,6 +95,7 @@ static const struct body_field record_fields[] = {
 	FIELD(record, "started",     NUMBER, started_ms),
 	FIELD(record, "ends",        NUMBER, ends_ms),
 	FIELD(record, "failed",      NUMBER, failed_ms),
+	FIELD(record, "stopped",     NUMBER, stopped_ms),
 	FIELD(record, "unsynced",    NUMBER, unsynced_ms),
 	FIELD(record, "archiveBytes", NUMBER, archive_bytes),
 	FIELD(record, "ephemeral",   FLAG,   ephemeral),

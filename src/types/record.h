@@ -53,6 +53,7 @@ struct record {
 	int64_t created_ms, started_ms; // wall clock; 0: not yet
 	int64_t ends_ms;		// steady clock: time of deletion; 0: never
 	int64_t failed_ms;		// steady clock: time of failure; 0: not failed
+	int64_t stopped_ms;		// steady clock: time of the last stop; 0: none
 	int64_t unsynced_ms;	// wall clock: begin of work that was not brought back; 0: none
 	uint64_t archive_bytes; // of `archived`: size of the file that its disk is in
 	uint64_t seq;		// order of creation on this host

@@ -91,6 +91,18 @@ await check("labels are found at once, by all pairs", async () => {
 await check("a name is taken once", async () => {
   await fails("DaytonaConflictError", 409, () => daytona.create({ name: box.name }));
 });
+await check("a name is any text", async () => {
+  const name = `My "Box"/é_${version}`;
+  const one = await daytona.create({ name, labels: { run } });
+  assert.equal(one.name, name);
+  const again = await daytona.get(name);
+  assert.deepEqual([again.id, again.name], [one.id, name]);
+  assert.ok((await collect(daytona, { labels: { run } })).some((other) => other.name === name));
+  await fails("DaytonaConflictError", 409, () => daytona.create({ name }));
+  for (const wrong of ["a\nb", "A".repeat(60), one.id]) await fails("DaytonaValidationError", 400, () => daytona.create({ name: wrong }));
+  await one.delete();
+  await fails("DaytonaNotFoundError", 404, () => daytona.get(name));
+});
 await check("stop keeps files; commands after start see them", async () => {
   await box.process.executeCommand("echo kept > kept");
   await box.stop();

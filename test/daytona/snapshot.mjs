@@ -17,21 +17,22 @@ await check("an image that the SDK describes is built, once", async () => {
   await two.delete();
 });
 await check("a snapshot of an image: create, get, list, use, delete", async () => {
-  const made = await daytona.snapshot.create({ name: name("made"), image: sdk.Image.base("cove://host").runCommands("echo snap > /usr/local/snap") }, { onLogs: () => {} });
-  assert.deepEqual([made.name, made.state, made.imageName, made.errorReason], [name("made"), "active", null, null]);
-  const got = await daytona.snapshot.get(name("made"));
-  assert.deepEqual([got.id, got.name, got.sourceSandboxId, got.gpu], [made.id, name("made"), null, 0]);
+  const made_name = `Org/Snap_A:${version}`;
+  const made = await daytona.snapshot.create({ name: made_name, image: sdk.Image.base("cove://host").runCommands("echo snap > /usr/local/snap") }, { onLogs: () => {} });
+  assert.deepEqual([made.name, made.state, made.imageName, made.errorReason], [made_name, "active", null, null]);
+  const got = await daytona.snapshot.get(made_name);
+  assert.deepEqual([got.id, got.name, got.sourceSandboxId, got.gpu], [made.id, made_name, null, 0]);
   assert.ok(Date.parse(got.createdAt) > 0);
   const list = await daytona.snapshot.list();
-  assert.ok(list.items.some((one) => one.name === name("made")) && list.total >= 2 && list.page === 1);
-  await fails("DaytonaConflictError", 409, () => daytona.snapshot.create({ name: name("made"), image: sdk.Image.base("cove://host").runCommands("true") }));
-  const one = await daytona.create({ snapshot: name("made") });
-  assert.equal(one.snapshot, name("made"));
+  assert.ok(list.items.some((one) => one.name === made_name) && list.total >= 2 && list.page === 1);
+  await fails("DaytonaConflictError", 409, () => daytona.snapshot.create({ name: made_name, image: sdk.Image.base("cove://host").runCommands("true") }));
+  const one = await daytona.create({ snapshot: made_name });
+  assert.equal(one.snapshot, made_name);
   assert.equal(await run(one, "cat /usr/local/snap"), "snap\n");
   await one.delete();
   assert.equal((await daytona.snapshot.activate(made)).state, "active");
   await daytona.snapshot.delete(made);
-  await fails("DaytonaNotFoundError", 404, () => daytona.snapshot.get(name("made")));
+  await fails("DaytonaNotFoundError", 404, () => daytona.snapshot.get(made_name));
   await fails("DaytonaNotFoundError", 404, () => daytona.snapshot.delete({ ...made }));
 });
 await check("a build that fails tells what went wrong, and leaves nothing", async () => {
@@ -42,7 +43,7 @@ await check("a build that fails tells what went wrong, and leaves nothing", asyn
   assert.match(bad.errorReason, /3/);
   await fails("DaytonaValidationError", 400, () => daytona.create({ snapshot: name("bad") }));
   await fails("DaytonaError", 501, () => daytona.snapshot.create({ name: name("big"), image: "cove://host", resources: { cpu: 1 } }));
-  await fails("DaytonaValidationError", 400, () => daytona.snapshot.create({ name: "A B", image: sdk.Image.base("cove://host").runCommands("true") }));
+  await fails("DaytonaValidationError", 400, () => daytona.snapshot.create({ name: "a\nb", image: sdk.Image.base("cove://host").runCommands("true") }));
 });
 if (box._experimental_createSnapshot) await check("a snapshot of a running sandbox", async () => {
   await (box.createSnapshot ?? box._experimental_createSnapshot).call(box, name("live"));

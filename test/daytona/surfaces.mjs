@@ -13,7 +13,7 @@ await check("the user is daytona, at home in a directory of its own", async () =
   assert.deepEqual([await box.getWorkDir(), await (box.getUserHomeDir ?? box.getUserRootDir).call(box)], ["/home/daytona", "/home/daytona"]);
 });
 await check("volumes: made by name, got, listed, mounted, kept, deleted", async () => {
-  const name = `vol-${version}`;
+  const name = `Vol ${version}/_a`;
   const volume = await daytona.volume.get(name, true);
   assert.deepEqual([volume.name, volume.state], [name, "ready"]);
   assert.equal((await daytona.volume.get(name)).id, volume.id);

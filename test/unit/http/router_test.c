@@ -19,6 +19,7 @@ static const struct route table[] = {
 	{"POST", "/v1/sandboxes/{id}/api/execute", nothing, 0, "f"},
 	{"POST", "/v1/sandboxes/{id}/api/execute/stream", nothing, ROUTE_STREAM, "g"},
 	{"GET", "/{a}/{b}/{c}/{d}/x", nothing, 0, "h"},
+	{"GET", "/names/{name/}/{other}", nothing, 0, "i"},
 	{NULL, NULL, NULL, 0, NULL},
 };
 
@@ -61,6 +62,7 @@ TEST(rows, "each request finds its row")
 		{"DELETE", "/v1/sandboxes/..", "e", ".."},
 		{"POST", "/v1/sandboxes/n/api/execute", "f", "n"},
 		{"POST", "/v1/sandboxes/%6e/api/execute/stream", "g", "n"},
+		{"GET", "/names/a%2fb%2F/c", "i", "a/b/"},
 		{"GET", "/1/2/3/4/x", "h", "1"},
 	};
 	const struct route *row;
@@ -108,7 +110,8 @@ TEST(method, "a wrong method gets the allowed ones")
 
 TEST(escapes, "a name that hides a slash or a NUL, or is malformed, is refused")
 {
-	static const char *const paths[] = {"/v1/sandboxes/a%2fb", "/v1/sandboxes/%00",
+	static const char *const paths[] = {"/v1/sandboxes/a%2fb", "/names/a/b%2fc",
+					    "/names/a%00/b",	   "/v1/sandboxes/%00",
 					    "/v1/sandboxes/%",	   "/v1/sandboxes/%4",
 					    "/v1/sandboxes/%zz",   "/v1/sandboxes/a%2F"};
 	const struct route *row = NULL;
