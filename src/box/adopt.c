@@ -22,6 +22,7 @@
 #include "box/box_file.h"
 #include "box/exec_cgroup.h"
 #include "box/exec_message.h"
+#include "box/session_record.h"
 #include "box/unit.h"
 #include "loop/closer.h"
 #include "loop/dial.h"
@@ -318,6 +319,8 @@ static void remove_files(struct adoption *adoption, const struct unit_kind *kind
 		if (numbers[0] > units->files)
 			units->files = numbers[0];
 	}
+	if (kind == &session_kind)
+		session_records_remove(adoption);
 }
 
 fallible box_recover(struct box *box)

@@ -7,6 +7,7 @@
 #include "box/box.h"
 #include "box/exec_cgroup.h"
 #include "box/private.h"
+#include "box/session_record.h"
 #include "loop/closer.h"
 
 static void box_free_units(struct box *box)
@@ -26,7 +27,7 @@ static const struct box_kind kinds[] = {
 	{"prewarmed shells", {prewarmed_shells_end,    NULL,                    prewarmed_shells_end, prewarmed_shells_free},    NULL},
 	{"commands",         {exec_end_all,            exec_end_all,            NULL,                 NULL},                     NULL},
 	{"file workers",     {box_file_worker_end_all, box_file_worker_end_all, NULL,                 NULL},                     NULL},
-	{"sessions",         {sessions_end,            sessions_end,            sessions_end,         NULL},                     NULL},
+	{"sessions",         {sessions_end,            sessions_end,            sessions_end,         session_records_free},     NULL},
 	{"interpreters",     {contexts_end,            contexts_end,            contexts_close,       contexts_free},            contexts_let_oldest_go},
 	{"terminals",        {terms_end,               terms_end,               terms_end,            NULL},                     NULL},
 	{"tables",           {NULL,                    NULL,                    NULL,                 box_free_units},           NULL},
@@ -92,6 +93,8 @@ struct box *box_new(struct loop *loop, struct ask *ask, const char *id, int tape
 	condition_init(&box->cgroup_settled);
 	for (int i = 0; i < UNIT_TYPES; i++)
 		link_init(&box->units[i].all);
+	box->session_records = mem_new_of(struct session_records);
+	condition_init(&box->session_records->taken);
 	link_init(&box->exec_cgroups);
 	link_init(&box->clean);
 	link_init(&box->doubt);

@@ -107,6 +107,7 @@ struct box {
 	struct procs *procs;			   // NULL until the first process
 	struct contexts *contexts;		   // NULL until the first context, or spare
 	size_t session_texts;			   // bytes of cached states of shells
+	struct session_records *session_records;   // of session_record.c
 	struct prewarmed_shells *prewarmed_shells; // NULL until one is requested
 	struct link exec_cgroups, clean, doubt;
 	uint32_t cgroup_count;

@@ -22,6 +22,7 @@
 #include "box/exec_message.h"
 #include "box/procs.h"
 #include "box/session_private.h"
+#include "box/session_record.h"
 #include "codec/text.h"
 
 #define CHANGES_MAX (4 << 20)
@@ -549,6 +550,11 @@ fallible session_run(struct session *session, const struct session_job *job,
 		session_run_drop(run);
 		return err_new(TOO_LARGE, "command_too_large", "the command is too large");
 	}
+	if (job->record) {
+		tape_unref(run->run.tape);
+		run->run.tape = session_record_tape(session->repl.unit.box, session_id(session),
+						    session->repl.output_cap, job->record);
+	}
 	run->has_cwd = job->cwd != NULL;
 	run->run.timeout_ms = job->timeout_ms ? job->timeout_ms : session->repl.timeout_ms;
 	run->cpu_ms = job->cpu_ms;
@@ -778,6 +784,7 @@ static fallible session_adopt_rest(struct adoption *adoption)
 		if (!is_used)
 			box_file_remove_later(adoption->box, SESSION_TAPE, *number);
 	}
+	session_records_adopt(adoption);
 	return OK;
 }
 

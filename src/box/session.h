@@ -61,6 +61,9 @@ struct session_job {
 	const struct env_map *env; // for this command only; may be NULL
 	uint64_t timeout_ms;	   // 0: the session's
 	uint64_t cpu_ms;	   // 0: none
+	// Its id and command, for a record that a later daemon reads; the caller seals the tape at
+	// the end. NULL: none is kept.
+	const struct tape_label *record;
 };
 
 enum session_end {

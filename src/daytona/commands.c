@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "base/secret.h"
+#include "box/session_record.h"
 #include "protocol/shell.h"
 
 #define FIFO_PREFIX "/tmp/.cove-input-"
@@ -20,6 +21,7 @@ struct shell_commands {
 	struct link list;
 	size_t count;
 	struct task *task;
+	bool is_deleted;
 };
 
 struct command_table *command_table_of(const struct http *x)
@@ -50,6 +52,8 @@ void command_unref(struct command *command)
 		return;
 	if (command->run)
 		session_run_drop(command->run);
+	if (command->is_left)
+		tape_leave(command->tape);
 	tape_unref(command->tape);
 	entry_unref(command->entry);
 	free(command->user);
@@ -86,8 +90,12 @@ static void shell_commands_task(void *arg)
 		err = condition_wait(&shell->entry->changed, CLOCK_NEVER);
 	if (map_get(shell->all, str_of(shell->key)) == shell)
 		map_take(shell->all, str_of(shell->key));
-	list_each (at, &shell->list)
-		command_unlist(shell, link_of(at, struct command, link));
+	list_each (at, &shell->list) {
+		struct command *command = link_of(at, struct command, link);
+
+		command->is_left = !shell->is_deleted && (err || shell->entry->manager->closing);
+		command_unlist(shell, command);
+	}
 	entry_unref(shell->entry);
 	free(shell->key);
 	free(shell);
@@ -134,6 +142,7 @@ void commands_forget(const struct http *x, const struct box_ref *ref, struct str
 	if (!shell)
 		return;
 	map_take(shell->all, str_of(shell->key));
+	shell->is_deleted = true;
 	task_cancel(shell->task);
 }
 
@@ -175,6 +184,18 @@ static void input_remove(const struct command *command, struct loop *loop)
 	err_free(files_remove(&files, path.at, false));
 }
 
+// The next daemon knows the end before anybody is told of it.
+static void command_seal(const struct command *command)
+{
+	struct tape_ending ending = {
+		.ended_ms = clock_wall_ms(),
+		.exit_code = command->exit_code,
+	};
+
+	if (tape_is_named(command->tape))
+		err_free(tape_seal(command->tape, &ending));
+}
+
 static void command_task(void *arg)
 {
 	struct command *command = arg;
@@ -186,6 +207,8 @@ static void command_task(void *arg)
 		command->exit_code = 137;
 	if (!err)
 		input_remove(command, task_loop());
+	if (!err)
+		command_seal(command);
 	command->is_over = true;
 	condition_signal(&command->ended);
 	command_unref(command);
@@ -203,6 +226,7 @@ static fallible command_run(const struct http *x, const struct box_ref *ref,
 {
 	auto_buf text = BUF_INIT(4 * (strlen(command->text) + 1024));
 	struct manager_exec_spec spec = {.command = command->text};
+	struct tape_label label = {.id = str_of(command->id), .command = str_of(command->text)};
 	struct session_job job;
 
 	if (command->takes_input) {
@@ -212,9 +236,11 @@ static fallible command_run(const struct http *x, const struct box_ref *ref,
 		spec.command = text.at;
 	}
 	job = shells_job(ref, &spec);
+	job.record = &label;
 	TRY(session_run(session, &job, &command->run));
 	command->tape = session_run_tape(command->run);
 	tape_ref(command->tape);
+	tape_begin(command->tape);
 	return OK;
 }
 
@@ -260,6 +286,43 @@ fallible commands_start(const struct http *x, const struct box_ref *ref, struct 
 	task_start(gateway_of(x)->loop, "daytona.command", command_task, command);
 	*out = command;
 	return OK;
+}
+
+struct recovering {
+	const struct http *x;
+	const struct box_ref *ref;
+};
+
+static void command_recover(void *arg, const struct session_record *record)
+{
+	const struct recovering *recovering = arg;
+	struct command *command;
+
+	if (record->id.len != COMMAND_ID_LEN || !record->session.len) {
+		tape_unref(record->tape);
+		return;
+	}
+	command = mem_new_of(struct command);
+	command->refs = 1;
+	command->entry = recovering->ref->entry;
+	entry_ref(command->entry);
+	command->user = mem_str("");
+	command->text = mem_dup(record->command.at, record->command.len);
+	memcpy(command->id, record->id.at, COMMAND_ID_LEN);
+	command->tape = record->tape;
+	command->is_over = true;
+	command->exit_code = record->exit_code;
+	condition_init(&command->ended);
+	command_list(shell_commands_of(recovering->x, recovering->ref, record->session), command);
+	command_unref(command);
+}
+
+fallible commands_recover(const struct http *x, const struct box_ref *ref)
+{
+	struct recovering recovering = {x, ref};
+	struct session_record_reader reader = {command_recover, &recovering};
+
+	return session_records_take(ref->box, &reader);
 }
 
 fallible commands_find(const struct http *x, const struct box_ref *ref, struct str session,

@@ -1,5 +1,5 @@
-// Commands of process sessions: their ids, ends and output, while the sandbox runs and this daemon
-// lives. The shells are those of box/session.h.
+// Commands of process sessions: their ids, ends and output, while the sandbox runs. The shells are
+// those of box/session.h, and so are the records of commands of an earlier daemon.
 #pragma once
 
 #include "gateway/gateway.h"
@@ -26,9 +26,13 @@ struct command {
 	struct entry *entry;
 	char *user;
 	bool takes_input, is_over, is_listed;
+	bool is_left; // its record is for the next daemon
 	int exit_code;
 	struct condition ended;
 };
+
+// Makes commands of the records of an earlier daemon; the calls below know them then.
+fallible commands_recover(const struct http *x, const struct box_ref *ref);
 
 struct commands_spec {
 	struct str text;

@@ -15,12 +15,18 @@
 #define RESERVED "entrypoint"
 #define SPLIT_SINCE 167 // the minor version of the SDK from which the server splits the output
 
+static fallible session_box(struct http *x, struct box_ref *ref)
+{
+	TRY(gateway_box(x, ref));
+	return commands_recover(x, ref);
+}
+
 // A session whose shell has ended goes on with a new shell.
 static fallible session_look_up(struct http *x, struct box_ref *ref, struct session **out)
 {
 	struct str id = x->params[1];
 
-	TRY(gateway_box(x, ref));
+	TRY(session_box(x, ref));
 	*out = session_find(ref->box, id);
 	if (*out && session_is_alive(*out))
 		return OK;
@@ -32,7 +38,7 @@ static fallible session_look_up(struct http *x, struct box_ref *ref, struct sess
 
 static fallible session_command(struct http *x, struct box_ref *ref, struct command **out)
 {
-	TRY(gateway_box(x, ref));
+	TRY(session_box(x, ref));
 	return commands_find(x, ref, x->params[1], x->params[2], out);
 }
 
@@ -48,7 +54,7 @@ fallible daytona_session_create(struct http *x)
 	TRY(json_str(json_get(body, "sessionId"), "sessionId", &id));
 	if (!id.len || str_is(id, RESERVED))
 		return err_new(INVALID, "bad_field", "'sessionId' is missing or reserved");
-	TRY(gateway_box(x, &ref));
+	TRY(session_box(x, &ref));
 	if (commands_know(x, &ref, id))
 		return err_new(CONFLICT, "session_exists", "the session exists");
 	TRY(shells_create(&ref, id, &spec, &session));
@@ -93,7 +99,7 @@ fallible daytona_session_list(struct http *x)
 	auto_box_ref ref = {0};
 	struct session_writer writer = {x, &ref, json_to(&body)};
 
-	TRY(gateway_box(x, &ref));
+	TRY(session_box(x, &ref));
 	json_begin(&writer.out, '[');
 	session_each(ref.box, session_put, &writer);
 	json_end(&writer.out, ']');

@@ -25,6 +25,7 @@ struct bulk_upload {
 	struct multipart multipart;
 	struct buf path;  // of the last part "files[N].path"
 	struct buf index; // its "files[N]"
+	bool is_due;	  // no file has followed it yet
 	enum { PART_OTHER, PART_PATH, PART_FILE } part;
 	struct files_upload *upload; // NULL: none, or it has failed
 	struct str name;	     // of the file that is written
@@ -88,6 +89,11 @@ static fallible bulk_upload_begin_only(struct bulk_upload *bulk, struct str name
 	return err ? bulk_upload_note(bulk, err) : OK;
 }
 
+static fallible bulk_upload_ask_file(const struct bulk_upload *bulk)
+{
+	return bulk->is_due ? err_new(INVALID, "bad_field", "a path has no file after it") : OK;
+}
+
 static fallible bulk_upload_begin_part(struct bulk_upload *bulk, struct str name)
 {
 	struct str index = name;
@@ -96,7 +102,9 @@ static fallible bulk_upload_begin_part(struct bulk_upload *bulk, struct str name
 	if (bulk->only)
 		return bulk_upload_begin_only(bulk, name);
 	if (str_ends(name, ".path")) {
+		TRY(bulk_upload_ask_file(bulk));
 		bulk->part = PART_PATH;
+		bulk->is_due = true;
 		index.len -= strlen(".path");
 		buf_clear(&bulk->path);
 		buf_clear(&bulk->index);
@@ -108,6 +116,7 @@ static fallible bulk_upload_begin_part(struct bulk_upload *bulk, struct str name
 	if (bulk->part == PART_OTHER)
 		return OK;
 	index.len -= strlen(".file");
+	bulk->is_due = false;
 	err = bulk_upload_open(bulk, index);
 	return err ? bulk_upload_note(bulk, err) : OK;
 }
@@ -243,6 +252,7 @@ static fallible transfer_upload_form(struct files_target *target, const char *on
 	TRY(bulk_upload_receive(&bulk));
 	if (only && !bulk.name.at)
 		return err_new(INVALID, "bad_field", "the form has no part 'file'");
+	TRY(bulk_upload_ask_file(&bulk));
 	return bulk_upload_answer(&bulk);
 }
 
