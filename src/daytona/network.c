@@ -70,7 +70,12 @@ void network_put(struct json_out *out, const struct network_lists *lists)
 
 void network_list(const struct policy *policy, bool addresses, struct buf *out)
 {
-	for (size_t i = 0; policy && i < policy->allow_count; i++)
-		if (policy->allow[i].is_range == addresses)
-			buf_fmt(out, "%s%s", out->len ? "," : "", policy->allow[i].text);
+	for (size_t i = 0; policy && i < policy->allow_count; i++) {
+		if (policy->allow[i].is_range != addresses)
+			continue;
+		buf_text(out, out->len ? "," : "");
+		for (const char *at = policy->allow[i].text; *at; at++)
+			if (!strchr("[]", *at)) // of an IPv6 address
+				buf_char(out, *at);
+	}
 }
