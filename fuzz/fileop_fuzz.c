@@ -30,6 +30,7 @@ static void items(const struct fileop_reply *say)
 		struct fileop_match match;
 		struct fileop_event event;
 		struct fileop_port port;
+		struct fileop_process process;
 	} item;
 
 	unpack_init(&in, say->rest.at, say->rest.len);
@@ -46,6 +47,9 @@ static void items(const struct fileop_reply *say)
 	if (say->kind == FILEOP_PORTS_ARE)
 		while (fileop_get_port(&in, &item.port))
 			fileop_put_port(&out, &item.port);
+	if (say->kind == FILEOP_PROCESSES_ARE)
+		while (fileop_get_process(&in, &item.process))
+			fileop_put_process(&out, &item.process);
 	if (in.failed)
 		return;
 	MUST(!out.failed && out.len == say->rest.len - in.left);

@@ -71,6 +71,7 @@ static fallible files_explain_errno(int errnum, const char *path)
 		{ENAMETOOLONG, ERR_INVALID, "name_too_long", "File name too long"},
 		{ELOOP, ERR_INVALID, "too_many_links", "Too many links, or one that leads nowhere"},
 		{EACCES, ERR_FORBIDDEN, "permission_denied", "Permission denied"},
+		{ESRCH, ERR_CONFLICT, "process_gone", "The process has ended"},
 		{EPERM, ERR_FORBIDDEN, "permission_denied", "Permission denied"},
 		{EROFS, ERR_FORBIDDEN, "read_only", "Read-only file system"},
 		{EIO, ERR_INTERNAL, "io_error", "Input/output error"},
@@ -126,7 +127,7 @@ static fallible files_put(const struct files *files, const struct fileop_request
 		[FILEOP_STAT] = true,  [FILEOP_READ] = true,   [FILEOP_LIST] = true,
 		[FILEOP_FIND] = true,  [FILEOP_GREP] = true,   [FILEOP_READLINK] = true,
 		[FILEOP_WATCH] = true, [FILEOP_PACK] = true,   [FILEOP_PORTS] = true,
-		[FILEOP_SPACE] = true, [FILEOP_SOCKET] = true,
+		[FILEOP_SPACE] = true, [FILEOP_SOCKET] = true, [FILEOP_PROCESSES] = true,
 	};
 	bool may_repeat = harmless[ask->verb];
 	struct fileop_request asked = *ask;
@@ -567,6 +568,14 @@ fallible files_next_match(struct files_walk *walk, struct fileop_match *out, boo
 	return OK;
 }
 
+fallible files_next_process(struct files_walk *walk, struct fileop_process *out, bool *more)
+{
+	TRY(files_walk_more(walk, walk->deadline, more));
+	if (*more && !fileop_get_process(&walk->items, out))
+		return files_walk_bad(walk);
+	return OK;
+}
+
 fallible files_next_event(struct files_walk *walk, int64_t deadline, struct fileop_event *out)
 {
 	bool more;
@@ -871,6 +880,35 @@ static fallible files_sweep_in(const struct files *files, uint32_t depth, int pi
 	TRY(files_once(files, &ask, &say));
 	*out_count = (uint32_t)say.count;
 	return OK;
+}
+
+static fallible files_want_processes(const struct files *files)
+{
+	if (files->box->features & TALK_CAN_PROCESSES)
+		return OK;
+	return err_hint(err_new(NOT_OFFERED, "old_box",
+				"the sandbox was started by an older cove, which cannot list "
+				"its processes"),
+			"stop and start it");
+}
+
+fallible files_processes(const struct files *files, struct files_walk **out)
+{
+	struct fileop_request ask = files_ask(files, FILEOP_PROCESSES, "/");
+
+	TRY(files_want_processes(files));
+	return files_begin_items(files, &ask, NULL, NULL, FILEOP_PROCESSES_ARE, out);
+}
+
+fallible files_signal(const struct files *files, const struct fileop_process *process, int signal)
+{
+	struct fileop_request ask = files_ask(files, FILEOP_SIGNAL, "/");
+
+	TRY(files_want_processes(files));
+	ask.pid = (uint32_t)process->pid;
+	ask.since = process->started_ms;
+	ask.number = (uint32_t)signal;
+	return files_once(files, &ask, NULL);
 }
 
 fallible files_sweep(const struct files *files, int pid, uint64_t since_ms, int signal,

@@ -150,6 +150,11 @@ fallible files_socket(const struct files *files, int *out_fd);
 // *count is how many there are.
 fallible files_ports(const struct files *files, struct fileop_port *out, size_t room,
 		     size_t *count);
+// All processes of the box, in no order; files_end() tells `more` when there were too many. And a
+// signal to one of them, by its pid and start. NOT_OFFERED old_box; CONFLICT process_gone.
+fallible files_processes(const struct files *files, struct files_walk **out);
+fallible files_next_process(struct files_walk *walk, struct fileop_process *out, bool *more);
+fallible files_signal(const struct files *files, const struct fileop_process *process, int signal);
 // Signals the descendants, session and cgroup of process `pid` that started since `since_ms`
 // (CLOCK_BOOTTIME); not `pid` itself. Signal 0 only counts.
 fallible files_sweep(const struct files *files, int pid, uint64_t since_ms, int signal,

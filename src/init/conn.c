@@ -78,7 +78,7 @@ bool conn_greet(bool returns)
 
 	ready.ready.version = TALK_VERSION;
 	ready.ready.features = TALK_CAN_NET | TALK_CAN_PROC | TALK_CAN_SYNC | TALK_CAN_IGNORE |
-			       (returns ? TALK_CAN_RETURN : 0);
+			       TALK_CAN_PROCESSES | (returns ? TALK_CAN_RETURN : 0);
 	return talk_send(&ready, NULL, 0);
 }
 

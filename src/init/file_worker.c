@@ -35,17 +35,18 @@ static const struct {
 	fileop_handler *serve;
 	bool is_long;
 } verbs[FILEOP_VERB_COUNT] = {
-	[FILEOP_STAT] = {file_stat, false},	[FILEOP_READ] = {file_read, false},
-	[FILEOP_WRITE] = {file_write, false},	[FILEOP_BEGIN] = {file_begin, false},
-	[FILEOP_COMMIT] = {file_commit, false}, [FILEOP_ABORT] = {file_abort, false},
-	[FILEOP_LIST] = {tree_list, true},	[FILEOP_MKDIR] = {tree_mkdir, false},
-	[FILEOP_REMOVE] = {tree_remove, true},	[FILEOP_MOVE] = {move_serve, true},
-	[FILEOP_CHMOD] = {tree_chmod, true},	[FILEOP_READLINK] = {file_readlink, false},
-	[FILEOP_FIND] = {tree_find, true},	[FILEOP_GREP] = {grep_serve, true},
-	[FILEOP_PACK] = {tarout_serve, true},	[FILEOP_UNPACK] = {tarin_serve, true},
-	[FILEOP_WATCH] = {watch_serve, true},	[FILEOP_DIAL] = {ports_dial, false},
-	[FILEOP_PORTS] = {ports_list, false},	[FILEOP_SWEEP] = {sweep_serve, false},
-	[FILEOP_SPACE] = {file_space, false},	[FILEOP_SOCKET] = {ports_socket, false},
+	[FILEOP_STAT] = {file_stat, false},	     [FILEOP_READ] = {file_read, false},
+	[FILEOP_WRITE] = {file_write, false},	     [FILEOP_BEGIN] = {file_begin, false},
+	[FILEOP_COMMIT] = {file_commit, false},	     [FILEOP_ABORT] = {file_abort, false},
+	[FILEOP_LIST] = {tree_list, true},	     [FILEOP_MKDIR] = {tree_mkdir, false},
+	[FILEOP_REMOVE] = {tree_remove, true},	     [FILEOP_MOVE] = {move_serve, true},
+	[FILEOP_CHMOD] = {tree_chmod, true},	     [FILEOP_READLINK] = {file_readlink, false},
+	[FILEOP_FIND] = {tree_find, true},	     [FILEOP_GREP] = {grep_serve, true},
+	[FILEOP_PACK] = {tarout_serve, true},	     [FILEOP_UNPACK] = {tarin_serve, true},
+	[FILEOP_WATCH] = {watch_serve, true},	     [FILEOP_DIAL] = {ports_dial, false},
+	[FILEOP_PORTS] = {ports_list, false},	     [FILEOP_SWEEP] = {sweep_serve, false},
+	[FILEOP_SPACE] = {file_space, false},	     [FILEOP_SOCKET] = {ports_socket, false},
+	[FILEOP_PROCESSES] = {processes_list, true}, [FILEOP_SIGNAL] = {processes_signal, false},
 };
 
 static void on_tick(int number)

@@ -13,6 +13,7 @@ fileop_handler tree_list, tree_find, tree_mkdir, tree_remove, tree_chmod, move_s
 fileop_handler grep_serve, tarin_serve, tarout_serve, watch_serve;
 // ports_socket: a socket by which the warden identifies the network namespace of this box.
 fileop_handler ports_dial, ports_socket, ports_list, sweep_serve;
+fileop_handler processes_list, processes_signal;
 
 // Removes the temporary file of a write or upload under way. Called from a signal handler too.
 void file_undo(void);

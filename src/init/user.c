@@ -4,6 +4,7 @@
 #include "init/user.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -169,4 +170,15 @@ bool user_find(struct str word, bool with_home, struct user *out)
 	if (!has_group && out->uid != 0 && str_eq(str_of(out->name), entry.name))
 		user_add_groups(out);
 	return true;
+}
+
+void user_name(uint32_t uid, char *out)
+{
+	struct entry entry = {0};
+	char number[16];
+
+	snprintf(number, sizeof(number), "%u", uid);
+	if (!user_look_up((struct str){0}, uid, &entry))
+		entry.name = STR("");
+	user_keep(out, USER_NAME_MAX, entry.name, number);
 }

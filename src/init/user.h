@@ -24,3 +24,5 @@ struct user {
 // /etc/group, at most USER_GROUPS_MAX; root has only its own. With `with_home` the name and the
 // home directory are looked up too; "/" if unknown. The file is untrusted, and read within bounds.
 bool user_find(struct str word, bool with_home, struct user *out);
+// The name of an id, or its number. `out` has room for USER_NAME_MAX + 1.
+void user_name(uint32_t uid, char *out);

@@ -15,7 +15,7 @@
 #define PF_FORKNOEXEC 64 // likewise
 
 // "42 (cove) D …": fields are counted from the state.
-enum { PARENT = 1, SESSION = 3, FLAGS = 6, STARTED = 19, FIELDS };
+enum { PARENT = 1, SESSION = 3, FLAGS = 6, USER = 11, SYSTEM, STARTED = 19, RSS = 21, FIELDS };
 
 bool thread_look(const char *path, struct thread_look *out)
 {
@@ -40,6 +40,8 @@ bool thread_look(const char *path, struct thread_look *out)
 	out->exits = fields[FLAGS] & PF_EXITING;
 	out->unexecuted = fields[FLAGS] & PF_FORKNOEXEC;
 	out->started = fields[STARTED];
+	out->cpu = fields[USER] + fields[SYSTEM];
+	out->rss_pages = fields[RSS];
 	return true;
 }
 

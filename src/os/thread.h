@@ -14,6 +14,8 @@ struct thread_look {
 	bool unexecuted; // has not executed a program since fork
 	int parent, session;
 	uint64_t started; // in clock ticks since boot
+	uint64_t cpu;	  // in clock ticks, of user and system
+	uint64_t rss_pages;
 };
 
 // False: there is no such thread. `path` names the file.

@@ -51,6 +51,12 @@ static const struct field port_fields[] = {
 	FILEOP_PORT_FIELDS(F)
 #undef F
 };
+static const struct field process_fields[] = {
+#define F(type, field, wire, check)                                                                \
+	FIELD_ROW(struct fileop_process, field, CHECK_##check, FIELD_KINDS_ALL, wire)
+	FILEOP_PROCESS_FIELDS(F)
+#undef F
+};
 
 static bool fileop_check(uint8_t check, const void *message, const void *member)
 {
@@ -60,7 +66,8 @@ static bool fileop_check(uint8_t check, const void *message, const void *member)
 	case CHECK_MODE:
 		return ask->mode <= 07777 || ask->mode == FILEOP_KEEP_MODE;
 	case CHECK_SIGNAL:
-		return ask->verb != FILEOP_SWEEP || ask->number <= SIGNAL_MAX;
+		return (ask->verb != FILEOP_SWEEP && ask->verb != FILEOP_SIGNAL) ||
+		       ask->number <= SIGNAL_MAX;
 	case CHECK_GLOBS:
 		return ask->includes + ask->excludes <= FILEOP_GLOBS_MAX;
 	case CHECK_NOT_EMPTY:
@@ -160,3 +167,4 @@ ITEM(entry)
 ITEM(match)
 ITEM(event)
 ITEM(port)
+ITEM(process)

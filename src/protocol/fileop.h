@@ -37,13 +37,15 @@ enum fileop_verb {
 	// IGNORE; exclude, and with IGNORE include: tracked paths; OPENED with a pipe that gives a
 	// tar
 	FILEOP_PACK,
-	FILEOP_UNPACK, // OWNERS; max bytes; OPENED with a pipe that takes a tar
-	FILEOP_WATCH,  // RECURSIVE ATTRIB; include or exclude; DONE when in place, then EVENTS
-	FILEOP_DIAL,   // port; OPENED with a connected socket
-	FILEOP_PORTS,  // PORTS: listening ports
-	FILEOP_SWEEP,  // signal, pid, since
-	FILEOP_SPACE,  // DONE with space
-	FILEOP_SOCKET, // with TALK_CAN_NET; OPENED with a socket that is connected to nothing
+	FILEOP_UNPACK,	  // OWNERS; max bytes; OPENED with a pipe that takes a tar
+	FILEOP_WATCH,	  // RECURSIVE ATTRIB; include or exclude; DONE when in place, then EVENTS
+	FILEOP_DIAL,	  // port; OPENED with a connected socket
+	FILEOP_PORTS,	  // PORTS: listening ports
+	FILEOP_SWEEP,	  // signal, pid, since
+	FILEOP_SPACE,	  // DONE with space
+	FILEOP_SOCKET,	  // with TALK_CAN_NET; OPENED with a socket that is connected to nothing
+	FILEOP_PROCESSES, // with TALK_CAN_PROCESSES; PROCESSES_ARE
+	FILEOP_SIGNAL,	  // with TALK_CAN_PROCESSES; number, pid, since
 	FILEOP_VERB_COUNT
 };
 
@@ -77,11 +79,12 @@ enum fileop_type {
 // The fields of requests and answers, in the order of the wire (protocol/field.h).
 //
 // Request: mode: of a new file or directory. types: FIND: bits by fileop_type; 0: all. number:
-// DIAL: port; SWEEP: signal, 0 only counts. pid: SWEEP: the root of the processes to signal, itself
-// spared. depth: FIND: 0: no bound; SWEEP: 1 + the exec cgroup to signal, 0: none. limit: of items;
-// 0: no bound. min, max: FIND: size; GREP: max bytes read of one file. since: SWEEP: CLOCK_BOOTTIME
-// in ms; older processes are spared. base: start of relative paths; absolute. text: GREP: the
-// pattern. includes, excludes: how many of `globs`, includes first.
+// DIAL: port; SWEEP: signal, 0 only counts; SIGNAL: signal. pid: SWEEP: the root of the processes
+// to signal, itself spared; SIGNAL: the one process. depth: FIND: 0: no bound; SWEEP: 1 + the exec
+// cgroup to signal, 0: none. limit: of items; 0: no bound. min, max: FIND: size; GREP: max bytes
+// read of one file. since: SWEEP: CLOCK_BOOTTIME in ms; older processes are spared; SIGNAL: its
+// start, as PROCESSES told it. base: start of relative paths; absolute. text: GREP: the pattern.
+// includes, excludes: how many of `globs`, includes first.
 // clang-format off
 //	  type               field     on the wire                            check
 #define FILEOP_REQUEST_FIELDS(F) \
@@ -138,6 +141,7 @@ enum fileop_kind {
 	FILEOP_MATCHES,
 	FILEOP_EVENTS,
 	FILEOP_PORTS_ARE,
+	FILEOP_PROCESSES_ARE,
 	FILEOP_KIND_COUNT
 };
 
@@ -194,8 +198,21 @@ enum fileop_why {
 #define FILEOP_PORT_FIELDS(F) \
 	F(uint16_t,               port,         FIELD_U16(1, UINT16_MAX),           ANY) \
 	F(bool,                   any,          FIELD_BOOL,                         ANY)
+// ppid: 0: none in the box. state: the letter of /proc/PID/stat. cpu_ms: since its start.
+// started_ms: since boot. user: a name, or the number. command: cut; the process can change it.
+#define FILEOP_PROCESS_FIELDS(F) \
+	F(int,                    pid,          FIELD_U32(1, INT32_MAX),            ANY) \
+	F(int,                    ppid,         FIELD_U32(0, INT32_MAX),            ANY) \
+	F(uint8_t,                state,        FIELD_U8('A', 'z'),                 ANY) \
+	F(uint64_t,               cpu_ms,       FIELD_U64(0, FILEOP_NUMBER_MAX),    ANY) \
+	F(uint64_t,               rss,          FIELD_U64(0, FILEOP_NUMBER_MAX),    ANY) \
+	F(uint64_t,               started_ms,   FIELD_U64(0, FILEOP_NUMBER_MAX),    ANY) \
+	F(struct str,             user,         FIELD_TEXT(FILEOP_USER_MAX),        ANY) \
+	F(struct str,             command,      FIELD_TEXT(FILEOP_COMMAND_MAX),     ANY)
 // clang-format on
 #define FILEOP_LINE_MAX 2048
+#define FILEOP_USER_MAX 64
+#define FILEOP_COMMAND_MAX 1024
 
 enum fileop_event_type {
 	FILEOP_CREATE,
@@ -234,6 +251,10 @@ struct fileop_port {
 	FILEOP_PORT_FIELDS(FILEOP_MEMBER)
 };
 
+struct fileop_process {
+	FILEOP_PROCESS_FIELDS(FILEOP_MEMBER)
+};
+
 // 0 if it does not fit.
 size_t fileop_encode_request(const struct fileop_request *ask, void *room, size_t size);
 // False: malformed. ask->globs must point to room before the call.
@@ -247,8 +268,10 @@ void fileop_put_entry(struct pack *pack, const struct fileop_entry *entry);
 void fileop_put_match(struct pack *pack, const struct fileop_match *match);
 void fileop_put_event(struct pack *pack, const struct fileop_event *event);
 void fileop_put_port(struct pack *pack, const struct fileop_port *port);
+void fileop_put_process(struct pack *pack, const struct fileop_process *process);
 // False at the end, or if malformed: then in->failed.
 bool fileop_get_entry(struct unpack *in, struct fileop_entry *out);
 bool fileop_get_match(struct unpack *in, struct fileop_match *out);
 bool fileop_get_event(struct unpack *in, struct fileop_event *out);
 bool fileop_get_port(struct unpack *in, struct fileop_port *out);
+bool fileop_get_process(struct unpack *in, struct fileop_process *out);

@@ -80,11 +80,12 @@ enum talk_kind {
 bool talk_is_heard(uint8_t kind); // from pid 1: the daemon may decode it
 
 enum talk_feature {
-	TALK_CAN_RETURN = 1,  // it listens; ADOPT, SHUT, LABEL, and the flags from KEEP on
-	TALK_CAN_NET = 2,     // its file workers know FILEOP_SOCKET
-	TALK_CAN_SYNC = 4,    // SYNC, SYNCED, the flag PACES
-	TALK_CAN_PROC = 8,    // its file workers know FILEOP_PROC
-	TALK_CAN_IGNORE = 16, // its file workers know FILEOP_IGNORE
+	TALK_CAN_RETURN = 1,	 // it listens; ADOPT, SHUT, LABEL, and the flags from KEEP on
+	TALK_CAN_NET = 2,	 // its file workers know FILEOP_SOCKET
+	TALK_CAN_SYNC = 4,	 // SYNC, SYNCED, the flag PACES
+	TALK_CAN_PROC = 8,	 // its file workers know FILEOP_PROC
+	TALK_CAN_IGNORE = 16,	 // its file workers know FILEOP_IGNORE
+	TALK_CAN_PROCESSES = 32, // its file workers know FILEOP_PROCESSES and FILEOP_SIGNAL
 };
 
 // At which step a command (FAILED) or a box (BROKEN) failed.

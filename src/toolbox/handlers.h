@@ -40,6 +40,9 @@ route_fn toolbox_misc_greet, toolbox_misc_ping, toolbox_misc_version, toolbox_mi
 route_fn toolbox_ports_list, toolbox_ports_expose, toolbox_ports_exposed, toolbox_ports_unexpose,
 	toolbox_ports_watch, toolbox_ports_proxy;
 
+// ps.c
+route_fn toolbox_ps_list, toolbox_ps_signal;
+
 // session.c
 route_fn toolbox_session_create, toolbox_session_list, toolbox_session_get, toolbox_session_delete,
 	toolbox_session_output, toolbox_session_env;

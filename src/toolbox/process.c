@@ -424,8 +424,7 @@ fallible toolbox_process_stdin(struct process *process)
 	return gateway_answer(process->x, &out);
 }
 
-// Accepts "TERM", "SIGTERM" or 15.
-static fallible process_feed_read_signal(const struct json *value, int *out)
+fallible process_read_signal(const struct json *value, int *out)
 {
 	struct str word = {0};
 	uint64_t number = SIGTERM;
@@ -464,7 +463,7 @@ fallible toolbox_process_signal(struct process *process)
 	TRY(gateway_json(process->x, &json, NULL));
 	if (json)
 		TRY(json_want(json, "body", JSON_OBJECT));
-	TRY(process_feed_read_signal(json ? json_get(json, "signal") : NULL, &signal));
+	TRY(process_read_signal(json ? json_get(json, "signal") : NULL, &signal));
 	TRY(process_find(process));
 	TRY(proc_signal(process->proc, signal));
 	out = process_answer(&body, proc_look(process->proc).id);

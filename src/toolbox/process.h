@@ -41,6 +41,8 @@ void process_put_end(struct json_out *out, const struct proc_view *view,
 		     const struct follow *follow);
 // Answers with the id, and how the process ended.
 fallible process_answer_end(const struct process *process);
+// "TERM", "SIGTERM" or 15; SIGTERM when it is absent. INVALID bad_field.
+fallible process_read_signal(const struct json *value, int *out);
 // ?encoding=utf8|base64|auto
 fallible process_encoding(struct http *x, enum exec_request_encoding *out);
 // ?timeoutMs=; 0: none.

@@ -100,6 +100,8 @@ const struct route toolbox_routes[] = {
 	{"GET",    BOX "/api/version",                       toolbox_misc_version,          0,                              "version of the server, compared with the client's"},
 	{"GET",    BOX "/api/commands",                      toolbox_misc_commands,         0,                              "list executables on the sandbox's PATH"},
 	{"GET",    BOX "/api/ports",                         toolbox_ports_list,            0,                              "list ports with a listener"},
+	{"GET",    BOX "/ps",                                toolbox_ps_list,               0,                              "list all processes of the sandbox"},
+	{"POST",   BOX "/ps/{pid}/signal",                   toolbox_ps_signal,             0,                              "send a signal to one process of the sandbox"},
 	{"POST",   BOX "/api/port-watch",                    toolbox_ports_watch,           ROUTE_READONLY,                 "wait until a port is ready, as events"},
 	{"POST",   BOX "/api/expose-port",                   toolbox_ports_expose,          ROUTE_AUDITED,                  "add a port to the register"},
 	{"GET",    BOX "/api/exposed-ports",                 toolbox_ports_exposed,         0,                              "list the register of ports"},

@@ -41,6 +41,15 @@ def processes(ui, cove, box):
     ui.press("button", "End echo said by a process; exec sleep 300")
     c.ok(c.until(lambda: all(one["status"] != "running" for one in cove.get("/v1/sandboxes/%s/api/process/list" % box["id"]).json["processes"]
                              if "said by" in one["command"]), 30), "W-15 and ended")
+    cove.post("/v1/sandboxes/%s/api/process/start" % box["id"], {"command": "sleep 1234 & (while :; do :; done) & wait"})
+    rows = "[...document.querySelectorAll('[aria-label=Processes] tbody tr')].map((e) => ({text: e.innerText, deep: (e.querySelector('code') || {}).className}))"
+    child = rows + ".find((one) => one.text.includes('sleep 1234') && one.deep == 'deep deep-2')"
+    c.ok(ui.until("!!" + child), "W-33 all processes stand as a tree", ui.eval(rows))
+    c.ok(ui.until(rows + ".some((one) => +(/([0-9.]+) ?%/.exec(one.text) || [])[1] > 10)"), "W-33 with their CPU since the last look", ui.eval(rows))
+    c.ok(ui.eval(rows + ".filter((one) => / [KM]iB/.test(one.text)).length") >= 4, "W-33 and their memory", ui.eval(rows))
+    ui.press("button", "End sleep 1234")
+    c.ok(ui.until("!" + child), "W-33 one that the API did not start is ended", ui.eval(rows))
+    cove.request("DELETE", "/v1/sandboxes/%s/api/process/kill-all" % box["id"])
 
 
 def choose(ui, path):

@@ -242,6 +242,9 @@ class Kept:
         self.limited = start(self.cove, work, "sleep 100000", timeoutMs=86400000)
         self.ended = start(self.cove, work, "echo out; echo err >&2; exit 3", env={"X": "y"})
         must(self.cove.get(api(work, "process/%s/wait?timeoutMs=60000" % self.ended)), 200)
+        tree = self.cove.get("/v1/sandboxes/%s/ps" % work["id"])
+        self.ok((tree.status, tree.json.get("reason")) == (501, "old_box") or tree.status == 200 and any(one["processId"] == self.cat for one in tree.json["items"]),
+                "all processes are listed, or it is said that this sandbox cannot", tree)
         must(self.cove.post(api(work, "process/%s/stdin" % self.cat), {"data": "one\n"}), 200)
         self.await_output(self.cat, "got one\n")
         self.await_output(self.counter, "10 lines\n")

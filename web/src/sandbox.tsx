@@ -1,7 +1,7 @@
 // One sandbox: its charts and facts, and a tab for each thing that can be done in it.
 import type {ComponentChildren} from 'preact';
 import {useEffect, useRef, useState} from 'preact/hooks';
-import {bytesOf, call, may} from './api';
+import {Failure, bytesOf, call, may} from './api';
 import {Chart, Range, keepPoint, useHistory} from './chart';
 import type {Point} from './chart';
 import {Code} from './box_code';
@@ -9,13 +9,15 @@ import {Files} from './box_files';
 import {Network, Ports} from './box_network';
 import {BoxSettings, Limits} from './box_settings';
 import {cliOf, createLike, curlOf} from './copy';
-import {absolute, bytes, cores, count, labelText, plainLog, shown} from './format';
+import {absolute, bytes, cores, count, labelText, percent, plainLog, shown} from './format';
 import {useFresh, useStats} from './live';
 import {Terminal} from './pane';
 import {Player} from './player';
+import {reading, treeOf} from './processes';
+import type {Reading} from './processes';
 import {nameOf, step, stepsOf} from './sandboxes';
 import {T} from './text';
-import type {Box, Happening, Process, Stats} from './types';
+import type {Box, Happening, Process, Ps, Stats} from './types';
 import {Ago, DeleteDialog, Do, Empty, Fault, FormDialog, Grid, Link, Listed, Loading, Menu, State, Str, attempt, copyText, go, usePoll, useTail} from './ui';
 
 const TABS: [string, string][] = [['overview', T.overview], ['terminal', T.terminal], ['processes', T.processes], ['files', T.files], ['network', T.network],
@@ -85,9 +87,23 @@ interface Shown {
 	startedAt: string;
 }
 
+function absent(fault: unknown): null {
+	if (fault instanceof Failure && (fault.status === 409 || fault.status === 501))
+		return null;
+	throw fault;
+}
+
 function Processes({box}: {box: Box}) {
 	const base = `/v1/sandboxes/${box.id}/api`;
-	const list = usePoll(async () => (await call<{processes: Process[]}>('GET', `${base}/process/list`)).processes, 2000, 'ps' + box.id);
+	const last = useRef<Reading | null>(null);
+	// A sandbox of an older cove, or one that does not run, has no tree: then what the API started.
+	const list = usePoll(async () => {
+		const [{processes}, tree] = await Promise.all([call<{processes: Process[]}>('GET', `${base}/process/list`),
+			box.state === 'running' ? call<{items: Ps[]}>('GET', `/v1/sandboxes/${box.id}/ps`).catch(absent) : null]);
+		const time = performance.now(), rows = treeOf(tree?.items ?? null, processes, last.current, time);
+		last.current = tree && reading(tree.items, time);
+		return rows;
+	}, 2000, 'ps' + box.id + box.state);
 	const terminals = usePoll(async () => (await call<{terminals: Shown[]}>('GET', `${base}/terminals`)).terminals, 3000, 'tty' + box.id);
 	const [open, setOpen] = useState<string | null>(null);
 	const [playing, setPlaying] = useState(new URLSearchParams(location.search).get('play')); // api/terminals/ID or api/process/ID
@@ -96,18 +112,23 @@ function Processes({box}: {box: Box}) {
 	const start = <Do label={T.startProcess} scope="use" primary work={async () => setStarting(true)} />;
 	return <>
 		{list.value && list.value.length > 0 && <div class="head"><span class="grow" />{start}</div>}
-		<Listed of={list} empty={T.noProcesses} command="cove exec -d NAME -- COMMAND" add={start}>{(rows) => <Grid label={T.processes} rows={rows} id={(one) => one.id} columns={[
-			{label: T.command_, cell: (one) => <code><Str of={one.command} max={160} /></code>},
+		<Listed of={list} empty={T.noProcesses} command="cove exec -d NAME -- COMMAND" add={start}>{(rows) => <Grid label={T.processes} rows={rows} id={(one) => one.key} columns={[
+			{label: T.command_, cell: (one) => <code class={one.depth ? `deep deep-${Math.min(one.depth, 6)}` : undefined}><Str of={one.command} max={160} /></code>},
 			{label: T.pid, number: true, minor: true, cell: (one) => one.pid || '–'},
+			{label: T.user, minor: true, cell: (one) => <Str of={one.user} max={32} />},
 			{label: T.status, cell: (one) => <><State of={one.status} />{one.exitCode !== undefined && <span class="dim"> {one.exitCode}</span>}</>},
-			{label: T.age, number: true, cell: (one) => <Ago of={one.startTime} />},
-		]} acts={(one) => <>
-			<button type="button" class="quiet" aria-expanded={open === one.id} onClick={() => setOpen(open === one.id ? null : one.id)}>{open === one.id ? T.hideOutput : T.showOutput}</button>
-			{play(`process/${one.id}`)}
-			{['running', 'starting'].includes(one.status) && <Do quiet label={T.endProcess} name={T.endNamed(shown(one.command, 40))} scope="use" work={async () => {
-				await call('DELETE', `${base}/process/${one.id}`);
-				list.again();
-			}} />}
+			{label: T.cpu, number: true, cell: (one) => (one.percent === null ? '–' : percent(one.percent / 100))},
+			{label: T.memory, number: true, cell: (one) => bytes(one.rssBytes)},
+			{label: T.age, number: true, cell: (one) => <Ago of={one.startedAt} />},
+		]} acts={({started, ps, command, status}) => <>
+			{started && <button type="button" class="quiet" aria-expanded={open === started.id} onClick={() => setOpen(open === started.id ? null : started.id)}>{open === started.id ? T.hideOutput : T.showOutput}</button>}
+			{started && play(`process/${started.id}`)}
+			{(started ? ['running', 'starting'].includes(started.status) : ps !== null && ps.pid !== 1 && status !== 'zombie') &&
+				<Do quiet label={T.endProcess} name={T.endNamed(shown(command, 40))} scope="use" work={async () => {
+					await (started ? call('DELETE', `${base}/process/${started.id}`)
+						: call('POST', `/v1/sandboxes/${box.id}/ps/${ps?.pid}/signal`, {signal: 'TERM', startedAt: ps?.startedAt}));
+					list.again();
+				}} />}
 		</>} />}</Listed>
 		{open && <Output id={box.id} process={open} />}
 		{terminals.value && terminals.value.length > 0 && <><h2>{T.terminals}</h2>

@@ -108,6 +108,20 @@ export interface Process {
 	exitCode?: number;
 }
 
+// One of all processes of a sandbox, whether the API started it or not.
+export interface Ps {
+	pid: number;
+	ppid: number;
+	user: string;
+	state: string;
+	cpuPercent: number;
+	cpuMs: number;
+	rssBytes: number;
+	startedAt: string;
+	command: string;
+	processId: string | null;
+}
+
 export interface Work {
 	id: string;
 	taskId: string | null;

@@ -354,6 +354,44 @@ TEST(ports, "listening ports are listed, and can be connected to")
 	CHECK(grip_do(&ask) == ECONNREFUSED);
 }
 
+TEST(processes, "all processes are listed; a signal goes to the one that started then")
+{
+	struct fileop_request ask = grip_ask(FILEOP_SIGNAL, "/");
+	struct fileop_process process, child = {0};
+	struct unpack in;
+	int status = 0;
+	pid_t pid;
+
+	pid = fork();
+	if (pid == 0) {
+		execl("/bin/sleep", "sleep", "1000", (char *)NULL);
+		_exit(1);
+	}
+	do {
+		CHECK(grip_on(FILEOP_PROCESSES, "/", 0) == 0 &&
+		      grip_send.kind == FILEOP_PROCESSES_ARE);
+		for (bool more = true; more; more = grip_get() && grip_send.kind != FILEOP_DONE) {
+			unpack_init(&in, grip_send.rest.at, grip_send.rest.len);
+			while (fileop_get_process(&in, &process))
+				if (process.pid == pid) {
+					child = process;
+					child.command = STR("");
+					if (str_is(process.command, "sleep 1000"))
+						child.command = STR("sleep");
+				}
+			CHECK(!in.failed);
+		}
+	} while (child.command.len == 0);
+	CHECK(child.ppid == getpid() && child.rss > 0);
+	ask.pid = (uint32_t)pid;
+	ask.number = SIGTERM;
+	ask.since = child.started_ms + 10;
+	CHECK(grip_do(&ask) == ESRCH && waitpid(pid, &status, WNOHANG) == 0);
+	ask.since = child.started_ms;
+	CHECK(grip_do(&ask) == 0 && waitpid(pid, &status, 0) == pid && WTERMSIG(status) == SIGTERM);
+	CHECK(grip_do(&ask) == ESRCH);
+}
+
 TEST(sweeps, "a sweep signals the processes that a process has started since, and nothing else")
 {
 	struct fileop_request ask = grip_ask(FILEOP_SWEEP, "/");

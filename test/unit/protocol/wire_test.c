@@ -239,6 +239,7 @@ TEST(fileops, "the bytes of requests to a file worker and of its answers never c
 		{147, 0xd7a76621309f1040}, {114, 0x8bad408aff9f4d2e}, {15, 0x54541c9339c89bda},
 		{48, 0x6385d20e3daba050},  {48, 0x53ff422e940dbd9d},  {1, 0xaf63b94c8601b113},
 		{1, 0xaf63b84c8601af60},   {1, 0xaf63bb4c8601b479},   {1, 0xaf63ba4c8601b2c6},
+		{1, 0xaf63c54c8601c577},
 	};
 	const char *globs[] = {"*.c", "a/**", "node_modules", NULL};
 	struct fileop_request request = {
@@ -300,6 +301,17 @@ TEST(items, "the bytes of items of a file worker's answers never change")
 	fileop_put_event(&pack, &(struct fileop_event){FILEOP_MOVE_TO, true, STR("path")});
 	fileop_put_port(&pack, &(struct fileop_port){8080, true});
 	CHECK(!pack.failed && is_golden("items", 0, pack.len, &golden));
+}
+
+TEST(processes, "the bytes of a process of a box never change")
+{
+	static const struct golden golden = {54, 0x0da66a8c38347f3d};
+	struct pack pack;
+
+	pack_init(&pack, room, sizeof(room));
+	fileop_put_process(&pack, &(struct fileop_process){42, 1, 'S', 7, 1 << 20, 5000,
+							   STR("user"), STR("sleep 1")});
+	CHECK(!pack.failed && is_golden("process", 0, pack.len, &golden));
 }
 
 TEST(labels, "the bytes of an exec label are those of version 2, and version 1 is read")
