@@ -8,6 +8,37 @@ addEventListener('error', (e) => __faults.push('error ' + e.message));
 addEventListener('unhandledrejection', (e) => __faults.push('rejected ' + e.reason));
 window.alert = (text) => __faults.push('alert ' + text);"""
 
+# Stands in for the feed of a list of %d sandboxes: 500 of them change four times a second. Long tasks are in __tasks.
+FEED = """(() => {
+  const Real = WebSocket, rows = [], hex = (i) => i.toString(16).padStart(48, '0');
+  for (let i = 0; i < %d; i++)
+    rows.push({id: 'box-' + hex(i), shortId: hex(i).slice(-12), name: 'name-' + i, state: 'running', reason: null, tenant: null, template: 'host',
+      labels: {team: 't' + i %% 7}, createdAt: new Date(1.7e12 + i * 1000).toISOString(), cpu: i / 5000, memory: i << 12, pids: 1, disk: 0, requests: 0,
+      limits: {memory: 1 << 29, cpu: 1}, version: 1});
+  window.__tasks = []; window.__deltas = 0; window.__first = 0; window.__at = performance.now();
+  new PerformanceObserver((list) => list.getEntries().forEach((one) => __tasks.push(Math.round(one.duration)))).observe({type: 'longtask', buffered: true});
+  window.WebSocket = class extends EventTarget {
+    static OPEN = 1;
+    constructor(url, protocols) {
+      super();
+      if (!String(url).includes('/v1/live')) return new Real(url, protocols);
+      this.readyState = 0;
+      setTimeout(() => { this.readyState = 1; this.onopen(); this.say({op: 'hello', build: 'x', time: new Date().toISOString()}); }, 5);
+    }
+    say(message) { if (this.readyState === 1) this.onmessage({data: JSON.stringify(message)}); }
+    send(text) {
+      const {op, id, topic} = JSON.parse(text);
+      if (op !== 'sub' || topic !== 'sandboxes') return;
+      for (let i = 0; i < rows.length; i += 200)
+        setTimeout(() => this.say({id, ...(i ? {} : {reset: true}), ...(i + 200 < rows.length ? {more: true} : {}), set: rows.slice(i, i + 200)}), 10);
+      let version = 1;
+      this.timer = setInterval(() => { version++; __deltas++;
+        this.say({id, set: Array.from({length: 500}, (_, k) => ({id: rows[(version * 500 + k) %% rows.length].id, cpu: Math.random(), memory: k << 14, version})), gone: []}); }, 250);
+    }
+    close() { clearInterval(this.timer); this.readyState = 3; }
+  };
+})();"""
+
 CODES = {"Escape": 27, "Enter": 13, "Tab": 9, "End": 35}  # without them the browser itself does nothing
 
 

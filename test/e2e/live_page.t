@@ -9,43 +9,13 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import chromium  # noqa: E402
 import cove as c  # noqa: E402
+from dashboard_tab import FEED  # noqa: E402
 
 c.need_root()
 c.need_programs("chromium")
 WAIT = 90
 ROWS = 5000
 LINES, HITS = 200000, 1922
-
-FEED = """(() => {
-  const Real = WebSocket, rows = [], hex = (i) => i.toString(16).padStart(48, '0');
-  for (let i = 0; i < %d; i++)
-    rows.push({id: 'box-' + hex(i), shortId: hex(i).slice(-12), name: 'name-' + i, state: 'running', reason: null, tenant: null, template: 'host',
-      labels: {team: 't' + i %% 7}, createdAt: new Date(1.7e12 + i * 1000).toISOString(), cpu: i / 5000, memory: i << 12, pids: 1, disk: 0, requests: 0,
-      limits: {memory: 1 << 29, cpu: 1}, version: 1});
-  window.__tasks = []; window.__deltas = 0; window.__first = 0; window.__at = performance.now();
-  new PerformanceObserver((list) => list.getEntries().forEach((one) => __tasks.push(Math.round(one.duration)))).observe({type: 'longtask', buffered: true});
-  window.WebSocket = class extends EventTarget {
-    static OPEN = 1;
-    constructor(url, protocols) {
-      super();
-      if (!String(url).includes('/v1/live')) return new Real(url, protocols);
-      this.readyState = 0;
-      setTimeout(() => { this.readyState = 1; this.onopen(); this.say({op: 'hello', build: 'x', time: new Date().toISOString()}); }, 5);
-    }
-    say(message) { if (this.readyState === 1) this.onmessage({data: JSON.stringify(message)}); }
-    send(text) {
-      const {op, id, topic} = JSON.parse(text);
-      if (op !== 'sub' || topic !== 'sandboxes') return;
-      for (let i = 0; i < rows.length; i += 200)
-        setTimeout(() => this.say({id, ...(i ? {} : {reset: true}), ...(i + 200 < rows.length ? {more: true} : {}), set: rows.slice(i, i + 200)}), 10);
-      let version = 1;
-      this.timer = setInterval(() => { version++; __deltas++;
-        this.say({id, set: Array.from({length: 500}, (_, k) => ({id: rows[(version * 500 + k) %% rows.length].id, cpu: Math.random(), memory: k << 14, version})), gone: []}); }, 250);
-    }
-    close() { clearInterval(this.timer); this.readyState = 3; }
-  };
-})();"""
-
 
 def sign_in(page, cove):
     link = cove.post("/v1/auth/links", {}).json["url"]

@@ -552,6 +552,10 @@ def rest(w, box):
     w.ask("POST", box + "/ports", {"port": 8002, "token": "mine"}, 409)
     w.ask("POST", box + "/ports", {"port": 0}, 400)
     w.ask("GET", box + "/ports")
+    one = w.ask("GET", box + "/ps").json["items"][-1]
+    w.ask("POST", box + "/ps/%d/signal" % one["pid"], {"startedAt": "2020-01-01T00:00:00Z"}, 409)
+    w.ask("POST", box + "/ps/%d/signal" % one["pid"], {"startedAt": one["startedAt"], "signal": "CONT"})
+    w.ask("POST", box + "/ps/x/signal", {"startedAt": one["startedAt"]}, 400)
     w.ask("POST", box + "/ports/8001/links", {"expiresIn": 60}, 201)
     w.ask("POST", box + "/ports/8002/links", {"expiresIn": 60}, 404)
     w.ask("GET", box + "/ports/8001/tcp", want=404)

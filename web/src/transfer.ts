@@ -34,7 +34,9 @@ export async function upload(path: string, file: Blob, replace: boolean, told: (
 			failed = 0;
 			told(at / file.size);
 		} catch (fault) {
-			if (signal.aborted || fault instanceof Failure || ++failed > 6)
+			// The server may not have seen yet that the connection of the last try is gone.
+			const isTold = fault instanceof Failure && !(failed > 0 && fault.status === 409 && fault.code === 'no_upload');
+			if (signal.aborted || isTold || ++failed > 6)
 				throw fault instanceof Failure || signal.aborted ? fault : new Failure(0, 'offline', T.unreachable, '', '');
 			await pause(Math.min(8000, 500 << failed));
 		}
