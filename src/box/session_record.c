@@ -40,9 +40,12 @@ void session_records_adopt(struct adoption *adoption)
 void session_records_remove(struct adoption *adoption)
 {
 	auto_free uint32_t *numbers = adoption_numbers(adoption, RECORD);
+	struct session_records *records = adoption->box->session_records;
 
 	for (const uint32_t *at = numbers; *at; at++)
 		box_file_remove_later(adoption->box, RECORD, *at);
+	if (numbers[0] > records->files)
+		records->files = numbers[0];
 }
 
 void session_records_free(struct box *box)

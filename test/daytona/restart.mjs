@@ -24,7 +24,7 @@ if (!after) await check("commands before the restart", async () => {
   await run("gone", "true");
   await p.deleteSession("gone");
   const busy = await run("busy", "echo begun; sleep 987", true);
-  while (!(await p.getSessionCommandLogs("busy", busy.cmdId)).stdout.includes("begun")) await new Promise((done) => setTimeout(done, 50));
+  while (!(await p.getSessionCommandLogs("busy", busy.cmdId)).stdout?.includes("begun")) await new Promise((done) => setTimeout(done, 50));
 });
 else await check("the records of commands are there, with logs and exit codes", async () => {
   const { commands } = await p.getSession("s");

@@ -96,6 +96,9 @@ except wsclient.Closed as closed:
 ask("POST", "/sandbox/%s/stop" % box)
 c.same((run(box, "cat /tmp/done"), ask("GET", "/sandbox/" + box).json["state"]), ({"exitCode": 0, "result": "yes"}, "started"), "a stopped sandbox is started by a request to its toolbox")
 before = ask("GET", "/sandbox/" + box).json["lastActivityAt"]
+ask("POST", toolbox + "/process/execute", {"command": "true"}, **{"X-Daytona-Skip-Last-Activity-Update": "true"})
+c.ok(ask("GET", "/sandbox/" + box).json["lastActivityAt"] > before, "a request counts as use, whatever it says")
+before = ask("GET", "/sandbox/" + box).json["lastActivityAt"]
 os.kill(cove.children()["daemon"], 9)
 after = c.patiently(lambda: ask("GET", "/sandbox/" + box)).json["lastActivityAt"]
 c.ok(after > before, "the minutes of autoStopInterval begin anew with the daemon", before, after)
