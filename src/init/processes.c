@@ -63,7 +63,7 @@ static struct str processes_command(int pid)
 	return (struct str){room.command, (size_t)len};
 }
 
-static bool processes_read(int pid, struct fileop_process *out)
+static bool processes_look(int pid, struct fileop_process *out)
 {
 	struct thread_look look;
 	struct stat st;
@@ -101,7 +101,7 @@ bool processes_list(const struct fileop_request *ask, struct fileop_reply *reply
 
 		// The worker itself is no process of the box's users.
 		if (!str_to_u64(str_of(entry->d_name), 1, INT32_MAX, &pid) ||
-		    (int)pid == getpid() || !processes_read((int)pid, &process))
+		    (int)pid == getpid() || !processes_look((int)pid, &process))
 			continue;
 		if (batch.count == LISTED_MAX) {
 			reply->more = true;
