@@ -335,9 +335,11 @@ static void others(void)
 
 		if (strspn(entry->d_name, "0123456789") != strlen(entry->d_name))
 			continue;
-		// A hand of pid 1's comes and goes, when the daemon wants to know something.
+		// File workers and preforked children of pid 1 come and go.
 		snprintf(path, sizeof(path), "/proc/%s/comm", entry->d_name);
-		processes += strcmp(audit_text(path, comm, sizeof(comm)), "cove-files\n") != 0;
+		audit_text(path, comm, sizeof(comm));
+		processes += strcmp(comm, "cove-files\n") != 0 &&
+			     strcmp(comm, "cove-prefork\n") != 0;
 	}
 	if (proc)
 		closedir(proc);

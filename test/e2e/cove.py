@@ -494,12 +494,12 @@ def data_of(event):
 
 def collect(events):
     """stdout, stderr and the last event of a stream."""
-    out, last = {"stdout": b"", "stderr": b""}, None
+    out, last = {"stdout": [], "stderr": []}, None
     for event in events:
         if event["type"] in out:
-            out[event["type"]] += data_of(event)
+            out[event["type"]].append(data_of(event))
         last = event
-    return out["stdout"], out["stderr"], last
+    return b"".join(out["stdout"]), b"".join(out["stderr"]), last
 
 
 def cgroup_roots():
