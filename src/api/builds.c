@@ -11,6 +11,7 @@
 #include "manager/build_files.h"
 #include "manager/build_mounts.h"
 #include "types/dockerfile.h"
+#include "types/launch.h"
 
 #define REPLY_MAX (1 << 20)
 
@@ -112,9 +113,9 @@ static fallible build_read_secrets(const struct json *object, struct env_map *ou
 static fallible build_read(const struct json *json, struct build_ask *out)
 {
 	static const char *const known[] = {
-		"name",	   "dockerfile", "context",    "args",	  "target",  "from",
-		"steps",   "stages",	 "expand",     "line",	  "globals", "limits",
-		"network", "pull",	 "keepFailed", "noCache", "secrets", NULL};
+		"name",	      "dockerfile", "context", "args",	  "target", "from",    "steps",
+		"stages",     "expand",	    "line",    "globals", "limits", "network", "pull",
+		"keepFailed", "noCache",    "secrets", "start",	  "ready",  NULL};
 
 	TRY(json_want(json, "body", JSON_OBJECT));
 	TRY(json_only(json, known));
@@ -125,6 +126,7 @@ static fallible build_read(const struct json *json, struct build_ask *out)
 	TRY(json_bool(json_get(json, "noCache"), "noCache", &out->no_cache));
 	if (!out->name.len)
 		return err_new(INVALID, "bad_field", "'name' is missing");
+	TRY(launch_take(json, &out->launch));
 	TRY(build_read_secrets(json_get(json, "secrets"), &out->secrets));
 	TRY(build_dup(json_get(json, "limits"), &out->limits));
 	TRY(build_dup(json_get(json, "network"), &out->network));

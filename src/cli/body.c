@@ -305,6 +305,8 @@ fallible body_box(const struct call *call, struct body *out)
 	out->box.image = call_value(call, OPT_IMAGE);
 	out->box.pull = call_value(call, OPT_PULL);
 	out->box.pool = call_value(call, OPT_POOL);
+	out->box.start = call_value(call, OPT_START);
+	out->box.ready = call_value(call, OPT_READY);
 	TRY(cli_body_get_limits(call, &out->box));
 	TRY(cli_body_get_env(call, out));
 	TRY(get_labels(call, out));

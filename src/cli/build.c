@@ -1,6 +1,6 @@
 // The verb template build: packs the context, without what .dockerignore leaves out, sends it
 // unless the server has it, and prints the log of the build. --print-plan stays here: the parser is
-// the server's.
+// the server's. --setup is a Dockerfile and a context of one file.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -16,6 +16,7 @@
 #include "cli/stdio.h"
 #include "cli/tar.h"
 #include "codec/dockerignore.h"
+#include "codec/tar.h"
 #include "lib/fields.h"
 #include "os/path.h"
 #include "types/dockerfile.h"
@@ -24,6 +25,9 @@
 #define BUILD_PIECE (256 * 1024)
 #define PLAN_MAX (8 << 20)
 #define SECRET_MAX (64 * 1024)
+#define SETUP_MAX (16 << 20)
+#define SETUP_NAME "setup"
+#define SETUP_AT "/tmp/.cove-setup"
 
 // A text file; an absent one is empty if it may be.
 static fallible text_read(const char *path, size_t max, bool may_lack, struct buf *out)
@@ -90,31 +94,74 @@ static fallible cli_context_spool(int from, int to, bool quiet)
 	return err;
 }
 
+static fallible context_file(int *out)
+{
+	const char *temp = getenv("TMPDIR");
+
+	*out = open(temp && temp[0] ? temp : "/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	if (*out >= 0)
+		return OK;
+	return err_hint(
+		err_new(INVALID, "no_space", "cannot keep the context: %s", strerror(errno)),
+		"name a directory with room by TMPDIR");
+}
+
 static fallible cli_context_pack(const struct call *call, const char *dir, struct str rules,
 				 int *out)
 {
 	struct leaving leaving = {rules, dockerignore_has_exceptions(rules)};
-	const char *temp = getenv("TMPDIR");
 	struct tar *tar = NULL;
-	auto_fd fd = -1,
-		spool = open(temp && temp[0] ? temp : "/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	auto_fd fd = -1, spool = -1;
 
-	if (spool < 0)
-		return err_hint(err_new(INVALID, "no_space", "cannot keep the context: %s",
-					strerror(errno)),
-				"name a directory with room by TMPDIR");
+	TRY(context_file(&spool));
 	TRY(tar_start(dir, context_leaves, &leaving, &tar, &fd));
 	TRY(tar_close(tar, &fd, cli_context_spool(fd, spool, call_has(call, OPT_QUIET))));
 	*out = take_fd(&spool);
 	return OK;
 }
 
-static fallible cli_context_send(const struct call *call, struct remote *remote, const char *dir,
-				 struct str rules, char **out_digest)
+// The script as the only file of a context.
+static fallible setup_pack(struct str script, int *out)
+{
+	static const char zeros[3 * TAR_BLOCK];
+	auto_free char *head = mem_new(TAR_HEAD_MAX);
+	struct tar_head entry = {.type = TAR_FILE,
+				 .path = STR(SETUP_NAME),
+				 .target = STR(""),
+				 .size = script.len,
+				 .mode = 0755};
+	size_t len = tar_write(&entry, head, TAR_HEAD_MAX);
+	auto_fd spool = -1;
+
+	TRY(context_file(&spool));
+	TRY(stdio_write(spool, head, len));
+	TRY(stdio_write(spool, script.at, script.len));
+	TRY(stdio_write(spool, zeros, tar_padding(script.len) + 2 * TAR_BLOCK));
+	*out = take_fd(&spool);
+	return OK;
+}
+
+// Of a build: its Dockerfile, and the context, a directory or the script of --setup.
+struct build_from {
+	struct buf dockerfile, rules, script;
+	const char *dir; // NULL: there is a script
+};
+
+static void build_from_done(struct build_from *from)
+{
+	buf_done(&from->dockerfile);
+	buf_done(&from->rules);
+	buf_done(&from->script);
+}
+
+static fallible cli_context_send(const struct call *call, struct remote *remote,
+				 const struct build_from *from, char **out_digest)
 {
 	auto_fd fd = -1;
 
-	TRY(cli_context_pack(call, dir, rules, &fd), "pack the context");
+	TRY(from->dir ? cli_context_pack(call, from->dir, buf_view(&from->rules), &fd)
+		      : setup_pack(buf_view(&from->script), &fd),
+	    "pack the context");
 	return remote_did(remote, cove_build_context(remote->cove, fd, out_digest, &remote->error));
 }
 
@@ -269,8 +316,7 @@ static void shower_done(struct shower *shower)
 	buf_done(&shower->line);
 }
 
-static fallible build_remote(struct call *call, struct str dockerfile, struct str rules,
-			     char *const *args)
+static fallible build_remote(struct call *call, const struct build_from *from, char *const *args)
 {
 	on_exit_call(shower_done) struct shower shower = {
 		.quiet = call_has(call, OPT_QUIET) || call_has(call, OPT_JSON),
@@ -278,13 +324,15 @@ static fallible build_remote(struct call *call, struct str dockerfile, struct st
 	};
 	struct cove_build_options options = {
 		.name = call_value(call, OPT_NAME),
-		.dockerfile = dockerfile.at,
+		.dockerfile = buf_view(&from->dockerfile).at,
 		.target = call_value(call, OPT_TARGET),
 		.args = (const char *const *)args,
 		.network = call_value(call, OPT_NETWORK),
 		.pull = call_has(call, OPT_PULL),
 		.no_cache = call_has(call, OPT_NO_CACHE),
 		.keep_failed = call_has(call, OPT_KEEP_FAILED),
+		.start = call_value(call, OPT_START),
+		.ready = call_value(call, OPT_READY),
 	};
 	on_exit_call(pairs_wipe) char **secrets = NULL;
 	auto_free char *digest = NULL, *text = NULL;
@@ -294,12 +342,12 @@ static fallible build_remote(struct call *call, struct str dockerfile, struct st
 
 	if (!options.name)
 		return err_hint(err_new(INVALID, "no_name", "the template has no name"),
-				"cove template build -t NAME %s", call->words[0]);
+				"cove template build -t NAME %s", from->dir ? from->dir : "…");
 	TRY(build_secrets(call, &secrets));
 	options.secrets = (const char *const *)secrets;
 	TRY(remote_open(&remote, call));
 	interrupt_arm(remote.cove);
-	TRY(cli_context_send(call, &remote, call->words[0], rules, &digest));
+	TRY(cli_context_send(call, &remote, from, &digest));
 	options.context = digest;
 	TRY(remote_did(&remote, cove_template_build(remote.cove, &options, log_show, &shower, &text,
 						    &remote.error)));
@@ -309,21 +357,59 @@ static fallible build_remote(struct call *call, struct str dockerfile, struct st
 	return OK;
 }
 
+// FROM, bind, RUN.
+static fallible build_read_setup(const struct call *call, struct build_from *out)
+{
+	const char *image = call_value(call, OPT_FROM), *path = call_value(call, OPT_SETUP);
+	bool own;
+
+	if (!image || !path || call->word_count || call_has(call, OPT_FILE))
+		return err_hint(err_new(INVALID, "bad_argument",
+					"--from and --setup go together, without a directory"),
+				"cove template build -t NAME --from IMAGE --setup FILE");
+	if (!image[0] || strpbrk(image, " \t\n\\$\"'"))
+		return err_new(INVALID, "bad_argument", "'%.80s' is no image or template", image);
+	TRY(text_read(path, SETUP_MAX, false, &out->script));
+	own = str_starts(buf_view(&out->script), "#!");
+	buf_fmt(&out->dockerfile,
+		"FROM %s\nRUN --mount=type=bind,source=" SETUP_NAME ",target=" SETUP_AT
+		" [%s\"" SETUP_AT "\"]\n",
+		image, own ? "" : "\"/bin/sh\",");
+	return OK;
+}
+
+static fallible build_read_dir(const struct call *call, struct build_from *out)
+{
+	const char *named = call_value(call, OPT_FILE);
+	auto_free char *path = NULL, *beside = NULL, *ignore = NULL;
+
+	if (!call->word_count)
+		return err_hint(err_new(INVALID, "bad_argument", "there is no context"),
+				"cove template build -t NAME DIR, or --from IMAGE --setup FILE");
+	out->dir = call->words[0];
+	path = named ? mem_str(named) : mem_fmt("%s/Dockerfile", out->dir);
+	beside = mem_fmt("%s.dockerignore", path);
+	ignore = mem_fmt("%s/.dockerignore", out->dir);
+	TRY(text_read(path, DOCKERFILE_MAX, false, &out->dockerfile));
+	TRY(text_read(beside, IGNORE_MAX, true, &out->rules));
+	return out->rules.len ? OK : text_read(ignore, IGNORE_MAX, true, &out->rules);
+}
+
 fallible cli_build(struct call *call)
 {
 	on_exit_call(args_drop) char **args = build_args(call);
-	auto_buf dockerfile = BUF_INIT(DOCKERFILE_MAX), rules = BUF_INIT(IGNORE_MAX);
-	const char *dir = call->words[0], *named = call_value(call, OPT_FILE);
-	auto_free char *path = named ? mem_str(named) : mem_fmt("%s/Dockerfile", dir);
-	auto_free char *beside = mem_fmt("%s.dockerignore", path);
-	auto_free char *ignore = mem_fmt("%s/.dockerignore", dir);
+	on_exit_call(build_from_done) struct build_from from = {
+		.dockerfile = BUF_INIT(DOCKERFILE_MAX),
+		.rules = BUF_INIT(IGNORE_MAX),
+		.script = BUF_INIT(SETUP_MAX),
+	};
 
-	TRY(text_read(path, DOCKERFILE_MAX, false, &dockerfile));
-	buf_text(&dockerfile, "");
-	TRY(text_read(beside, IGNORE_MAX, true, &rules));
-	if (!rules.len)
-		TRY(text_read(ignore, IGNORE_MAX, true, &rules));
+	if (call_has(call, OPT_SETUP) || call_has(call, OPT_FROM))
+		TRY(build_read_setup(call, &from));
+	else
+		TRY(build_read_dir(call, &from));
+	buf_text(&from.dockerfile, "");
 	if (call_has(call, OPT_PRINT_PLAN))
-		return plan_print(buf_view(&dockerfile), args, call_value(call, OPT_TARGET));
-	return build_remote(call, buf_view(&dockerfile), buf_view(&rules), args);
+		return plan_print(buf_view(&from.dockerfile), args, call_value(call, OPT_TARGET));
+	return build_remote(call, &from, args);
 }

@@ -317,13 +317,14 @@ static const struct verb verbs[] = {
 	 "checked, unpacked and shared with other images; its environment, user and directory hold in "
 	 "sandboxes. Credentials are those of 'docker login' and 'podman login', for this request only.\n",
 	 1, 1},
-	{VERB_TEMPLATE_BUILD, 0, "template build", "DIR",
-	 "Build a template from a Dockerfile.",
+	{VERB_TEMPLATE_BUILD, 0, "template build", "DIR | --from IMAGE --setup FILE",
+	 "Build a template from a Dockerfile, or by a script.",
 	 "DIR is the context of COPY, without what its .dockerignore leaves out. Each RUN is a command "
 	 "in a sandbox, with the limits and the network policy of one. The log is printed on stderr as "
 	 "it comes, and the name of the template at the end. Interrupting the verb cancels the build. "
-	 "docs/API.md lists what a Dockerfile may contain.\n",
-	 1, 1},
+	 "docs/API.md lists what a Dockerfile may contain. --setup FILE stands for a Dockerfile that runs "
+	 "the script in the image or template of --from; the same script is not run twice.\n",
+	 0, 1},
 	{VERB_TEMPLATE_IMPORT, 0, "template import", "NAME FILE|DIR|-",
 	 "Make a template from an archive or a directory.",
 	 "FILE is a tar archive of a root file system, compressed or not, or an OCI image layout in a "

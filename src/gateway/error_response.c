@@ -144,7 +144,7 @@ struct face {
 };
 
 // Whether the path is below a sandbox, even if no route matches.
-static bool is_inside(const struct http *x)
+static bool is_below_box(const struct http *x, const char *place)
 {
 	struct str rest = x->url.path, id;
 
@@ -152,7 +152,18 @@ static bool is_inside(const struct http *x)
 		return false;
 	rest = str_skip(rest, strlen(ROOM));
 	str_cut(&rest, '/', &id);
-	return rest.at != NULL;
+	return rest.at && str_starts(rest, place);
+}
+
+static bool is_inside(const struct http *x)
+{
+	return is_below_box(x, "");
+}
+
+// `not_ready` of a process that is waited for; another is that of the sandbox itself.
+static bool is_of_route(const struct http *x, const char *reason)
+{
+	return strcmp(reason, "not_ready") != 0 || is_below_box(x, "api/process/");
 }
 
 // Cloudflare's bridge has its own ids, codes and errors.
@@ -286,7 +297,8 @@ static struct face face_of(const struct http *x, const struct err *err)
 	if (is_daytona(x))
 		return daytona_face(err);
 	for (size_t i = 0; is_inside(x) && i < sizeof(codes) / sizeof(*codes); i++) {
-		if (strcmp(err_reason(err), codes[i].reason) != 0)
+		if (strcmp(err_reason(err), codes[i].reason) != 0 ||
+		    !is_of_route(x, codes[i].reason))
 			continue;
 		snprintf(face.code, sizeof(face.code), "%s", codes[i].code);
 		face.status = codes[i].status;

@@ -122,6 +122,10 @@ static fallible put_spec(struct buf *to, const struct cove_box_spec *spec, bool 
 		json_put_text(&out, "user", spec->user);
 	if (spec->workdir)
 		json_put_text(&out, "workdir", spec->workdir);
+	if (spec->start)
+		json_put_text(&out, "start", spec->start);
+	if (spec->ready)
+		json_put_text(&out, "ready", spec->ready);
 	fields_network(&out, spec->network, spec->allow);
 	fields_names(&out, "secrets", spec->secrets);
 	TRY(fields_volumes(&out, spec->volumes));

@@ -50,6 +50,10 @@ static fallible build_put(struct json_out *out, const struct cove_build_options 
 		json_put_text(out, "mode", options->network);
 		json_end(out, '}');
 	}
+	if (options->start)
+		json_put_text(out, "start", options->start);
+	if (options->ready)
+		json_put_text(out, "ready", options->ready);
 	if (options->pull)
 		json_put_bool(out, "pull", true);
 	if (options->no_cache)

@@ -320,6 +320,9 @@ struct cove_box_spec {
 	const char *pool;	  // claim a member of it, with name, labels, TTL and network
 				  // of this spec; NULL: none
 	int64_t archive_after_ms; // archived so long after it was stopped; 0: never
+	// Commands for bash. The first is run at each start of the sandbox, and the create answers
+	// once the second ends with 0. NULL: the template's.
+	const char *start, *ready;
 };
 
 struct cove_box_info {
@@ -440,6 +443,7 @@ struct cove_build_options {
 	bool keep_failed;	 // leave the sandbox of a step that failed
 	// Of RUN --mount=type=secret: "ID=VALUE", NULL-ended; in no layer and no log. NULL: none
 	const char *const *secrets;
+	const char *start, *ready; // of sandboxes of the template, as in cove_box_spec
 };
 
 // A part of the log: UTF-8, not terminated. Nonzero cancels the build: COVE_CANCELLED.

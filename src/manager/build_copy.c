@@ -595,14 +595,14 @@ static fallible copy_all(struct copying *copying)
 	return pipe_put(copying, end, sizeof(end));
 }
 
-static fallible copy_unpack(struct copying *copying)
+static fallible copy_unpack(struct copying *copying, fallible (*put)(struct copying *copying))
 {
 	struct files_walk *walk = NULL;
 	struct files_total total = {0};
 	struct err *err;
 
 	TRY(files_unpack(copying->files, copying->base, FILEOP_OWNERS, &copying->pipe, &walk));
-	err = copy_all(copying);
+	err = put(copying);
 	closer_drop(&copying->pipe);
 	if (err) {
 		files_drop(walk);
@@ -724,7 +724,69 @@ fallible build_copy(const struct files *files, const struct build_copy *copy, ui
 	TRY(sources_find(&copying));
 	TRY(destination_find(&copying));
 	TRY(owner_find(&copying));
-	TRY(copy_unpack(&copying));
+	TRY(copy_unpack(&copying, copy_all));
 	*out_count = copying.count;
 	return OK;
+}
+
+// ------------------------------------------------------------------------------------ directories
+
+// Splits a path into what is there, `base`, and what is missing beneath it, `prefix`.
+static fallible dirs_find(struct copying *copying, const char *path)
+{
+	auto_free char *clean = NULL;
+	struct fileop_stat stat;
+
+	TRY(path_clean(str_of(path), "a directory", &clean));
+	copying->base = mem_fmt("/%s", clean ? clean : "");
+	copying->prefix = mem_str("");
+	for (;;) {
+		struct err *err = files_stat(copying->files, copying->base, true, &stat);
+		char *last = strrchr(copying->base, '/'), *rest;
+
+		if (!err || err_kind(err) != ERR_NOT_FOUND || !last[1])
+			return err;
+		err_free(err);
+		rest = mem_fmt("%s%s%s", last + 1, copying->prefix[0] ? "/" : "", copying->prefix);
+		free(copying->prefix);
+		copying->prefix = rest;
+		last[last == copying->base] = '\0';
+	}
+}
+
+static fallible dirs_put(struct copying *copying)
+{
+	static const char end[2 * TAR_BLOCK];
+	auto_free char *path = mem_fmt("%s/", copying->prefix);
+
+	for (char *at = strchr(path, '/'); at; at = strchr(at + 1, '/')) {
+		auto_free char *dir = mem_dup(path, (size_t)(at - path));
+		struct tar_head head = {.type = TAR_DIRECTORY,
+					.path = str_of(dir),
+					.target = STR(""),
+					.mode = 0755,
+					.uid = copying->uid,
+					.gid = copying->gid};
+
+		TRY(put_head(copying, &head));
+	}
+	return pipe_put(copying, end, sizeof(end));
+}
+
+fallible build_copy_dir(const struct files *files, const char *path, const char *owner)
+{
+	struct build_copy copy = {.chown = owner};
+	on_exit_call(copying_done) struct copying copying = copying_begin(files, &copy);
+	struct err *err = OK;
+
+	TRY(dirs_find(&copying, path));
+	if (!copying.prefix[0])
+		return files_mkdir(files, path, true, 0755);
+	err = owner_find(&copying);
+	if (err && err_kind(err) != ERR_NOT_FOUND && strcmp(err_reason(err), "no_user") != 0)
+		return err;
+	if (err)
+		copying.uid = copying.gid = 0;
+	err_free(err);
+	return copy_unpack(&copying, dirs_put);
 }

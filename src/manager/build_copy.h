@@ -40,3 +40,6 @@ fallible build_copy_hash(const struct build_copy *copy, struct sha256 *hash);
 // INVALID bad_plan: a source that is not there or leads out, a destination that cannot be; INVALID
 // bad_archive, no_user; NO_SPACE. Waits.
 fallible build_copy(const struct files *files, const struct build_copy *copy, uint64_t *out_count);
+// Makes a directory and those above it that are missing, for the owner USER[:GROUP], as --chown
+// names one; "", or an owner that the sandbox does not know: root. Waits.
+fallible build_copy_dir(const struct files *files, const char *path, const char *owner);

@@ -34,6 +34,7 @@ struct step {
 	char root[TEMPLATE_NAME_MAX]; // the layer below; "": none
 	char to[SHA256_HEX + 1];      // another key; "": it is a snapshot
 	bool is_ready, moving, holds_root;
+	bool is_kept;	// it could not be removed: left until the next round
 	uint64_t bytes; // charged
 	uint64_t whole; // with what it shares
 	int64_t used_ms;
@@ -364,6 +365,16 @@ void build_steps_put_config(struct manager *manager, const char key[SHA256_HEX +
 
 // ----------------------------------------------------------------------------------------- remove
 
+// A round of removals begins: those that an earlier one had to leave are tried again.
+static void steps_begin_round(struct manager *manager)
+{
+	struct str key;
+	void *value;
+
+	for (size_t at = 0; map_next(manager->steps->by_name, &at, &key, &value);)
+		((struct step *)value)->is_kept = false;
+}
+
 // Asks the warden to remove the snapshot, then drops the row. CONFLICT in_use: a sandbox is being
 // made from it.
 static fallible step_remove(struct manager *manager, struct step *step)
@@ -392,6 +403,23 @@ static fallible step_remove(struct manager *manager, struct step *step)
 	return OK;
 }
 
+// Removes it, or leaves it until the next round. Only a cancel ends a round.
+static fallible step_try_remove(struct manager *manager, struct step *step)
+{
+	auto_free char *name = mem_str(step->name);
+	struct err *err = step_remove(manager, step);
+
+	if (!err || err_kind(err) == ERR_CANCELLED)
+		return err;
+	log_event(LOG_WARN, "build.step_left", "step", name, "reason", err_reason(err), "trail",
+		  err_trail(err), NULL);
+	err_free(err);
+	step = step_named(manager, name);
+	if (step)
+		step->is_kept = true;
+	return OK;
+}
+
 // The one that was not used for the longest time, before then; NULL: none.
 static struct step *step_oldest(const struct manager *manager, const char *tenant,
 				int64_t before_ms, uint32_t *out_count)
@@ -407,7 +435,7 @@ static struct step *step_oldest(const struct manager *manager, const char *tenan
 		if (tenant && strcmp(step->tenant, tenant) != 0)
 			continue;
 		++*out_count;
-		if (!step->holds && !step->moving && step->used_ms <= before_ms &&
+		if (!step->holds && !step->moving && !step->is_kept && step->used_ms <= before_ms &&
 		    (!found || step->used_ms < found->used_ms))
 			found = step;
 	}
@@ -422,43 +450,66 @@ fallible build_steps_prune(struct manager *manager, const char *tenant, int64_t 
 	uint32_t count;
 
 	*out_bytes = 0;
-	while (manager->steps && (step = step_oldest(manager, tenant, before_ms, &count))) {
+	if (!manager->steps)
+		return OK;
+	steps_begin_round(manager);
+	while ((step = step_oldest(manager, tenant, before_ms, &count))) {
+		auto_free char *name = mem_str(step->name);
 		uint64_t bytes = step->bytes;
 
-		TRY(step_remove(manager, step));
-		*out_bytes += bytes;
+		TRY(step_try_remove(manager, step));
+		if (!step_named(manager, name))
+			*out_bytes += bytes;
 	}
 	return OK;
 }
 
-// The oldest one of a tenant with too many; NULL: no tenant has.
-static struct step *step_in_excess(const struct manager *manager)
+// Removes the oldest ones of a tenant with too many.
+static fallible steps_trim(struct manager *manager, const char *tenant)
 {
-	struct str key;
-	void *value;
+	struct step *step;
 	uint32_t count;
 
-	for (size_t at = 0; map_next(manager->steps->by_name, &at, &key, &value);) {
-		const char *tenant = ((struct step *)value)->tenant;
-		struct step *oldest = step_oldest(manager, tenant, INT64_MAX, &count);
+	while ((step = step_oldest(manager, tenant, INT64_MAX, &count)) && count > STEPS_MAX)
+		TRY(step_try_remove(manager, step));
+	return OK;
+}
 
-		if (count > STEPS_MAX && oldest)
-			return oldest;
+static fallible steps_trim_all(struct manager *manager)
+{
+	struct map *counts = map_new();
+	struct err *err = OK;
+	struct str key;
+	void *value;
+
+	for (size_t at = 0; map_next(manager->steps->by_name, &at, &key, &value);) {
+		struct str tenant = str_of(((const struct step *)value)->tenant);
+		uint32_t *count = map_get(counts, tenant);
+
+		if (!count) {
+			count = mem_new_of(uint32_t);
+			map_put(counts, tenant, count);
+		}
+		++*count;
 	}
-	return NULL;
+	for (size_t at = 0; map_next(counts, &at, &key, &value); free(value)) {
+		auto_free char *tenant = mem_dup(key.at, key.len);
+
+		if (!err && *(uint32_t *)value > STEPS_MAX)
+			err = steps_trim(manager, tenant);
+	}
+	map_free(counts);
+	return err;
 }
 
 fallible build_steps_sweep(struct manager *manager)
 {
-	struct step *step;
 	uint64_t bytes;
 
 	if (!manager->steps || !manager->settled || manager->unknown)
 		return OK;
 	TRY(build_steps_prune(manager, NULL, UNUSED_MS, &bytes));
-	while (map_count(manager->steps->by_name) > STEPS_MAX && (step = step_in_excess(manager)))
-		TRY(step_remove(manager, step));
-	return OK;
+	return steps_trim_all(manager);
 }
 
 // ------------------------------------------------------------------------------------------- keep
@@ -478,7 +529,7 @@ static bool steps_make_room(struct manager *manager, const char *tenant, uint64_
 	while (room != UINT64_MAX && build_steps_bytes(manager, tenant) + bytes > room) {
 		uint32_t count;
 		struct step *step = step_oldest(manager, tenant, INT64_MAX, &count);
-		auto_err err = step ? step_remove(manager, step) : OK;
+		auto_err err = step ? step_try_remove(manager, step) : OK;
 
 		if (!step || err)
 			return false;
@@ -610,10 +661,19 @@ static fallible steps_forget_unknown(struct manager *manager, struct map *seen)
 	for (size_t at = 0; map_next(seen, &at, &name, &value);) {
 		struct order order = {.kind = ORDER_FORGET};
 
+		struct err *err;
+
 		snprintf(order.name, sizeof(order.name), STR_FMT, STR_ARG(name));
-		if (!step_named(manager, order.name))
-			TRY(ask_order(manager->ask, &order, answer, none,
-				      loop_now(manager->loop) + FORGET_MS));
+		if (step_named(manager, order.name))
+			continue;
+		err = ask_order(manager->ask, &order, answer, none,
+				loop_now(manager->loop) + FORGET_MS);
+		if (err && err_kind(err) == ERR_CANCELLED)
+			return err;
+		if (err)
+			log_event(LOG_WARN, "build.step_left", "step", order.name, "reason",
+				  err_reason(err), "trail", err_trail(err), NULL);
+		err_free(err);
 	}
 	return OK;
 }
@@ -627,7 +687,7 @@ static struct step *step_missing(const struct manager *manager, const struct map
 	for (size_t at = 0; map_next(manager->steps->by_name, &at, &key, &value);) {
 		struct step *step = value;
 
-		if (!step->moving && !step->holds && !step->to[0] &&
+		if (!step->moving && !step->holds && !step->to[0] && !step->is_kept &&
 		    (!step->is_ready || !map_get(seen, key)))
 			return step;
 	}
@@ -643,11 +703,12 @@ fallible build_steps_settle(struct manager *manager)
 	if (!manager->steps)
 		return OK;
 	seen = map_new();
+	steps_begin_round(manager);
 	err = steps_list(manager, seen);
 	if (!err)
 		err = steps_forget_unknown(manager, seen);
 	while (!err && (step = step_missing(manager, seen)))
-		err = step_remove(manager, step);
+		err = step_try_remove(manager, step);
 	map_free(seen);
 	return err;
 }

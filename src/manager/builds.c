@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +39,9 @@
 #define BUILD_BASES_MAX 16 // images that steps copy from
 #define TEMPLATE_MARK "cove://"
 #define ARCHIVE_TEMPLATE "add-" // of an archive while it is unpacked; then the operation's id
-#define TAIL_MAX 400		// bytes of a failed command's output in the error
+#define REST_TRIES 200		// to end what a command has left
+#define REST_PAUSE_MS 5
+#define TAIL_MAX 400 // bytes of a failed command's output in the error
 #define NO_SOURCE SIZE_MAX
 #define EMPTY_TAR 1024 // bytes of a tar without entries
 
@@ -53,7 +56,7 @@ struct build_box {
 	enum build_base base;
 	const char *from;	       // borrowed
 	char identity[SHA256_HEX + 1]; // of the base
-	char **dirs;		       // NULL-ended: of WORKDIR, made once there is a sandbox
+	char **dirs, **owners; // NULL-ended: of WORKDIR, made once there is a sandbox; their users
 	size_t dir_count;
 	bool no_cache; // from here on
 };
@@ -63,6 +66,7 @@ struct build {
 	struct operation *operation;
 	struct build_plan plan;
 	struct json *limits, *network;
+	char *launch; // of the template; NULL: its base's
 	struct who who;
 	bool pull, keep_failed, no_cache;
 	char scratch[TEMPLATE_NAME_MAX]; // the empty layer, held; "": none
@@ -144,7 +148,7 @@ static fallible spec_of(struct build *build, struct spec *out)
 	TRY(spec_read(object, &build->manager->bounds, out));
 	out->ephemeral = true;
 	out->retention.keep_alive = true;
-	env_map_set(&out->labels, STR(BUILD_LABEL), str_of(build->operation->id));
+	env_map_set(&out->labels, STR(BOX_BUILD_LABEL), str_of(build->operation->id));
 	return OK;
 }
 
@@ -275,6 +279,7 @@ static fallible base_spec(struct build *build, const struct build_box *box, stru
 	}
 	identity_end(&hash, found ? "image" : "template", spec, template, identity);
 	free(take_ptr(spec->image));
+	free(take_ptr(spec->launch)); // its steps alone run
 	spec->filled = true;
 	return OK;
 }
@@ -290,15 +295,20 @@ static void box_release_step(struct build *build, struct build_box *box)
 static void box_forget_dirs(struct build_box *box)
 {
 	mem_free_list(box->dirs);
-	box->dirs = NULL;
+	mem_free_list(box->owners);
+	box->dirs = box->owners = NULL;
 	box->dir_count = 0;
 }
 
-static void box_add_dir(struct build_box *box, const char *path)
+static void box_add_dir(struct build_box *box, const char *path, const char *owner)
 {
-	box->dirs = mem_grow(box->dirs, box->dir_count + 2, sizeof(char *));
-	box->dirs[box->dir_count++] = mem_str(path);
-	box->dirs[box->dir_count] = NULL;
+	size_t count = ++box->dir_count;
+
+	box->dirs = mem_grow(box->dirs, count + 1, sizeof(char *));
+	box->owners = mem_grow(box->owners, count + 1, sizeof(char *));
+	box->dirs[count - 1] = mem_str(path);
+	box->owners[count - 1] = mem_str(owner ? owner : "");
+	box->dirs[count] = box->owners[count] = NULL;
 }
 
 // A sandbox of the base, or with the files of the step.
@@ -355,7 +365,7 @@ static fallible box_need(struct build *build, size_t at)
 	TRY(build_ref(build, at, &ref));
 	files = build_files_of(build, &ref, FILES_QUICK_MS);
 	for (size_t i = 0; i < box->dir_count; i++)
-		TRY(files_mkdir(&files, box->dirs[i], true, 0755));
+		TRY(build_copy_dir(&files, box->dirs[i], box->owners[i]));
 	box_forget_dirs(box);
 	box_release_step(build, box);
 	return OK;
@@ -473,7 +483,7 @@ static void box_begin_with(struct build *build, size_t at, size_t source)
 	memcpy(box->step, from->step, sizeof(box->step));
 	build_steps_hold(build->manager, box->step);
 	for (size_t i = 0; i < from->dir_count; i++)
-		box_add_dir(box, from->dirs[i]);
+		box_add_dir(box, from->dirs[i], from->owners[i]);
 	build_state_copy(&from->state, &box->state);
 	// Its shell and arguments are not those of that stage.
 	sha256_begin(&hash);
@@ -904,6 +914,25 @@ static fallible run_command(struct build *build, size_t at, const struct build_s
 	return run_failed(build, &result);
 }
 
+// Ends what the command has left running, as its container would have ended: the files that are
+// kept must not change any more.
+static fallible run_end_rest(struct build *build, size_t at)
+{
+	auto_box_ref ref = {0};
+	struct files files;
+	uint32_t left = 1;
+
+	TRY(build_ref(build, at, &ref));
+	files = build_files_of(build, &ref, FILES_QUICK_MS);
+	for (int i = 0; i < REST_TRIES; i++) {
+		TRY(files_sweep(&files, 1, 0, SIGKILL, &left));
+		if (!left)
+			return OK;
+		TRY(task_sleep_until(loop_now(build->manager->loop) + REST_PAUSE_MS));
+	}
+	return err_new(INVALID, "build_failed", "the command has left processes that do not end");
+}
+
 static void secrets_done(struct env_map *secrets)
 {
 	for (size_t i = 0; i < secrets->count; i++)
@@ -1006,6 +1035,7 @@ static fallible step_run(struct build *build, size_t at, const struct build_step
 	TRY(box_need(build, at));
 	TRY(texts ? run_mounted(build, at, step, texts)
 		  : run_command(build, at, step, &(struct env_map){0}));
+	TRY(run_end_rest(build, at));
 	return box_keep(build, at, key);
 }
 
@@ -1014,7 +1044,7 @@ static fallible step_workdir(struct build *build, size_t at)
 {
 	struct build_box *box = &build->boxes[at];
 
-	box_add_dir(box, box->state.workdir);
+	box_add_dir(box, box->state.workdir, box->state.user);
 	return box->id[0] ? box_need(build, at) : OK;
 }
 
@@ -1117,6 +1147,10 @@ static fallible config_write(struct build *build, size_t at)
 	auto_box_ref ref = {0};
 	struct files files;
 
+	if (build->launch) {
+		free(build->boxes[at].state.launch);
+		build->boxes[at].state.launch = mem_str(build->launch);
+	}
 	TRY(build_state_write(&build->boxes[at].state, &text));
 	TRY(build_ref(build, at, &ref));
 	files = build_files_of(build, &ref, FILES_QUICK_MS);
@@ -1173,6 +1207,7 @@ static void build_free(struct build *build)
 	build_plan_done(&build->plan);
 	json_free(build->limits);
 	json_free(build->network);
+	free(build->launch);
 	secrets_done(&build->secrets);
 	for (size_t i = 0; i < BUILD_BASES_MAX; i++)
 		free(build->bases[i]);
@@ -1256,6 +1291,7 @@ void build_ask_done(struct build_ask *ask)
 	secrets_done(&ask->secrets);
 	json_free(ask->limits);
 	json_free(ask->network);
+	free(ask->launch);
 	*ask = (struct build_ask){0};
 }
 
@@ -1271,6 +1307,7 @@ static struct build *build_new(struct manager *manager, const struct who *who,
 		.plan = ask->plan,
 		.limits = take_ptr(ask->limits),
 		.network = take_ptr(ask->network),
+		.launch = take_ptr(ask->launch),
 		.who = *who,
 		.pull = ask->pull,
 		.keep_failed = ask->keep_failed,
@@ -1342,7 +1379,7 @@ static struct entry *leftover_box(const struct manager *manager, const struct op
 {
 	list_each (at, &manager->entries) {
 		struct entry *entry = link_of(at, struct entry, link);
-		const char *label = env_map_get(&entry->record.labels, STR(BUILD_LABEL));
+		const char *label = env_map_get(&entry->record.labels, STR(BOX_BUILD_LABEL));
 
 		if (entry->listed && !entry->ending && label && !strcmp(label, operation->id))
 			return entry;

@@ -7,8 +7,6 @@
 #include "manager/operations.h"
 #include "types/build_plan.h"
 
-#define BUILD_LABEL "cove/build"
-
 struct build_ask {
 	struct str name;	// of the template; one that was built before is replaced
 	struct build_plan plan; // taken over
@@ -16,8 +14,9 @@ struct build_ask {
 	struct env_map secrets; // of RUN --mount=type=secret: taken over, and wiped
 	struct json *limits,
 		*network; // of its sandboxes, as for a create: taken over; NULL: default
-	bool pull;	  // ask the registry for images that are there
-	bool no_cache;	  // run all steps, and keep what they leave
+	char *launch;  // of sandboxes of the template, see types/launch.h: taken over; may be NULL
+	bool pull;     // ask the registry for images that are there
+	bool no_cache; // run all steps, and keep what they leave
 	bool keep_failed; // leave the sandbox of a step that failed
 };
 void build_ask_done(struct build_ask *ask);

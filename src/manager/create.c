@@ -428,6 +428,32 @@ static fallible fill_template(struct manager *manager, const struct who *who, st
 	return snapshot_note_fill(manager, spec);
 }
 
+// A sandbox that does not get ready does not stay.
+static fallible create_launch(struct entry *entry)
+{
+	struct manager *manager = entry->manager;
+	char tenant[RECORD_TENANT_MAX], id[ID_BOX_LEN + 1];
+	auto_free char *text = entry->record.launch ? mem_str(entry->record.launch) : NULL;
+	struct who cove = WHO_COVE;
+	struct err *err;
+
+	if (!text || !manager->launch)
+		return OK;
+	memcpy(tenant, entry->record.tenant, sizeof(tenant));
+	memcpy(id, entry->record.id, sizeof(id));
+	entry_ref(entry);
+	err = manager->launch(manager, tenant, id, text);
+	if (!err && !entry->listed)
+		err = access_absent(str_of(id));
+	entry_unref(entry);
+	if (!err)
+		return OK;
+	task_shield(true);
+	err_free(life_delete(manager, &cove, str_of(id), LIFE_WAITS | LIFE_FORCED));
+	task_shield(false);
+	return err;
+}
+
 fallible create_box(struct manager *manager, const struct create_grant *grant, struct spec *spec,
 		    enum create_way way, const struct record **out, bool *out_made)
 {
@@ -448,6 +474,7 @@ fallible create_box(struct manager *manager, const struct create_grant *grant, s
 		made = true;
 		if (manager->made)
 			manager->made(entry);
+		TRY(create_launch(entry));
 	}
 	*out = &entry->record;
 	*out_made = made;

@@ -187,22 +187,31 @@ static struct json *plan_read_config(const struct export_plan *plan)
 // What the note of a snapshot says stands above what its base said.
 static void config_put(const struct export_plan *plan, struct json_out *out)
 {
-	static const char *const keys[] = {"User", "Env", "Entrypoint", "Cmd", "WorkingDir"};
-	static const char *const noted[] = {"user", NULL, NULL, NULL, "workdir"};
+	static const struct {
+		const char *key, *noted;
+		enum json_type type;
+	} rows[] = {
+		{"User", "user", JSON_STRING},		{"Env", NULL, JSON_ARRAY},
+		{"Entrypoint", NULL, JSON_ARRAY},	{"Cmd", NULL, JSON_ARRAY},
+		{"WorkingDir", "workdir", JSON_STRING}, {"Labels", NULL, JSON_OBJECT},
+		{"ExposedPorts", NULL, JSON_OBJECT},	{"Volumes", NULL, JSON_OBJECT},
+		{"StopSignal", NULL, JSON_STRING},
+	};
 	auto_json config = plan_read_config(plan);
 	auto_json note = NULL;
 
 	if (plan->note[0])
 		err_free(json_read(str_of(plan->note), &note));
 	json_begin(out, '{');
-	for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
-		const struct json *value = note && noted[i] ? json_get(note, noted[i]) : NULL;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		const struct json *value = note && rows[i].noted ? json_get(note, rows[i].noted)
+								 : NULL;
 
 		if (!value && config)
-			value = json_get(config, keys[i]);
-		if (!value)
+			value = json_get(config, rows[i].key);
+		if (!value || json_type(value) != rows[i].type)
 			continue;
-		json_key(out, keys[i]);
+		json_key(out, rows[i].key);
 		json_add_value(out, value);
 	}
 	json_end(out, '}');

@@ -294,7 +294,23 @@ static fallible manager_pause_start(struct entry *entry)
 	sampler_started(entry);
 	entry->record.started_ms = clock_wall_ms();
 	box_on_loss(entry->box, life_lost, entry);
+	entry->launch_due = entry->record.launch != NULL;
 	return step_commit(entry, STATE_RUNNING, "");
+}
+
+// After a step that has started the sandbox, by who asked for it. Others may use it meanwhile.
+static fallible pause_launch(struct entry *entry)
+{
+	char tenant[RECORD_TENANT_MAX], id[ID_BOX_LEN + 1];
+	auto_free char *text = NULL;
+
+	if (!entry->launch_due || !entry->manager->launch)
+		return OK;
+	entry->launch_due = false;
+	memcpy(tenant, entry->record.tenant, sizeof(tenant));
+	memcpy(id, entry->record.id, sizeof(id));
+	text = mem_str(entry->record.launch);
+	return entry->manager->launch(entry->manager, tenant, id, text);
 }
 
 static fallible refuse_budget(void)
@@ -364,7 +380,11 @@ fallible pause_wake(struct entry *entry)
 		err = refuse_paused(entry);
 	else
 		err = has_failed(entry) ? gone(entry) : step_until_running(entry);
+	entry_ref(entry);
 	pause_release(entry);
+	if (!err)
+		err = pause_launch(entry);
+	entry_unref(entry);
 	return err;
 }
 
@@ -486,8 +506,13 @@ fallible pause_request(struct manager *manager, const struct who *who, struct st
 	// The answer must hold after a crash; a failed write stays queued in the store.
 	if (!err && manager->store)
 		err_free(store_flush(manager->store));
+	entry_ref(entry);
 	pause_release(entry);
-	TRY(err);
-	*out = &entry->record;
-	return OK;
+	if (!err)
+		err = pause_launch(entry);
+	if (!err && !entry->listed)
+		err = gone(entry);
+	*out = &entry->record; // held by the table, if it is listed
+	entry_unref(entry);
+	return err;
 }

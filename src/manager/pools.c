@@ -15,10 +15,10 @@
 #include "base/mem.h"
 #include "base/secret.h"
 #include "manager/admit.h"
+#include "manager/box_launch.h"
 #include "manager/box_ref.h"
 #include "manager/change.h"
 #include "manager/create.h"
-#include "manager/exec.h"
 #include "manager/life.h"
 #include "manager/queue.h"
 #include "manager/templates.h"
@@ -29,16 +29,12 @@
 #define LABEL_TERMS POOL_LABEL "-terms"
 #define LABEL_READY POOL_LABEL "-ready"
 #define ROUND_MS 1000
-#define TERMS_MS 2000	// between two looks at the template
-#define CHECK_MS 30000	// between two looks at a ready member
-#define READY_MS 300000 // until a new one must be ready
-#define POLL_MS 200
-#define ASK_READY_MS 30000
+#define TERMS_MS 2000  // between two looks at the template
+#define CHECK_MS 30000 // between two looks at a ready member
 #define PROBE_MS 2000
 #define MAKING_MAX 4 // of a pool at a time
 #define BACKOFF_MS 1000
 #define BACKOFF_MAX_MS 60000
-#define TAIL_BYTES 400
 #define SPEC_MAX (1 << 20)
 
 enum member_state {
@@ -146,104 +142,6 @@ static uint64_t pool_count(const struct pool *pool, enum member_state state)
 	return count;
 }
 
-// ------------------------------------------------------------------------------------------- ready
-
-// Runs a command to its end. *out_done: it exited with 0. `tail` gets the end of its output.
-static fallible pool_run(struct pool *pool, const char *id, struct str command, bool *out_done,
-			 struct buf *tail)
-{
-	auto_buf errors = BUF_INIT(TAIL_BYTES);
-	auto_free char *line = mem_dup(command.at, command.len);
-	struct manager_exec_spec spec = {.command = line, .wall_ms = ASK_READY_MS};
-	struct who owner = pool_owner(pool);
-	auto_manager_exec exec = NULL;
-	struct exec_result result;
-
-	TRY(manager_exec_start(pool->manager, &owner, str_of(id), &spec, &exec));
-	TRY(manager_exec_wait(exec, &result));
-	*out_done = result.ending == ENDING_EXITED && !result.exit_code;
-	if (*out_done || !tail)
-		return OK;
-	buf_clear(tail);
-	return manager_exec_gather(exec, tail, &errors);
-}
-
-static fallible pool_find_port(const struct files *files, uint64_t port, bool *out)
-{
-	auto_free struct fileop_port *ports = mem_new(UINT8_MAX * sizeof(*ports));
-	size_t count = 0;
-
-	*out = false;
-	TRY(files_ports(files, ports, UINT8_MAX, &count));
-	for (size_t i = 0; i < count && i < UINT8_MAX; i++)
-		*out |= ports[i].port == port;
-	return OK;
-}
-
-// Whether the sandbox is ready now.
-static fallible pool_ask_ready(struct pool *pool, const char *id, bool *out, struct buf *tail)
-{
-	const struct pool_terms *terms = &pool->terms;
-	struct who owner = pool_owner(pool);
-	auto_box_ref ref = {0};
-	struct files files = {.user = "", .base = "/"};
-
-	*out = true;
-	TRY(box_ref_begin(pool->manager, &owner, str_of(id), &ref));
-	files.box = ref.box;
-	files.deadline = loop_now(pool->manager->loop) + ASK_READY_MS;
-	if (terms->ready.at)
-		return pool_run(pool, id, terms->ready, out, tail);
-	if (terms->port)
-		TRY(pool_find_port(&files, terms->port, out));
-	if (*out && terms->file.at) {
-		auto_free char *path = mem_dup(terms->file.at, terms->file.len);
-
-		TRY(files_exists(&files, path, out));
-	}
-	return terms->port || terms->file.at ? OK : files_probe(&files);
-}
-
-static fallible pool_start_member(struct pool *pool, const char *id)
-{
-	const struct pool_terms *terms = &pool->terms;
-	size_t count = terms->start_argv ? json_count(terms->start_argv) : 0;
-	auto_free const char **argv = mem_new((count + 1) * sizeof(*argv));
-	auto_free char *line = terms->start.at ? mem_dup(terms->start.at, terms->start.len) : NULL;
-	struct manager_exec_spec spec = {.command = line};
-	struct who owner = pool_owner(pool);
-	auto_manager_exec exec = NULL;
-
-	for (size_t i = 0; i < count; i++)
-		argv[i] = json_chars(json_at(terms->start_argv, i)).at;
-	argv[count] = NULL;
-	if (count)
-		spec.argv = argv;
-	return count || line ? manager_exec_start(pool->manager, &owner, str_of(id), &spec, &exec)
-			     : OK;
-}
-
-// Starts it, and waits until it is ready.
-static fallible pool_await_ready(struct pool *pool, const char *id)
-{
-	int64_t deadline = loop_now(pool->manager->loop) + READY_MS;
-	auto_buf tail = BUF_INIT(TAIL_BYTES);
-	bool ready = false;
-
-	TRY(pool_start_member(pool, id), "start a member of a pool");
-	for (;;) {
-		TRY(pool_ask_ready(pool, id, &ready, &tail));
-		if (ready)
-			return OK;
-		if (pool->gone || loop_now(pool->manager->loop) >= deadline)
-			break;
-		TRY(task_sleep_until(loop_now(pool->manager->loop) + POLL_MS));
-	}
-	buf_text(&tail, "");
-	return err_hint(err_new(TIMEOUT, "not_ready", "the sandbox was not ready in time"),
-			"the last output of 'ready': %.*s", (int)tail.len, tail.at ? tail.at : "");
-}
-
 // ------------------------------------------------------------------------------------------ making
 
 static fallible pool_spec(const struct pool *pool, const struct json *change, const char *name,
@@ -299,7 +197,6 @@ static fallible member_build(struct pool *pool, struct member *member)
 	env_map_set(&spec.labels, STR(LABEL_TERMS), str_of(pool->version));
 	TRY(create_box(manager, &grant, &spec, CREATE_NEW, &record, &made));
 	kill_point("daemon.pool", "made");
-	TRY(pool_await_ready(pool, member->id));
 	TRY(change_own_label(manager, &owner, str_of(member->id), LABEL_READY, "1", &record));
 	kill_point("daemon.pool", "ready");
 	return OK;
@@ -354,6 +251,15 @@ static void member_begin(struct pool *pool)
 	task_start(pool->manager->loop, "pool", member_make, making);
 }
 
+// Whether the sandbox is ready, by what it was made with.
+static fallible pool_ask_ready(const struct pool *pool, const char *id, bool *out)
+{
+	const struct entry *entry = table_find(pool->manager, pool->tenant, str_of(id));
+	auto_free char *text = entry && entry->record.launch ? mem_str(entry->record.launch) : NULL;
+
+	return box_launch_ask(pool->manager, pool->tenant, id, text, out, NULL);
+}
+
 static void member_check(void *arg)
 {
 	struct making *making = arg;
@@ -365,7 +271,7 @@ static void member_check(void *arg)
 
 	memcpy(id, making->member->id, sizeof(id));
 	free(making);
-	err = pool_ask_ready(pool, id, &ready, NULL);
+	err = pool_ask_ready(pool, id, &ready);
 	member = member_find(pool, id);
 	if (member) {
 		bool bad = !ready || (err && err_kind(err) != ERR_CANCELLED);
@@ -898,26 +804,13 @@ static fallible pool_make_cold(struct pool *pool, const struct create_grant *gra
 			       const struct pool_claim *claim, const struct record **out)
 {
 	struct manager *manager = pool->manager;
-	struct entry *entry = NULL;
 	auto_spec spec = {0};
-	struct err *err;
 	bool made;
 
 	TRY(pool_spec(pool, claim->change, claim->name, &spec));
 	snprintf(spec.id, sizeof(spec.id), "%s", claim->id);
 	snprintf(spec.idempotency, sizeof(spec.idempotency), "%s", claim->idempotency);
-	TRY(create_box(manager, grant, &spec, CREATE_NEW, out, &made));
-	err = pool_await_ready(pool, claim->id);
-	if (!err)
-		err = access_entry(manager, grant->who, ACCESS_READ, str_of(claim->id), &entry);
-	if (!err) {
-		*out = &entry->record;
-		return OK;
-	}
-	task_shield(true);
-	pool_delete_box(manager, claim->id);
-	task_shield(false);
-	return err;
+	return create_box(manager, grant, &spec, CREATE_NEW, out, &made);
 }
 
 fallible pools_claim(struct manager *manager, const struct create_grant *grant,

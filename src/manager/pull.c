@@ -28,6 +28,7 @@
 #include "manager/account.h"
 #include "manager/registry_logins.h"
 #include "types/image.h"
+#include "types/launch.h"
 
 #define AT_ONCE 3
 #define PIECE (256 * 1024)
@@ -1016,7 +1017,7 @@ fallible pull_ahead(struct manager *manager, const struct who *who, struct pull_
 struct image_target {
 	struct env_map *env;
 	char *user, *template, *root;
-	char **workdir, **image;
+	char **workdir, **launch, **image;
 };
 
 // The image's settings that the create does not give.
@@ -1033,7 +1034,7 @@ static fallible image_configure(const struct pulled_image *image, struct image_t
 		memcpy(to->user, config.user, sizeof(config.user));
 	if (!*to->workdir && config.workdir[0])
 		*to->workdir = mem_str(config.workdir);
-	return OK;
+	return launch_fill(to->launch, config.launch, config.argv);
 }
 
 static fallible image_fill(struct manager *manager, struct pulled_image *image,
@@ -1084,6 +1085,7 @@ fallible pull_fill(struct manager *manager, const struct who *who, struct spec *
 		.template = spec->template,
 		.root = spec->root,
 		.workdir = &spec->workdir,
+		.launch = &spec->launch,
 		.image = &spec->image_digest,
 	};
 	struct pulled_image *image;
@@ -1107,6 +1109,7 @@ fallible pull_finish(struct manager *manager, struct operation *pull, struct rec
 		.template = record->template,
 		.root = record->root,
 		.workdir = &record->workdir,
+		.launch = &record->launch,
 		.image = &record->image,
 	};
 	struct pulled_image *image;

@@ -37,7 +37,7 @@ static bool note_try(const struct entry *entry, const char *parent, const char *
 		json_put_text(&json, "parent", parent);
 	json_put_text(&json, "template", template);
 	json_put_bool(&json, "stopped", state_is_stopped(record->state));
-	if (env_map_get(&record->labels, STR("cove/build"))) {
+	if (env_map_get(&record->labels, STR(BOX_BUILD_LABEL))) {
 		json_put_bool(&json, "built", true);
 		json_end(&json, '}');
 		return note_keep(&text, out);

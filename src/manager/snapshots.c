@@ -228,6 +228,8 @@ static void fork_spec(const struct record *record, const struct fork_request *re
 	snprintf(out->name, sizeof(out->name), "%s", request->name);
 	if (record->workdir)
 		out->workdir = mem_str(record->workdir);
+	if (record->launch)
+		out->launch = mem_str(record->launch);
 	env_map_add(&out->env, &record->env);
 	env_map_add(&out->env, &request->env);
 	env_map_add(&out->labels, &record->labels);

@@ -26,6 +26,8 @@ struct adopting;
 struct egress_box;
 struct kept_box;
 
+#define BOX_BUILD_LABEL "cove/build" // of sandboxes that run the steps of a build
+
 struct entry {
 	struct record record;
 	struct manager *manager;
@@ -46,6 +48,7 @@ struct entry {
 	bool moving;			   // a step of manager/pause is under way
 	struct operation *archiving;	   // that step, if it packs the files; NULL: none
 	bool starting;			   // … from stopped to running: it counts as running
+	bool launch_due;		   // it was started: its launch has not begun
 	struct queued *queued;		   // its position in manager/queue; NULL: none
 	const char *pull;	     // id of the operation that its create waits for; NULL: none
 	struct port_scan *port_scan; // of manager/port_scan; NULL: never scanned
@@ -112,9 +115,12 @@ struct manager {
 	struct context_warmth warmth;	   // prewarmed interpreters (manager/contexts.h)
 	uint32_t warm_all;		   // bits: languages that are prewarmed in every box
 	void (*made)(struct entry *entry); // called when a box was created; NULL: none
-	uint32_t running, inoded;	   // boxes that may run; those of them with an inode limit
-	struct store *store;		   // NULL: nothing is kept
-	struct egress *egress;		   // NULL: no box has a network
+	// Of manager/box_launch: called after each start of a sandbox that has a launch.
+	fallible (*launch)(struct manager *manager, const char *tenant, const char *id,
+			   const char *text);
+	uint32_t running, inoded; // boxes that may run; those of them with an inode limit
+	struct store *store;	  // NULL: nothing is kept
+	struct egress *egress;	  // NULL: no box has a network
 	struct condition
 		attach_changed; // of manager/network_attach: a box may need an attach or a detach
 	struct condition event_written;	    // signalled when there are more events in the store

@@ -19,6 +19,7 @@
 #include "manager/pulled.h"
 #include "manager/snapshot_note.h"
 #include "types/image.h"
+#include "types/launch.h"
 
 #define ASK_MS 30000
 #define WORK_MS (3600 * 1000) // a large archive on a slow disk
@@ -104,12 +105,16 @@ fallible images_apply(struct entry *entry)
 		if (image)
 			take_over(record, image);
 	}
+	// The sandbox of a build runs its steps alone.
+	if (!env_map_get(&record->labels, STR(BOX_BUILD_LABEL)))
+		TRY(launch_fill(&record->launch, image ? image->launch : NULL,
+				image ? image->argv : NULL));
 	if (!record->user[0] && record->login[0])
 		TRY(login_user_apply(entry), "add the user %s", record->login);
 	if (is_root(record->user))
 		record->user[0] = '\0';
 	// Before the create is acknowledged: the record that is durable has what the request said.
-	if (record->login[0] ||
+	if (record->login[0] || record->launch ||
 	    (image && (image->env.count || image->user[0] || image->workdir[0])))
 		TRY(entry_keep_now(entry));
 	if (record->workdir)

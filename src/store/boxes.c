@@ -87,6 +87,7 @@ static const struct body_field record_fields[] = {
 	FIELD(record, "env",         PAIRS,  env),
 	FIELD(record, "user",        WORD,   user, SIZE(record, user)),
 	FIELD(record, "workdir",     PATH,   workdir),
+	FIELD(record, "launch",      PATH,   launch),
 	FIELD(record, "labels",      PAIRS,  labels),
 	FIELD(record, "terms",       OBJECT, retention, .fields = retention_fields),
 	FIELD(record, "network",     POLICY, network),

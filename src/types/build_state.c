@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "types/launch.h"
 
 #define LIST_MAX (128 * 1024)
 #define NAMES_MAX 256 // of labels, ports, volumes, arguments
@@ -29,6 +30,7 @@ void build_state_done(struct build_state *state)
 	free(state->entrypoint);
 	free(state->cmd);
 	free(state->healthcheck);
+	free(state->launch);
 	state_free_shell(state);
 	*state = (struct build_state){0};
 }
@@ -54,6 +56,7 @@ void build_state_copy(const struct build_state *from, struct build_state *out)
 		.entrypoint = state_dup(from->entrypoint),
 		.cmd = state_dup(from->cmd),
 		.healthcheck = state_dup(from->healthcheck),
+		.launch = state_dup(from->launch),
 	};
 	env_map_add(&out->env, &from->env);
 	env_map_add(&out->labels, &from->labels);
@@ -141,6 +144,8 @@ fallible build_state_read(struct str config, struct build_state *out)
 		state_set(&out->user, image.user);
 	if (image.workdir[0])
 		state_set(&out->workdir, image.workdir);
+	if (image.launch)
+		state_set(&out->launch, image.launch);
 	TRY(read_list_of(json, "Entrypoint", &out->entrypoint));
 	TRY(read_list_of(json, "Cmd", &out->cmd));
 	TRY(read_object_of(json, "Healthcheck", &out->healthcheck));
@@ -202,6 +207,7 @@ fallible build_state_write(const struct build_state *state, struct buf *out)
 	if (state->stop_signal)
 		json_put_text(&json, "StopSignal", state->stop_signal);
 	write_raw(&json, "Healthcheck", state->healthcheck);
+	launch_put(&json, state->launch);
 	json_end(&json, '}');
 	if (!buf_ok(out))
 		return err_new(INVALID, "bad_image", "the configuration of the image is too large");

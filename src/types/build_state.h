@@ -13,6 +13,7 @@ struct build_state {
 	char *entrypoint, *cmd;		       // lists as JSON; NULL: none
 	bool has_own_cmd;		       // a step of this stage has set it
 	char *healthcheck;		       // an object as JSON; NULL: none
+	char *launch;			       // see types/launch.h; NULL: none
 	char **shell;			       // NULL-ended; NULL: /bin/sh -c
 };
 

@@ -6,6 +6,9 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "base/mem.h"
+#include "types/launch.h"
+
 static fallible bad_image(const char *what)
 {
 	return err_new(INVALID, "bad_image", "the image's %s is not as it should be", what);
@@ -14,6 +17,9 @@ static fallible bad_image(const char *what)
 void image_done(struct image *image)
 {
 	env_map_done(&image->env);
+	free(image->argv);
+	free(image->launch);
+	image->argv = image->launch = NULL;
 }
 
 bool image_is_user(struct str word)
@@ -73,6 +79,36 @@ static fallible image_read_text(const struct json *config, const char *key,
 	return OK;
 }
 
+static fallible image_read_argv(const struct json *config, char **out)
+{
+	static const char *const keys[] = {"Entrypoint", "Cmd"};
+	auto_buf text = BUF_INIT(IMAGE_BYTES_MAX);
+	struct json_out json = json_to(&text);
+	size_t count = 0;
+
+	json_begin(&json, '[');
+	for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++) {
+		const struct json *list = json_get(config, keys[i]);
+
+		if (list && json_type(list) != JSON_ARRAY)
+			return bad_image(keys[i]);
+		for (size_t at = 0; list && at < json_count(list); at++, count++) {
+			struct str word = {0};
+
+			TRY(json_str(json_at(list, at), keys[i], &word));
+			if (!word.at || memchr(word.at, 0, word.len))
+				return bad_image(keys[i]);
+			json_add_str(&json, word);
+		}
+	}
+	json_end(&json, ']');
+	if (!buf_ok(&text))
+		return bad_image("command");
+	buf_text(&text, "");
+	*out = count ? buf_take(&text) : NULL;
+	return OK;
+}
+
 fallible image_read(struct str text, struct image *out)
 {
 	auto_image image = {0};
@@ -86,8 +122,10 @@ fallible image_read(struct str text, struct image *out)
 	TRY(image_read_text(config, "WorkingDir", image_is_workdir, image.workdir));
 	if (!strcmp(image.workdir, "/"))
 		image.workdir[0] = '\0';
+	TRY(image_read_argv(config, &image.argv));
+	TRY(launch_take(config, &image.launch));
 	*out = image;
-	image.env = (struct env_map){0};
+	image = (struct image){0};
 	return OK;
 }
 
@@ -113,10 +151,42 @@ static fallible write_list(const struct json *config, const char *key, struct js
 	return OK;
 }
 
+// An object whose values are texts, or whose names alone count.
+static fallible image_write_names(const struct json *config, const char *key, bool texts,
+				  struct json_out *out)
+{
+	const struct json *object = json_get(config, key);
+	struct json *value;
+	struct str name;
+
+	if (!object || json_type(object) == JSON_NULL)
+		return OK;
+	if (json_type(object) != JSON_OBJECT)
+		return bad_image(key);
+	json_put_begin(out, key, '{');
+	for (size_t at = 0; json_next(object, &at, &name, &value);) {
+		auto_free char *word = mem_dup(name.at, name.len);
+		struct str text = {0};
+
+		if (texts)
+			TRY(json_str(value, key, &text));
+		if (memchr(name.at, 0, name.len) || (text.at && memchr(text.at, 0, text.len)))
+			return bad_image(key);
+		if (texts) {
+			json_put_str(out, word, text.at ? text : STR(""));
+			continue;
+		}
+		json_put_begin(out, word, '{');
+		json_end(out, '}');
+	}
+	json_end(out, '}');
+	return OK;
+}
+
 fallible image_write(const struct json *config, struct buf *out)
 {
 	static const char *const lists[] = {"Env", "Entrypoint", "Cmd"};
-	static const char *const words[] = {"User", "WorkingDir"};
+	static const char *const words[] = {"User", "WorkingDir", "StopSignal"};
 	struct json_out json = json_to(out);
 	auto_image image = {0};
 
@@ -129,6 +199,11 @@ fallible image_write(const struct json *config, struct buf *out)
 		TRY(json_str(json_get(config, words[i]), words[i], &text));
 		if (text.len)
 			json_put_str(&json, words[i], text);
+	}
+	if (config) {
+		TRY(image_write_names(config, "Labels", true, &json));
+		TRY(image_write_names(config, "ExposedPorts", false, &json));
+		TRY(image_write_names(config, "Volumes", false, &json));
 	}
 	json_end(&json, '}');
 	if (!buf_ok(out))

@@ -13,6 +13,8 @@ struct image {
 	struct env_map env;
 	char user[IMAGE_USER_MAX + 1];	     // "name", "uid", "uid:gid"; "": root
 	char workdir[IMAGE_WORKDIR_MAX + 1]; // absolute; "": none
+	char *argv;			     // Entrypoint and Cmd as a JSON list; NULL: neither
+	char *launch;			     // of a built template, see types/launch.h; NULL: none
 };
 
 void image_done(struct image *image);
@@ -20,8 +22,8 @@ void image_done(struct image *image);
 
 // INVALID bad_image. Untouched on failure.
 fallible image_read(struct str text, struct image *out);
-// `config` of an image's configuration (OCI: Env, User, WorkingDir, Entrypoint, Cmd) as
-// IMAGE_FILE's text; NULL: an empty one. INVALID bad_image.
+// `config` of an image's configuration (OCI: Env, User, WorkingDir, Entrypoint, Cmd, Labels,
+// ExposedPorts, Volumes, StopSignal) as IMAGE_FILE's text; NULL: an empty one. INVALID bad_image.
 fallible image_write(const struct json *config, struct buf *out);
 // A user name or number, optionally with a group: [A-Za-z0-9_.:$-], IMAGE_USER_MAX at most.
 bool image_is_user(struct str word);

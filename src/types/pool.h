@@ -12,12 +12,8 @@
 
 struct pool_terms {
 	uint64_t size;
-	struct json *body;	       // as the client gave it; the texts below are of it
-	struct str template;	       // a template or snapshot
-	struct str start, ready;       // commands for bash; at NULL: none
-	const struct json *start_argv; // start as a list; NULL: it is a command, or none
-	uint64_t port;		       // ready when something listens; 0: not asked
-	struct str file;	       // ready when it exists; at NULL: not asked
+	struct json *body;   // as the client gave it; the texts below are of it
+	struct str template; // a template or snapshot
 };
 
 void pool_terms_done(struct pool_terms *terms);
@@ -26,5 +22,5 @@ void pool_terms_done(struct pool_terms *terms);
 // {template, size, limits?, env?, start?, ready?}; `ready` is a command, {port} or {file}. limits
 // and env are checked by the create of a member. INVALID bad_field, unknown_field.
 fallible pool_terms_read(struct str text, struct pool_terms *out);
-// Members of the body of a create: template, limits, env.
+// Members of the body of a create: template, limits, env, start, ready.
 void pool_terms_put_spec(struct json_out *out, const struct pool_terms *terms);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "types/launch.h"
 
 const char *state_word(enum state state)
 {
@@ -25,6 +26,7 @@ void record_init(struct record *record, struct spec *spec, const char *id)
 		.limits = spec->limits,
 		.env = spec->env,
 		.workdir = spec->workdir,
+		.launch = spec->launch,
 		.labels = spec->labels,
 		.volumes = spec->volumes,
 		.retention = spec->retention,
@@ -34,7 +36,7 @@ void record_init(struct record *record, struct spec *spec, const char *id)
 	if (spec->ttl_ms)
 		record->ends_ms = clock_steady_ms() + (int64_t)spec->ttl_ms;
 	spec->env = spec->labels = (struct env_map){0};
-	spec->workdir = NULL;
+	spec->workdir = spec->launch = NULL;
 	spec->volumes = (struct volume_mounts){0};
 	spec->retention.base_url = NULL;
 	spec->network = NULL;
@@ -58,6 +60,7 @@ void record_done(struct record *record)
 	env_map_done(&record->env);
 	env_map_done(&record->labels);
 	free(record->workdir);
+	free(record->launch);
 	free(record->image);
 	volume_mounts_done(&record->volumes);
 	retention_done(&record->retention);
@@ -130,6 +133,7 @@ void record_put(struct json_out *out, const struct record *record)
 		json_put_text(out, "image", record->image);
 	json_put_text(out, "user", record->user[0] ? record->user : "root");
 	json_put_text(out, "workdir", record_workdir(record));
+	launch_put(out, record->launch);
 	json_key(out, "limits");
 	spec_write_limits(out, &record->limits);
 	json_key(out, "labels");

@@ -47,6 +47,7 @@ struct record {
 	char user[IMAGE_USER_MAX + 1]; // of commands that name none; "": root
 	char login[SPEC_LOGIN_MAX];    // as in the spec, during its create. Not stored
 	char *workdir;		       // start directory of commands; NULL: /workspace
+	char *launch;		       // run at each start, see types/launch.h; NULL: nothing
 	struct volume_mounts volumes;
 	struct retention retention;
 	struct policy *network;		// NULL: off

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "types/launch.h"
 #include "types/reference.h"
 #include "types/timers.h"
 
@@ -171,6 +172,7 @@ void spec_done(struct spec *spec)
 	env_map_done(&spec->env);
 	env_map_done(&spec->labels);
 	free(spec->workdir);
+	free(spec->launch);
 	free(spec->image);
 	free(spec->image_digest);
 	volume_mounts_done(&spec->volumes);
@@ -220,6 +222,8 @@ fallible spec_read(const struct json *object, const struct spec_bounds *bounds, 
 					    "pull",
 					    "snapshot",
 					    "volumes",
+					    "start",
+					    "ready",
 					    NULL};
 	auto_spec spec = {.limits = LIMITS_DEFAULT, .retention = RETENTION_DEFAULT};
 
@@ -239,6 +243,7 @@ fallible spec_read(const struct json *object, const struct spec_bounds *bounds, 
 		spec.disk_asked = spec.limits_said >> LIMIT_DISK & 1;
 		TRY(env_map_read_env(json_get(object, "env"), &spec.env));
 		TRY(read_stance(object, &spec));
+		TRY(launch_take(object, &spec.launch));
 		TRY(env_map_ask_labels(json_get(object, "labels"), &spec.labels));
 		TRY(volume_mounts_read(json_get(object, "volumes"), &spec.volumes));
 		TRY(retention_read(object, &spec.retention));
@@ -247,7 +252,7 @@ fallible spec_read(const struct json *object, const struct spec_bounds *bounds, 
 	}
 	*out = spec;
 	spec.env = spec.labels = (struct env_map){0};
-	spec.workdir = spec.image = NULL;
+	spec.workdir = spec.launch = spec.image = NULL;
 	spec.volumes = (struct volume_mounts){0};
 	spec.retention.base_url = NULL;
 	spec.network = NULL;

@@ -46,6 +46,7 @@ struct spec {
 	struct env_map env, labels;
 	char user[IMAGE_USER_MAX + 1]; // of its commands; "": the image's, else root
 	char *workdir;		       // start directory; NULL: the image's, else /workspace
+	char *launch;		       // see types/launch.h; NULL: the template's, or none
 	char login[SPEC_LOGIN_MAX];    // the user if neither names one: added where the image lacks
 				       // it, see manager/login_user.h. "": root
 	struct retention retention;
@@ -61,9 +62,9 @@ fallible spec_read_pull(const struct json *object, enum spec_pull *out);
 #define auto_spec on_exit_call(spec_done) struct spec
 
 // Reads {name, template, image, pull, limits, env, user, workdir, labels, network, secrets,
-// volumes} and types/retention. INVALID unknown_field, bad_field (naming the range), bad_name,
-// bad_template, bad_env; NOT_OFFERED for features that this cove lacks. A NULL object is an empty
-// one. The caller owns *out.
+// volumes, start, ready} and types/retention. INVALID unknown_field, bad_field (naming the range),
+// bad_name, bad_template, bad_env; NOT_OFFERED for features that this cove lacks. A NULL object is
+// an empty one. The caller owns *out.
 fallible spec_read(const struct json *object, const struct spec_bounds *bounds, struct spec *out);
 
 // Changes to limits: those that `object` names are read into *limits, which holds the present ones,

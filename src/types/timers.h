@@ -48,6 +48,7 @@
 	X(SLEEP,            "sandbox-sleep",        10 * TIMER_MINUTE,   "an idle sandbox without a sleepAfter of its own is frozen") \
 	X(FROZEN,           "sandbox-frozen",       10 * TIMER_MINUTE,   "a frozen sandbox is stopped; its files stay") \
 	X(UPLOAD,           "upload-idle",          60 * TIMER_SECOND,   "an upload in parts that gets no request is dropped") \
+	X(LAUNCH,           "sandbox-ready",        5 * TIMER_MINUTE,    "a sandbox whose `ready` does not hold is told as not_ready") \
 	X(SWEEP,            "sweep-interval",       5 * TIMER_MINUTE,    "the janitor runs") \
 	X(EVENTS,           "event-retention",      30 * TIMER_DAY,      "an event is removed") \
 	X(AUDIT,            "audit-retention",      365 * TIMER_DAY,     "a row of the audit log is removed, and its hash is kept") \
@@ -70,6 +71,8 @@
 	X(RETRY_1,          "launch-retry-1",       1 * TIMER_SECOND,    "a failed start is tried again, +-20 %: first retry") \
 	X(RETRY_2,          "launch-retry-2",       2 * TIMER_SECOND,    "second retry") \
 	X(RETRY_3,          "launch-retry-3",       4 * TIMER_SECOND,    "third and last retry") \
+	X(REGISTRY_SILENCE, "registry-silence",     60 * TIMER_SECOND,   "a registry that sends nothing is asked again") \
+	X(REGISTRY_ANSWER,  "registry-answer",      2 * TIMER_MINUTE,    "a registry whose answer's head, or whose document, is not whole is asked again") \
 	X(SLOT_RETRY_1,     "slot-publish-1",       2 * TIMER_SECOND,    "the fallback sandbox of an owner is published again: first retry") \
 	X(SLOT_RETRY_2,     "slot-publish-2",       4 * TIMER_SECOND,    "second retry") \
 	X(SLOT_RETRY_3,     "slot-publish-3",       8 * TIMER_SECOND,    "third and last retry")

@@ -4,7 +4,9 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import signal
+import subprocess
 import sys
 import tarfile
 
@@ -161,6 +163,60 @@ def tenants():
     c.ok(got["ok"], "I-18: with what it had cached", got)
 
 
+def setup():
+    """I-31: FROM, bind, RUN."""
+    cli, script = c.Cli(cove.data), os.path.join(cove.home, "setup.sh")
+
+    def made(name, text, *words):
+        with open(script, "w") as file:
+            file.write(text)
+        got = cli("template", "build", "-t", name, "--from", "cove://host", "--setup", script, *words)
+        c.same(got.status, 0, "I-31: cove template build --from --setup")
+        return "\ncached\n" in got.err
+    text = "head -c 16 /dev/urandom | od -An -tx1 >/random; echo $0 >/name\n"
+    c.same(made("set", text), False, "I-31: a script is run")
+    random = out("set", "cat /random; cat /name; ls -A /tmp")
+    c.ok(random.endswith("/tmp/.cove-setup\n"), "I-31: by sh, and is not in the template", random)
+    c.same((made("set", text), out("set", "cat /random; cat /name")), (True, random), "I-31: twice: the second time it is cached")
+    c.same(made("set", "#!/usr/bin/env python3\nopen('/by', 'w').write('python')\n"), False, "I-31: another script is not")
+    c.same(out("set", "cat /by"), "python", "I-31: and is run by what its first line names")
+    for words in (("--setup", script), ("--from", "cove://host"), ("--from", "cove://host", "--setup", script, cove.home), ("--from", "a b", "--setup", script),
+                  ("--from", "x\nRUN y", "--setup", script), ("--from", "cove://host", "--setup", "/none"), ()):
+        got = cli("template", "build", "-t", "bad", *words)
+        c.ok(got.status == 2, "I-31: refused: %r" % (words,), got)
+    with open(script, "w") as file:
+        file.write("exit 3\n")
+    got = cli("template", "build", "-t", "bad", "--from", "cove://host", "--setup", script)
+    c.ok(got.status and "exit code 3" in got.err, "I-31: a script that fails", got)
+    c.same(cove.request("DELETE", "/v1/templates/set").status, 204, "the template set is removed")
+
+
+def settles():
+    """What cannot be removed keeps the rest from nothing."""
+    same("settled", "FROM cove://host\nRUN echo settled >/s\n", [1], "a build")
+    layers = os.path.join(cove.data, "layers")
+    one = next(name for name in os.listdir(layers) if name.startswith(".step-"))
+    names = [one[:-4] + "%04x" % i for i in range(8)]
+    cove.stop()
+    for name in names:
+        shutil.copytree(os.path.join(layers, one), os.path.join(layers, name), symlinks=True, ignore=lambda at, files: [f for f in files if f in ("root", "disk.img")])
+    fixed = names[:4]
+    try:
+        for name in fixed:
+            subprocess.run(["chattr", "+i", os.path.join(layers, name)], check=True)
+        cove.start()
+        c.ok(c.until(lambda: not [name for name in names[4:] if os.path.exists(os.path.join(layers, name))], 60),
+             "steps that nobody knows are removed, though others cannot be", os.listdir(layers))
+        c.same([name for name in fixed if not os.path.exists(os.path.join(layers, name))], [], "which stay for the next start")
+        same("settled", "FROM cove://host\nRUN echo settled >/s\n", [], "and what is known is there")
+    finally:
+        for name in fixed:
+            subprocess.run(["chattr", "-i", os.path.join(layers, name)], check=False)
+    cove.stop()
+    cove.start()
+    c.ok(c.until(lambda: not [name for name in names if os.path.exists(os.path.join(layers, name))], 60), "and go then", os.listdir(layers))
+
+
 def killed():
     """I-29: after kill -9 in step 3 of 4 the repeat runs 3 and 4."""
     text = "FROM cove://host\nRUN echo 1 >/1\nRUN echo 2 >/2\nRUN test -e /go || { echo begun; %s; }\nRUN echo 4 >/4\n"
@@ -189,6 +245,8 @@ stages()
 scratch()
 prune()
 tenants()
+setup()
+settles()
 killed()
 got = cove.get("/v1/verify").json
 c.ok(got["ok"], "verify is clean", got)

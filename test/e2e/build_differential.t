@@ -20,8 +20,7 @@ BASE = "FROM scratch AS base\nCOPY root/ /\n"
 OWN = ("dev", "proc", "sys", "run", "tmp", "workspace", ".cove-image.json", "etc/hosts", "etc/hostname", "etc/resolv.conf", "etc/mtab", "etc/machine-id", "etc/cove")
 PARTS = ("User", "WorkingDir", "Entrypoint", "Cmd", "ExposedPorts", "Volumes", "StopSignal", "Labels")
 
-# The first ones are built in each run. buildah 1.28 has no here-documents, removes backslashes in ENV whatever `# escape` says, makes
-# WORKDIR for USER, and follows links that a source names (here they stay links).
+# The first ones are built in each run. buildah 1.28 has no here-documents, removes backslashes in ENV whatever `# escape` says, and follows links that a source names (here they stay links).
 FILES = [
     BASE + "ARG A=one\nENV B=${A:-x} C=${NONE:-none} D=${A:+set} E=\"a b\\\"c\" F='$A' G=a\\ b\nWORKDIR /w\nWORKDIR sub\nRUN echo $A $B $C $D \"$E\" $F $G >vars; pwd >>vars\n",
     BASE + "USER user\nRUN id -u >/tmp/x; cp /tmp/x /home/user/x\nUSER 0:0\nCOPY --chown=user:wheel --chmod=0640 tree /owned/\nCOPY --chown=7 a /seven\n",
@@ -29,6 +28,7 @@ FILES = [
     BASE + "ADD archive.tar.gz /add/\nADD archive.tar /add2\nCOPY archive.tar /kept/\nADD a /plain\n",
     "ARG V=2\nARG W=${V}3\n" + BASE + "ARG V\nARG W\nARG X=$V-$W\nRUN echo $V $W $X >/v\nFROM base\nRUN echo ${X:-unset} >/x\n",
     BASE + "SHELL [\"/bin/busybox\", \"sh\", \"-c\"]\nRUN echo $((6*7)) >/shell\nENTRYPOINT [\"/bin/sh\"]\nCMD [\"-c\", \"id\"]\nSTOPSIGNAL SIGUSR1\nEXPOSE 80 81/udp\nVOLUME /data\nLABEL a=b \"c d\"=\"e f\" g='h'\nWORKDIR /srv/x\nUSER user:wheel\n",
+    BASE + "USER user\nWORKDIR /home/user/made/deep\nRUN echo mine >f\nUSER 7:8\nWORKDIR /srv/number\nUSER user:wheel\nWORKDIR /srv/number/below\nUSER none\nWORKDIR /srv/unknown\nUSER root\n",
     BASE + "RUN rm -rf /etc/group && mkdir /etc/group && echo x >/etc/group/f && rm /bin/ls && ln -s sh /bin/ls\n",
     # the rest with COVE_SOAK
     "# escape=`\n" + BASE + "RUN echo `\n joined >/p\n",
@@ -179,7 +179,7 @@ try:
         c.skip_all("buildah builds nothing on this host: " + " ".join(said.split())[-300:])
     cove = c.Cove()
     cli = c.Cli(cove.data)
-    for number, text in enumerate(FILES if ALL else FILES[:8]):
+    for number, text in enumerate(FILES if ALL else FILES[:9]):
         compare(home, context, text, "Dockerfile %d" % number)
     for form in COPIES if ALL else COPIES[4:7]:
         compare(home, context, BASE + "WORKDIR /\nCOPY %s\n" % form, "COPY " + form)

@@ -22,7 +22,8 @@ TRICKY = r.tar([("opt", None), ("opt/d", None, 0o2775, 7), ("opt/d/x", b"low", 0
 CHANGE = """cd /opt && echo new >new && echo more >>d/x && rm -r gone old && echo file >old && ln a c && chmod 600 a && \
 rm -rf d2 && mkdir -p d2/e && ln new d2/e/h && ln -s ../new d2/s && printf x >$(printf 'n\\377') && \
 dd if=/dev/zero of=hole bs=1 count=1 seek=268435456 2>/dev/null && touch -d @1500000000.123456789 d2/e/t && mkdir full && rm -r full"""
-CONFIG = {"Env": ["GREETING=from the image", "PATH=/usr/bin"], "User": "agent:agent", "WorkingDir": "/srv/app", "Entrypoint": ["/bin/bash"]}
+CONFIG = {"Env": ["GREETING=from the image", "PATH=/usr/bin"], "User": "agent:agent", "WorkingDir": "/srv/app", "Entrypoint": ["/bin/bash"],
+          "Labels": {"a.b": "c d", "e": ""}, "ExposedPorts": {"80/tcp": {}, "53/udp": {}}, "Volumes": {"/data": {}}, "StopSignal": "SIGUSR1"}
 
 
 def same(got, want, what):
@@ -182,6 +183,25 @@ def images(cove):
            "a layer has what it changed, and all names of a file that got another one")
 
 
+def built(cove):
+    """I-43: what a Dockerfile says of the image is in its export, and in what is made from that."""
+    lines = ["FROM cove://base", "LABEL made.by=test \"with blank\"=yes", "EXPOSE 8080 9090/udp", "VOLUME /more", "STOPSIGNAL SIGINT", "CMD [\"-c\", \"id\"]"]
+    c.same(cove.post("/v1/builds", {"name": "built", "dockerfile": "\n".join(lines)}).status, 201, "a template is built")
+    want = {"Labels": dict(CONFIG["Labels"], **{"made.by": "test", "with blank": "yes"}), "ExposedPorts": {port: {} for port in ("80/tcp", "53/udp", "8080/tcp", "9090/udp")},
+            "Volumes": {"/data": {}, "/more": {}}, "StopSignal": "SIGINT", "Cmd": ["-c", "id"], "Entrypoint": CONFIG["Entrypoint"]}
+    reply = export(cove, "built", squash="true")
+    seen = inspect(cove.home, reply.body)
+    c.same(seen["Labels"], want["Labels"], "I-43: skopeo shows its labels")
+    done = subprocess.run(["skopeo", "inspect", "--config", "oci-archive:" + os.path.join(cove.home, "export.tar")], stdout=subprocess.PIPE, check=True)
+    config = json.loads(done.stdout)["config"]
+    c.same({key: config.get(key) for key in want}, want, "I-43: and its labels, ports, volumes, signal and commands")
+    bring(cove, "built-again", reply.body)
+    config = layers(export(cove, "built-again").body)[1]["config"]
+    c.same({key: config.get(key) for key in want}, want, "I-43: as does the export of what was imported again")
+    for name in ("built", "built-again"):
+        c.same(cove.request("DELETE", "/v1/templates/" + name).status, 204, name + " is removed")
+
+
 def changed(data, path, change):
     """The same layout with a file of it replaced."""
     out = io.BytesIO()
@@ -269,6 +289,7 @@ for driver in ("btrfs", "ext4-image", "directory"):
     snapshots(cove, driver)
     if driver == "btrfs":
         images(cove)
+        built(cove)
         hostile(cove)
         refusals(cove)
         commands(cove)
