@@ -7,6 +7,7 @@
 #include "api/handlers.h"
 #include "api/stats.h"
 #include "gateway/gateway.h"
+#include "manager/registry_logins.h"
 #include "monitor/monitor.h"
 
 #define REPLY_MAX 65536
@@ -63,6 +64,19 @@ static void put_warning(void *arg, const char *what, const char *fix)
 	json_end(out, '}');
 }
 
+static void put_mirror(void *arg, struct str host, struct str url, const struct err *err)
+{
+	struct json_out *out = arg;
+
+	json_begin(out, '{');
+	json_put_str(out, "registry", host);
+	json_put_str(out, "url", url);
+	json_put_bool(out, "ok", !err);
+	json_put_text(out, "message", err ? err_message(err) : NULL);
+	json_put_text(out, "hint", err ? err_hint_of(err) : NULL);
+	json_end(out, '}');
+}
+
 fallible api_doctor(struct http *x)
 {
 	struct gateway *gateway = gateway_of(x);
@@ -81,6 +95,9 @@ fallible api_doctor(struct http *x)
 	put_features(&out, view.host);
 	json_put_begin(&out, "warnings", '[');
 	gateway->look_at_host(gateway->host_settings, put_warning, &out);
+	json_end(&out, ']');
+	json_put_begin(&out, "mirrors", '[');
+	registry_mirrors_try(gateway->manager, put_mirror, &out);
 	json_end(&out, ']');
 	json_put_text(&out, "status", monitor_health_word(health));
 	monitor_put_reasons(&out, health);

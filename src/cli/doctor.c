@@ -42,6 +42,7 @@ struct report {
 	size_t warning_count;
 	char private[640];		// of /usr, as words of a warning
 	uint64_t pool_bytes, disk_free; // of pool.img, 0: there is none; of its file system
+	struct json *mirrors;		// as the daemon has tried them; NULL: it did not say
 	bool reachable;
 	char url[128], version[64], trouble[256];
 };
@@ -222,6 +223,8 @@ static fallible ask_daemon(struct report *report, const struct call *call)
 	if (health)
 		snprintf(report->version, sizeof(report->version), "%s",
 			 fields_text(health, "version"));
+	// Mirrors are for the operator's key.
+	err_free(remote_ask(&remote, "GET", "/v1/doctor", NULL, NULL, &report->mirrors));
 	return OK;
 }
 
@@ -265,6 +268,34 @@ static void write_features(struct json_out *out, const struct report *report)
 	json_end(out, ']');
 }
 
+static void write_mirrors(struct json_out *out, const struct report *report)
+{
+	const struct json *list = report->mirrors ? json_get(report->mirrors, "mirrors") : NULL;
+
+	json_key(out, "mirrors");
+	if (list)
+		json_add_value(out, list);
+	else
+		json_add_null(out);
+}
+
+static void print_mirrors(const struct report *report)
+{
+	const struct json *list = report->mirrors ? json_get(report->mirrors, "mirrors") : NULL;
+
+	for (size_t i = 0; list && i < json_count(list); i++) {
+		const struct json *mirror = json_at(list, i);
+		bool ok = false;
+
+		err_free(json_bool(json_get(mirror, "ok"), "ok", &ok));
+		print_line("mirror of %s: %s %s", fields_text(mirror, "registry"),
+			   fields_text(mirror, "url"),
+			   ok ? "answers" : fields_text(mirror, "message"));
+		if (!ok && fields_text(mirror, "hint")[0])
+			print_line("  fix: %s", fields_text(mirror, "hint"));
+	}
+}
+
 static void print_as_json(const struct report *report)
 {
 	auto_buf text = BUF_INIT(1 << 20);
@@ -273,6 +304,7 @@ static void print_as_json(const struct report *report)
 	json_begin(&out, '{');
 	json_put_bool(&out, "ok", is_fit(report));
 	write_features(&out, report);
+	write_mirrors(&out, report);
 	json_key(&out, "warnings");
 	json_begin(&out, '[');
 	for (size_t i = 0; i < report->warning_count; i++) {
@@ -343,6 +375,7 @@ static void print_as_text(const struct report *report)
 		print_line("  fix: %s", report->warnings[i].fix);
 	}
 	print_disk(report);
+	print_mirrors(report);
 	if (report->reachable)
 		print_line("daemon: version %s answers at %s", report->version, report->url);
 	else
@@ -367,6 +400,7 @@ fallible doctor_look(struct call *call)
 		print_as_json(report);
 	else
 		print_as_text(report);
+	json_free(report->mirrors);
 	call->exit = is_fit(report) && !WEAK_BUILD ? 0 : 1;
 	return OK;
 }

@@ -12,9 +12,12 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/secret.h"
 #include "loop/closer.h"
+#include "manager/admit.h"
+#include "manager/pull_settings.h"
 #include "store/images.h"
 
 #define LAYER_MS (3600 * 1000)
@@ -22,9 +25,13 @@
 #define ORDER_PAUSE_MS 200
 #define ORDER_LINK_MS 60000
 #define BODY_MAX (8u << 20)
+#define DISK_SHARE 5 // of the disk that images may take before cached ones go
+
+#define LAYERS_OF_TENANT 2 // that are unpacked at a time: the warden has few places for all
 
 struct pulled {
 	struct map *images, *layers; // by TENANT/NAME; by the layer's name
+	struct condition unpacked;   // one was
 	bool known;
 };
 
@@ -164,6 +171,7 @@ fallible pulled_open(struct manager *manager)
 
 	pulled->images = map_new();
 	pulled->layers = map_new();
+	condition_init(&pulled->unpacked);
 	manager->pulled = pulled;
 	if (manager->store)
 		TRY(store_images_load(manager->store, arena, &rows));
@@ -607,13 +615,41 @@ struct layer_work {
 	int archive;
 };
 
+static uint32_t layers_in_work(const struct pulled *pulled, const char *tenant)
+{
+	uint32_t count = 0;
+	struct str key;
+	void *value;
+
+	for (size_t at = 0; map_next(pulled->layers, &at, &key, &value);) {
+		const struct pulled_layer *layer = value;
+
+		count += layer->ordered && !strcmp(layer->tenant, tenant);
+	}
+	return count;
+}
+
+static fallible layer_make_in_turn(const struct layer_work *work)
+{
+	struct pulled *pulled = work->manager->pulled;
+	struct pulled_layer *layer = work->layer;
+	struct err *err;
+
+	while (layers_in_work(pulled, layer->tenant) >= LAYERS_OF_TENANT)
+		TRY(condition_wait(&pulled->unpacked, CLOCK_NEVER));
+	layer->ordered = true;
+	err = layer_order(work->manager, layer, work->parent, work->diff_id, work->archive);
+	layer->ordered = false;
+	condition_signal(&pulled->unpacked);
+	return err;
+}
+
 static void layer_make(void *arg)
 {
 	struct layer_work *work = arg;
 
 	err_free(take_ptr(work->layer->failed));
-	work->layer->failed = layer_order(work->manager, work->layer, work->parent, work->diff_id,
-					  work->archive);
+	work->layer->failed = layer_make_in_turn(work);
 	work->layer->making = false;
 	condition_signal(&work->layer->changed);
 	closer_drop(&work->archive);
@@ -760,6 +796,66 @@ fallible pulled_prune(struct manager *manager, const char *tenant, int64_t unuse
 	while ((image = image_unused(manager, tenant, before_ms, cache_only))) {
 		TRY(pulled_drop(manager, image));
 		++*out_images;
+	}
+	return OK;
+}
+
+// ------------------------------------------------------------------------------------------ cache
+
+static uint64_t layers_bytes(const struct manager *manager)
+{
+	uint64_t sum = 0;
+	struct str key;
+	void *value;
+
+	for (size_t at = 0; map_next(manager->pulled->layers, &at, &key, &value);)
+		sum += ((const struct pulled_layer *)value)->bytes;
+	return sum;
+}
+
+static int64_t image_last_ms(const struct pulled_image *image)
+{
+	return image->used_ms > image->created_ms ? image->used_ms : image->created_ms;
+}
+
+// NULL: none may go.
+static struct pulled_image *image_oldest_cached(const struct manager *manager)
+{
+	struct pulled_image *image, *found = NULL;
+
+	for (size_t at = 0; pulled_next(manager, &at, &image);)
+		if (image->is_cache && image->count &&
+		    !layer_has_box(manager, image->parts[image->count - 1].layer) &&
+		    (!found || image_last_ms(image) < image_last_ms(found)))
+			found = image;
+	return found;
+}
+
+static uint64_t cache_room(const struct manager *manager)
+{
+	uint64_t room = manager->pull->cache_max;
+
+	return room ? room : admit_disk(manager->admit) / DISK_SHARE;
+}
+
+fallible pulled_evict(struct manager *manager)
+{
+	struct pulled_image *image;
+	uint64_t bytes = 0;
+
+	if (!manager->pull || !manager->settled || manager->unknown)
+		return OK;
+	TRY(pulled_ready(manager));
+	while (cache_room(manager) && layers_bytes(manager) > cache_room(manager)) {
+		image = image_oldest_cached(manager);
+		if (!image)
+			return OK;
+		log_event(LOG_INFO, "image.evicted", "tenant", image->tenant, "template",
+			  image->name, "image", image->reference, NULL);
+		event_publish(EVENT_TEMPLATE_GONE, "tenant", image->tenant, "template", image->name,
+			      NULL);
+		TRY(pulled_drop(manager, image));
+		TRY(pulled_collect(manager, NULL, 0, &bytes));
 	}
 	return OK;
 }

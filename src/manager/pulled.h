@@ -28,6 +28,7 @@ void pulled_image_free(struct pulled_image *image); // takes NULL
 struct pulled_layer {
 	char *name, *tenant, *dropped;
 	bool is_ready, making;
+	bool ordered; // the warden makes it
 	uint64_t bytes, files;
 	uint32_t holds;	    // of running pulls
 	int64_t unheld_ms;  // loop time since when nothing holds it; 0: something does
@@ -83,3 +84,6 @@ fallible pulled_collect(struct manager *manager, const char *tenant, int64_t age
 // a create has pulled. Waits.
 fallible pulled_prune(struct manager *manager, const char *tenant, int64_t unused_ms,
 		      bool cache_only, size_t *out_images);
+// While all images take more than the operator has set: removes those that only creates have pulled
+// and no sandbox stands on, oldest use first, and layers that nothing holds. Waits.
+fallible pulled_evict(struct manager *manager);

@@ -390,3 +390,31 @@ void registry_logins_free(struct manager *manager)
 		login_free(value);
 	map_free(manager->registry_logins);
 }
+
+// ----------------------------------------------------------------------------------------- mirrors
+
+void registry_mirrors_try(struct manager *manager, registry_mirror_fn *each, void *arg)
+{
+	struct str rest = manager->pull ? manager->pull->mirrors : (struct str){0}, word, host;
+
+	for (int i = 0; i < REGISTRY_MIRRORS_TRIED && rest.len && str_cut(&rest, ',', &word); i++) {
+		struct str url = str_trim(word);
+		auto_registry registry = NULL;
+		struct reference at = {0};
+		auto_err err = OK;
+
+		if (!str_cut(&url, '=', &host) || !url.len)
+			continue;
+		snprintf(at.host, sizeof(at.host), STR_FMT, STR_ARG(host));
+		registry = registry_new(&(struct registry_options){
+			.rules = {.loop = manager->loop,
+				  .outbound = &manager->pull->outbound,
+				  .insecure = manager->pull->insecure,
+				  .loopback = true},
+			.mirrors = str_trim(word),
+			.reference = &at,
+		});
+		err = registry_try_mirror(registry);
+		each(arg, host, url, err);
+	}
+}

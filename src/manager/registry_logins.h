@@ -41,6 +41,12 @@ void registry_logins_drop_tenant(struct manager *manager, const char *tenant); /
 fallible registry_logins_find(const struct manager *manager, const char *tenant, const char *host,
 			      struct registry_credential *out);
 
+// Asks each mirror that the operator has set, in order, the first REGISTRY_MIRRORS_TRIED of them.
+// `err` NULL: it answers. Waits.
+#define REGISTRY_MIRRORS_TRIED 16
+typedef void registry_mirror_fn(void *arg, struct str host, struct str url, const struct err *err);
+void registry_mirrors_try(struct manager *manager, registry_mirror_fn *each, void *arg);
+
 // Reads all from the store. Blocks: call it before the loop runs.
 void registry_logins_load(struct manager *manager);
 void registry_logins_free(struct manager *manager);

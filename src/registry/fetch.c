@@ -13,6 +13,7 @@
 #include "codec/url.h"
 #include "egress/tls_stream.h"
 #include "types/address.h"
+#include "types/timers.h"
 
 #define CONNECT_MS 15000
 #define URL_MAX 8192
@@ -33,6 +34,7 @@ struct fetch {
 	char *room; // chunked: read, not yet decoded
 	size_t room_at, room_len;
 	bool ended;
+	int64_t answer_ms; // loop time until which the head, or a document, must be there; 0: none
 };
 
 void fetch_free(struct fetch *fetch)
@@ -157,7 +159,7 @@ static fallible fetch_connect(struct fetch *fetch, const struct fetch_rules *rul
 	if (!tls)
 		return OK;
 	return fetch_explain(tls_stream_connect(&fetch->stream, outbound.trust, name,
-						FETCH_SILENCE_MS, &fetch->tls),
+						timer_ms(TIMER_REGISTRY_SILENCE), &fetch->tls),
 			     url);
 }
 
@@ -191,17 +193,25 @@ static fallible fetch_send(struct fetch *fetch, const struct fetch_request *requ
 	if (!buf_ok(&text))
 		return err_new(INVALID, "bad_reference", "the request is too long");
 	if (fetch->tls)
-		return tls_stream_write(fetch->tls, text.at, text.len, FETCH_SILENCE_MS);
-	return stream_write(&fetch->stream, text.at, text.len, FETCH_SILENCE_MS);
+		return tls_stream_write(fetch->tls, text.at, text.len,
+					timer_ms(TIMER_REGISTRY_SILENCE));
+	return stream_write(&fetch->stream, text.at, text.len, timer_ms(TIMER_REGISTRY_SILENCE));
 }
 
 static fallible fetch_raw(struct fetch *fetch, void *room, size_t size, size_t *out)
 {
-	int64_t deadline = loop_now(fetch->loop) + FETCH_SILENCE_MS;
+	int64_t deadline = loop_now(fetch->loop) + timer_ms(TIMER_REGISTRY_SILENCE);
+	struct err *err;
 
-	if (fetch->tls)
-		return tls_stream_read(fetch->tls, room, size, deadline, out);
-	return stream_read(&fetch->stream, room, size, deadline, out);
+	if (fetch->answer_ms && fetch->answer_ms < deadline)
+		deadline = fetch->answer_ms;
+	err = fetch->tls ? tls_stream_read(fetch->tls, room, size, deadline, out)
+			 : stream_read(&fetch->stream, room, size, deadline, out);
+	if (err && err_kind(err) == ERR_TIMEOUT)
+		return err_hint(err_recast(err, ERR_BAD_PEER, "registry_unreachable",
+					   "the registry sends nothing, or too slowly"),
+				"try again in a moment");
+	return err;
 }
 
 static fallible bad_reply(const char *what)
@@ -210,12 +220,18 @@ static fallible bad_reply(const char *what)
 			"is that the address of a registry?");
 }
 
+void fetch_hurry(struct fetch *fetch)
+{
+	fetch->answer_ms = loop_now(fetch->loop) + timer_ms(TIMER_REGISTRY_ANSWER);
+}
+
 static fallible fetch_receive(struct fetch *fetch)
 {
 	enum http1_verdict verdict = HTTP1_MORE;
 	int heads = 0;
 
 	fetch->in = BUF_INIT(HTTP1_HEAD_MAX + PIECE);
+	fetch_hurry(fetch);
 	for (;;) {
 		size_t got = 0;
 		char *room;
@@ -238,6 +254,7 @@ static fallible fetch_receive(struct fetch *fetch)
 			return bad_reply("is missing: it closed the connection");
 		buf_grew(&fetch->in, got);
 	}
+	fetch->answer_ms = 0;
 	fetch->taken = fetch->head.size;
 	if (fetch->head.chunked) {
 		fetch->framing = BODY_CHUNKED;

@@ -8,7 +8,6 @@
 #include "egress/outbound.h"
 #include "loop/loop.h"
 
-#define FETCH_SILENCE_MS 60000
 #define FETCH_REDIRECTS 5
 
 struct fetch_rules {
@@ -48,5 +47,7 @@ bool fetch_is_loopback(const char *url);
 // True if TLS protects it, or the operator has said that it needs none.
 bool fetch_may_carry_secrets(const struct fetch_rules *rules, const char *url);
 // At least one byte of the body, or *out = 0 at its end. BAD_PEER cut_body: it ended too early;
-// TIMEOUT: 60 s of silence.
+// TIMEOUT: TIMER_REGISTRY_SILENCE without a byte.
 fallible fetch_read(struct fetch *fetch, void *room, size_t size, size_t *out);
+// What is read from now on is a document: all of it must be there within TIMER_REGISTRY_ANSWER.
+void fetch_hurry(struct fetch *fetch);

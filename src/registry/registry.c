@@ -118,6 +118,7 @@ fallible registry_read(struct fetch *fetch, size_t max, struct buf *out)
 {
 	auto_free char *room = mem_new(16 * 1024);
 
+	fetch_hurry(fetch);
 	for (;;) {
 		size_t got = 0;
 
@@ -439,4 +440,18 @@ fallible registry_try(struct registry *registry)
 
 	TRY(base_get(registry, own, "/v2/", 0, &fetch));
 	return fetch_status(fetch) == 200 ? OK : registry_explain(registry, fetch, "");
+}
+
+fallible registry_try_mirror(struct registry *registry)
+{
+	auto_fetch fetch = NULL;
+	struct err *err = base_get(registry, &registry->bases[0], "/v2/", 0, &fetch);
+
+	// It answers, and wants a credential.
+	if (err && !strcmp(err_reason(err), "registry_denied")) {
+		err_free(err);
+		return OK;
+	}
+	TRY(err);
+	return fetch_status(fetch) < 500 ? OK : registry_explain(registry, fetch, "");
 }

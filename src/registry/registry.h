@@ -49,3 +49,5 @@ fallible registry_read(struct fetch *fetch, size_t max, struct buf *out);
 // Whether the credential is accepted: GET /v2/. The path of the reference is empty. FORBIDDEN
 // registry_denied.
 fallible registry_try(struct registry *registry);
+// Asks the first mirror for anything: OK if it answers, also that it wants a credential.
+fallible registry_try_mirror(struct registry *registry);

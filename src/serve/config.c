@@ -12,6 +12,7 @@
 
 #include "base/mem.h"
 #include "base/str.h"
+#include "codec/url.h"
 #include "types/address.h"
 #include "types/key.h"
 #include "types/owner.h"
@@ -106,17 +107,19 @@ static const struct row rows[] = {
 	 "highest number of new connections a second that a policy may ask for"},
 	{"egress-ca", "COVE_EGRESS_CA", TEXT, AT(ca), "", 0, 0, "FILE",
 	 "further certificates that the daemon trusts for connections of sandboxes, as PEM"},
-	{"registry-insecure", "COVE_REGISTRY_INSECURE", TEXT, AT(registry_insecure), "", 0, 0, "HOSTS",
+	{"registry-insecure", "COVE_REGISTRY_INSECURE", TEXT | LIVE, AT(registry_insecure), "", 0, 0, "HOSTS",
 	 "registries that are asked without TLS: HOST[:PORT], separated by commas"},
-	{"registry-mirrors", "COVE_REGISTRY_MIRRORS", TEXT, AT(registry_mirrors), "", 0, 0, "LIST",
+	{"registry-mirrors", "COVE_REGISTRY_MIRRORS", TEXT | LIVE, AT(registry_mirrors), "", 0, 0, "LIST",
 	 "mirrors that are asked before a registry, in order: HOST=URL[/PREFIX], separated by commas"},
-	{"registry-exceptions", "COVE_REGISTRY_EXCEPTIONS", TEXT, AT(registry_exceptions), "", 0, 0, "LIST",
+	{"registry-exceptions", "COVE_REGISTRY_EXCEPTIONS", TEXT | LIVE, AT(registry_exceptions), "", 0, 0, "LIST",
 	 "private addresses of registries that cove may reach: ADDRESS[/BITS][:PORT], separated by commas"},
 	{"registry-ca", "COVE_REGISTRY_CA", TEXT, AT(registry_ca), "", 0, 0, "FILE",
 	 "further certificates that registries may have, as PEM"},
-	{"image-max", "COVE_IMAGE_MAX", BYTES, AT(image_max), "20G", 1 << 20, 1ull << 40, "SIZE",
+	{"image-max", "COVE_IMAGE_MAX", BYTES | LIVE, AT(image_max), "20G", 1 << 20, 1ull << 40, "SIZE",
 	 "largest image that may be pulled"},
-	{"pull-wait", "COVE_PULL_WAIT", TIME, AT(pull_ms), "15m", 1000, 24 * 3600000ull, "TIME",
+	{"images-cache", "COVE_IMAGES_CACHE", BYTES | LIVE, AT(images_cache), "0", 0, 1ull << 50, "SIZE",
+	 "when all images take more, those that only creates have pulled are removed, oldest use first; 0: a fifth of the disk"},
+	{"pull-wait", "COVE_PULL_WAIT", TIME | LIVE, AT(pull_ms), "15m", 1000, 24 * 3600000ull, "TIME",
 	 "how long a create waits for the pull of its image; the pull goes on"},
 	{"preview-listen", "COVE_PREVIEW_LISTEN", TEXT, AT(preview_listen), "", 0, 0, "ADDR:PORT",
 	 "addresses that previews listen on, separated by commas; none: no previews (127.0.0.1:8485, or any port when that is taken)"},
@@ -484,6 +487,28 @@ fallible config_prices(const struct config *config, struct prices *out)
 	return OK;
 }
 
+static fallible check_registries(const struct config *config)
+{
+	struct str rest = str_of(config->registry_mirrors), word, host;
+
+	if (!address_list_is_valid(str_of(config->registry_exceptions)))
+		return err_hint(err_new(INVALID, "bad_config", "registry-exceptions is malformed"),
+				"ADDRESS[/BITS][:PORT], separated by commas");
+	while (rest.len && str_cut(&rest, ',', &word)) {
+		struct url url;
+
+		word = str_trim(word);
+		if (!word.len)
+			continue;
+		if (!str_cut(&word, '=', &host) || !host.len || !url_absolute(word, &url))
+			return err_hint(
+				err_new(INVALID, "bad_config", "registry-mirrors is malformed"),
+				"HOST=URL[/PREFIX], separated by commas: "
+				"docker.io=https://mirror.example.com");
+	}
+	return OK;
+}
+
 static fallible config_check(struct config *config)
 {
 	struct prices prices;
@@ -491,6 +516,7 @@ static fallible config_check(struct config *config)
 	unsigned scopes;
 
 	TRY(check_egress(config));
+	TRY(check_registries(config));
 	TRY(config_prices(config, &prices));
 	TRY(config_check_sinks(config));
 	if (!*config->preview_cert != !*config->preview_key)

@@ -28,7 +28,7 @@ struct config {
 	uint64_t audit_ms, audit_rows;			    // 0: as types/timers says; no limit
 	char *exceptions, *names, *ca;			    // of outbound connections for tenants
 	char *registry_insecure, *registry_mirrors, *registry_exceptions, *registry_ca;
-	uint64_t image_max, pull_ms;
+	uint64_t image_max, images_cache, pull_ms;
 	uint64_t egress_rate; // the maximum that a policy may set
 	uint64_t history_max; // bytes
 	char *sinks;	      // of alerts: types/sink.h

@@ -41,6 +41,7 @@
 #include "loop/offload.h"
 #include "manager/adopt.h"
 #include "manager/archives.h"
+#include "manager/box_launch.h"
 #include "manager/budgets.h"
 #include "manager/build_files.h"
 #include "manager/build_steps.h"
@@ -104,6 +105,8 @@ struct app {
 	struct preview *preview; // NULL: no preview listener
 	struct egress *egress;
 	struct pull_settings pull;
+	char **registry_texts; // of `pull`, also those of before: a pull may have them. To the end
+	size_t registry_text_count;
 	int tapes_dir, daemon_dir;
 	struct watch signals;
 	struct timer tidy;
@@ -172,6 +175,30 @@ static void set_users(struct app *app)
 		web_sessions_end_users(app->gateway.web);
 }
 
+static struct str registry_text(struct app *app, struct str now, const char *text)
+{
+	if (now.at && str_is(now, text))
+		return now;
+	app->registry_texts = mem_grow(app->registry_texts, app->registry_text_count + 1,
+				       sizeof(*app->registry_texts));
+	app->registry_texts[app->registry_text_count] = mem_str(text);
+	return str_of(app->registry_texts[app->registry_text_count++]);
+}
+
+static void load_registries(struct app *app)
+{
+	const struct config *config = &app->config;
+	struct pull_settings *pull = &app->pull;
+
+	pull->insecure = registry_text(app, pull->insecure, config->registry_insecure);
+	pull->mirrors = registry_text(app, pull->mirrors, config->registry_mirrors);
+	pull->outbound.exceptions = registry_text(app, pull->outbound.exceptions,
+						  config->registry_exceptions);
+	pull->image_max = config->image_max;
+	pull->cache_max = config->images_cache;
+	pull->wait_ms = (int64_t)config->pull_ms;
+}
+
 // Applies the settings that a reload can change.
 static void load_config(struct app *app)
 {
@@ -189,6 +216,7 @@ static void load_config(struct app *app)
 	queue_set_wait(manager->queue, manager->queue_wait_ms);
 	err_free(config_prices(config, &manager->prices)); // checked when it was read
 	log_set(config->log_level, config->log_format);
+	load_registries(app);
 	serve_agents_load_config(app->agents, config, manager);
 	if (!app->gateway.server)
 		return; // not open yet: they will use these settings
@@ -332,15 +360,8 @@ static fallible read_egress(struct app *app)
 	outbound->exceptions = str_of(app->config.exceptions);
 	outbound->hosts = str_of(app->config.names);
 	TRY(read_ca(app->config.registry_ca, "registry-ca", registries));
-	registries->exceptions = str_of(app->config.registry_exceptions);
 	registries->hosts = str_of(app->config.names);
-	app->pull.insecure = str_of(app->config.registry_insecure);
-	app->pull.mirrors = str_of(app->config.registry_mirrors);
-	app->pull.image_max = app->config.image_max;
-	app->pull.wait_ms = (int64_t)app->config.pull_ms;
-	if (!address_list_is_valid(registries->exceptions))
-		return err_hint(err_new(INVALID, "bad_config", "registry-exceptions is malformed"),
-				"ADDRESS[/BITS][:PORT], separated by commas");
+	load_registries(app);
 	return OK;
 }
 
@@ -434,6 +455,7 @@ static struct err *collect_layers(void *arg, struct sweep_round *round)
 	TRY(operations_prune(arg));
 	build_files_prune(arg, false);
 	TRY(build_steps_sweep(arg));
+	TRY(pulled_evict(arg));
 	return pulled_collect(arg, NULL, LAYERS_KEPT_MS, &bytes);
 }
 
@@ -651,6 +673,7 @@ static void on_settled(void *arg)
 	pull_resume(app->gateway.manager);
 	builds_resume(app->gateway.manager);
 	archives_resume(app->gateway.manager);
+	box_launch_open(app->gateway.manager);
 	pools_open(app->gateway.manager);
 	condition_signal(&app->condition);
 }
