@@ -93,7 +93,7 @@ def cache():
     registry = r.StandIn()
     boxes = {}
     for i in range(4):
-        registry.add(r.Image([BASE, r.tar([("opt", None), ("opt/big", os.urandom(8 << 20), 0o644)])]), "cached%d" % i)
+        registry.add(r.Image([BASE, r.tar([("opt", None), ("opt/big", os.urandom(8 << 20), 0o644)])], pack=bytes), "cached%d" % i)
     c.same(cove.post("/v1/templates", {"image": registry.host + "/cached0", "name": "named"}).status, 201, "a pull by name")
     for i in (1, 2, 3):
         boxes[i] = cove.create(image="%s/cached%d" % (registry.host, i))
@@ -101,12 +101,12 @@ def cache():
         cove.delete(boxes[i])
     all_of_them = {"named", "cached1-latest", "cached2-latest", "cached3-latest"}
     c.same(names(), all_of_them, "I-18: a pull and three creates leave four images")
-    c.same(reload(images_cache="1G", sweep_every="1s"), 0, "I-18: images-cache is live")
+    c.same(reload(images_cache="1G"), 0, "I-18: images-cache is live")
     bytes_of = {one["name"]: one["bytes"] for one in cove.get("/v1/templates").json["items"]}
     base = bytes_of["named"] - (8 << 20)
-    c.same(reload(images_cache=str(base + (30 << 20)), sweep_every="1s"), 0, "room for three of them")
+    c.same(reload(images_cache=str(base + (30 << 20))), 0, "room for three of them")
     c.ok(c.until(lambda: names() == all_of_them - {"cached1-latest"}, 60), "I-18: the one that was used the longest time ago goes", names())
-    c.same(reload(images_cache="1M", sweep_every="1s"), 0, "no room")
+    c.same(reload(images_cache="1M"), 0, "no room")
     c.ok(c.until(lambda: names() == {"named", "cached3-latest"}, 60), "I-18: all cached ones go but that of a sandbox; the named one stays", names())
     c.same(cove.out(boxes[3], ["/bin/bash", "-c", "echo ok"], cwd="/"), "ok\n", "whose files are there")
     cove.delete(boxes[3])
@@ -119,7 +119,7 @@ cove = c.Cove(start=False)
 os.makedirs(cove.home, exist_ok=True)
 FILE = os.path.join(cove.home, "cove.conf")
 write()
-cove.args.append("--config=" + FILE)
+cove.args += ["--config=" + FILE, "--sweep-every=1s"]
 cove.start()
 left = order()
 debian(left)
