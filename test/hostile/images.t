@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import io
 import os
+import shutil
 import socket
 import tarfile
 import tempfile
@@ -321,6 +322,7 @@ def rebinding(stage):
     c.same(attack([]), ("not_global", False), "I-54c: the second address is judged, too")
     inner.close()
     registry.stop()
+    shutil.rmtree(home, ignore_errors=True)
 
 
 def plan(stage, name, dockerfile, **fields):
