@@ -377,7 +377,7 @@ fallible daytona_snapshots_fork(struct http *x)
 		TRY(json_str(json_get(json, "name"), "name", &name));
 	if (name.len)
 		TRY(create_name(name, id_is_name, form));
-	snprintf(request.name, sizeof(request.name), "%s", form);
+	snprintf(request.name, sizeof(request.name), "%.*s", ID_NAME_MAX, form);
 	TRY(snapshots_fork(gateway_of(x)->manager, &grant, x->params[0], &request, &fork));
 	if (fork.err)
 		return fork.err;
