@@ -23,8 +23,8 @@
 #include "cli/body.h"
 #include "cli/image.h"
 #include "cli/interrupt.h"
-#include "cli/jobs.h"
 #include "cli/print.h"
+#include "cli/provider.h"
 #include "cli/screen.h"
 #include "cli/status.h"
 #include "cli/stdio.h"
@@ -54,7 +54,8 @@ struct agent {
 	struct agent_config config;
 	const char *prompt; // of --agent; NULL: a command was given
 	char run[RUN_LEN + 1];
-	struct cove_process *process;
+	struct provider_run at;
+	bool has_begun;
 	struct buf out_line, err_line; // begun
 	struct agent_output pieces[2]; // of --json, by whether it is stderr
 	bool has_session, stopped, may_have_files;
@@ -65,7 +66,7 @@ struct agent {
 
 static void agent_done(struct agent *agent)
 {
-	cove_process_free(agent->process);
+	provider_run_done(&agent->at);
 	buf_done(&agent->out_line);
 	buf_done(&agent->err_line);
 	buf_done(&agent->pieces[0].held);
@@ -190,21 +191,18 @@ static fallible agent_take(struct agent *agent, bool is_stderr, struct str bytes
 // Ctrl-C stops the command; what it did comes back all the same. A second one ends us at once.
 static fallible agent_interrupt(struct agent *agent)
 {
-	struct remote *remote = &agent->sync.remote;
-
 	agent->stopped = true;
 	interrupt_shield(true);
-	return remote_did(remote, cove_process_interrupt(agent->process, &remote->error));
+	return agent->sync.to.provider->stop(&agent->at, true);
 }
 
 // An event of the stream that cannot be read is skipped, told and counted: the output of the run is
 // on the server, whole.
-static bool agent_is_malformed(struct agent *agent, enum cove_kind kind)
+static bool agent_is_malformed(struct agent *agent, const struct err *err)
 {
-	const char *reason = agent->sync.remote.error.reason;
 	auto_free char *text = NULL;
 
-	if (kind != COVE_BROKEN || strcmp(reason, "bad_reply") != 0 ||
+	if (err_kind(err) != ERR_BAD_PEER || strcmp(err_reason(err), "bad_reply") != 0 ||
 	    agent->malformed == MALFORMED_MAX)
 		return false;
 	text = mem_fmt(
@@ -214,22 +212,31 @@ static bool agent_is_malformed(struct agent *agent, enum cove_kind kind)
 	return true;
 }
 
+// Whether to go on after a failed read of the output.
+static fallible agent_missed(struct agent *agent, struct err *err)
+{
+	if (err_kind(err) == ERR_CANCELLED && interrupt_signal() && !agent->stopped) {
+		err_free(err);
+		return agent_interrupt(agent);
+	}
+	if (!agent_is_malformed(agent, err))
+		return err;
+	err_free(err);
+	return OK;
+}
+
 static fallible agent_follow(struct agent *agent)
 {
-	struct remote *remote = &agent->sync.remote;
 	struct cove_piece piece = {0};
 
 	while (!piece.ended) {
-		enum cove_kind kind = cove_process_next(agent->process, -1, &piece, &remote->error);
+		struct err *err = agent->sync.to.provider->next(&agent->at, &piece);
 
-		if (kind == COVE_CANCELLED && interrupt_signal() && !agent->stopped) {
-			TRY(agent_interrupt(agent));
+		if (err) {
+			TRY(agent_missed(agent, err));
 			piece.ended = false;
 			continue;
 		}
-		if (agent_is_malformed(agent, kind))
-			continue;
-		TRY(remote_did(remote, kind));
 		if (!piece.ended)
 			TRY(agent_take(agent, piece.is_stderr,
 				       (struct str){piece.bytes, piece.len}));
@@ -240,8 +247,8 @@ static fallible agent_follow(struct agent *agent)
 		agent_end_line(agent, false);
 	if (agent->err_line.len)
 		agent_end_line(agent, true);
-	return remote_did(remote,
-			  cove_process_wait(agent->process, -1, &agent->result, &remote->error));
+	agent->result = agent->at.result;
+	return OK;
 }
 
 // ---------------------------------------------------------------------------------------- end
@@ -263,12 +270,11 @@ static int agent_status(const struct agent *agent)
 // tell only the status of a kill.
 static bool agent_had_no_memory(struct agent *agent)
 {
-	auto_free char *route = remote_path("/v1/sandboxes", cove_box_id(agent->sync.to.box),
-					    "/stats");
+	auto_free char *route = remote_path("/v1/sandboxes", agent->sync.to.id, "/stats");
 	auto_json stats = NULL;
 	auto_err err = OK;
 
-	if (agent->result.exit_code != STATUS_SIGNALED + SIGKILL)
+	if (agent->result.exit_code != STATUS_SIGNALED + SIGKILL || !agent->sync.to.box)
 		return false;
 	err = remote_ask(&agent->sync.remote, "GET", route, NULL, NULL, &stats);
 	return !err && fields_number(json_get(stats, "memory"), "oomKills", 0) > 0;
@@ -307,7 +313,7 @@ static void agent_tell_done(const struct agent *agent)
 		return;
 	json_begin(&out, '{');
 	json_put_text(&out, "event", "done");
-	json_put_text(&out, "sandbox", cove_box_id(sync->to.box));
+	json_put_text(&out, "sandbox", sync->to.id);
 	json_put_text(&out, "run", agent->run);
 	json_put_int(&out, "exitCode", agent->result.exit_code);
 	json_put_text(&out, "ended", agent->result.ended);
@@ -431,7 +437,7 @@ static fallible agent_finish_lost(struct agent *agent)
 					"the sandbox was lost during the run; its changes did not "
 					"come back"),
 				"'cove sync out --sandbox %s --worktree %s' tries again",
-				cove_box_id(sync->to.box), sync->path);
+				sync->to.id, sync->path);
 	}
 	return err_new(BAD_PEER, "box_lost",
 		       "the sandbox was lost during the run; %zu changed and %zu deleted files "
@@ -454,9 +460,20 @@ static fallible agent_finish(struct agent *agent)
 	return OK;
 }
 
+// Whether the provider and not the request failed.
+static bool agent_is_away(const struct err *err)
+{
+	return err_kind(err) == ERR_UNAVAILABLE || err_kind(err) == ERR_TIMEOUT ||
+	       !strcmp(err_reason(err), "peer_gone");
+}
+
 // Failures of cove are 2, of whatever kind; signals have their own status, as has run --sync.
 static fallible agent_end(const struct agent *agent, struct err *err)
 {
+	const struct provider *provider = agent->sync.to.provider;
+
+	if (err && provider->instead && agent_is_away(err))
+		sync_tell(&agent->sync, "fallback", "message", provider->instead);
 	err = status_end(agent->call, err);
 	if (err && !agent->own_status && agent->call->exit < STATUS_SIGNALED)
 		agent->call->exit = SYNC_FAILED;
@@ -515,12 +532,20 @@ static fallible agent_setup_text(const struct agent *agent, struct buf *out)
 	return OK;
 }
 
+// The directory that a sandbox has alone, where that is not its home directory.
+static const char *agent_own_place(const struct agent *agent)
+{
+	const struct sync_box *box = &agent->sync.to;
+
+	return box->provider == &provider_local ? box->store : "";
+}
+
 // Runs the script once in each sandbox for each content. Its output stays there.
 static fallible agent_setup(struct agent *agent)
 {
 	// clang-format off
 	static const char script[] =
-		"d=${HOME:-/root}/.cove-agent/setup\n"
+		"d=${2:-${HOME:-/root}}/.cove-agent/setup\n"
 		"mkdir -p \"$d\" || exit\n"
 		"f=$d/$1\n"
 		"[ ! -e \"$f.done\" ] || exit 0\n"
@@ -534,9 +559,8 @@ static fallible agent_setup(struct agent *agent)
 	on_exit_call(cove_output_free) struct cove_output output = {0};
 	auto_buf text = BUF_INIT(SETUP_MAX + 65536);
 	char hash[SHA256_HEX + 1];
-	const char *argv[] = {"sh", "-c", script, "setup", hash, NULL};
+	const char *argv[] = {"sh", "-c", script, "setup", hash, agent_own_place(agent), NULL};
 	struct cove_command command = {.argv = argv};
-	struct remote *remote = &agent->sync.remote;
 	struct sha256 sum;
 	struct str rest, line;
 
@@ -549,8 +573,7 @@ static fallible agent_setup(struct agent *agent)
 	sha256_end(&sum, hash);
 	command.input = text.at;
 	command.input_len = text.len;
-	TRY(remote_did(remote,
-		       cove_exec_output(agent->sync.to.box, &command, &output, &remote->error)));
+	TRY(agent->sync.to.provider->exec(&agent->sync.to, &command, &output));
 	if (!output.result.exit_code)
 		return OK;
 	for (rest = (struct str){output.out, output.out_len}; str_cut(&rest, '\n', &line);) {
@@ -609,8 +632,8 @@ static char *agent_directory(const struct sync *sync)
 	size_t len = strlen(sync->path);
 
 	if (!here || strncmp(here, sync->path, len) != 0 || here[len] != '/')
-		return mem_str(SYNC_HOME);
-	return mem_fmt(SYNC_HOME "%s", here + len);
+		return mem_str(sync->to.home);
+	return mem_fmt("%s%s", sync->to.home, here + len);
 }
 
 static void agent_free_words(char ***argv)
@@ -658,45 +681,11 @@ static const char **agent_env(const struct body *body, const char *const more[3]
 static fallible agent_mark(struct agent *agent)
 {
 	struct remote *remote = &agent->sync.remote;
-	auto_free char *route = remote_path("/v1/sandboxes", cove_box_id(agent->sync.to.box), "");
+	auto_free char *route = remote_path("/v1/sandboxes", agent->sync.to.id, "");
 	auto_buf body = BUF_INIT(64);
 
 	buf_text(&body, "{\"unsynced\":true}");
 	return remote_ask(remote, "PATCH", route, &body, NULL, NULL);
-}
-
-// Starts the run on the server, which marks the sandbox first.
-static fallible agent_post(struct agent *agent, const struct cove_command *command,
-			   const char *const *argv)
-{
-	struct sync *sync = &agent->sync;
-	auto_buf body = BUF_INIT(BODY_BYTES_MAX);
-	struct json_out json = json_to(&body);
-	struct err *err;
-
-	json_begin(&json, '{');
-	json_put_text(&json, "sandbox", cove_box_id(sync->to.box));
-	json_put_text(&json, "id", agent->run);
-	json_key(&json, "argv");
-	json_begin(&json, '[');
-	for (; *argv; argv++)
-		json_add_text(&json, *argv);
-	json_end(&json, ']');
-	json_put_text(&json, "cwd", command->cwd);
-	if (command->user)
-		json_put_text(&json, "user", command->user);
-	if (command->timeout_ms)
-		json_put_int(&json, "timeoutMs", command->timeout_ms);
-	TRY(fields_pairs(&json, "env", command->env));
-	json_end(&json, '}');
-	if (!buf_ok(&body))
-		return err_new(TOO_LARGE, "too_large",
-			       "the command and its variables exceed 1 MiB");
-	err = remote_ask(&sync->remote, "POST", "/v1/agent-runs", &body, NULL, NULL);
-	if (err)
-		return fields_no_cwd(err, sync->remote.cove, command->cwd);
-	agent->process = cove_process_at(sync->to.box, agent->run);
-	return OK;
 }
 
 // ------------------------------------------------------------------------------------- preview
@@ -751,7 +740,10 @@ static fallible agent_start(struct agent *agent, struct cove_command *command, b
 		TRY(agent_mark(agent));
 		return agent_show(agent, &screen, out_detached);
 	}
-	TRY(agent_post(agent, command, screen.argv));
+	agent->at.box = &sync->to;
+	agent->at.id = agent->run;
+	TRY(sync->to.provider->start(&agent->at, command, screen.argv));
+	agent->has_begun = true;
 	return agent_follow(agent);
 }
 
@@ -785,16 +777,24 @@ static fallible agent_run_in(struct agent *agent, struct body *body)
 		body->command.cwd = directory;
 	body->command.env = env;
 	err = agent_start(agent, &body->command, &detached);
-	if (err && !agent->process)
+	if (err && !agent->has_begun)
 		agent_remove_files(agent);
 	TRY(err);
 	return detached ? OK : agent_finish(agent);
 }
 
-static fallible agent_check(const struct call *call)
+static fallible agent_check(const struct agent *agent)
 {
+	static const enum opt ours[] = {OPT_TTY, OPT_PREVIEW, OPT_USER};
+	const struct provider *provider = agent->sync.to.provider;
+	const struct call *call = agent->call;
 	bool tty = call_has(call, OPT_TTY);
 
+	for (size_t i = 0; i < sizeof(ours) / sizeof(*ours) && provider != &provider_cove; i++)
+		if (call_has(call, ours[i]))
+			return err_new(INVALID, "not_offered",
+				       "--provider %s has no -t, --preview and --user",
+				       provider->name);
 	if (tty && (call_has(call, OPT_JSON) || call_has(call, OPT_TIMEOUT)))
 		return err_new(INVALID, "two_ways",
 			       "-t cannot be combined with --json or --timeout");
@@ -852,7 +852,7 @@ static fallible agent_run_words(struct call *call, char **words, bool own_status
 		TRY(agent_by_name(&agent, words, &argv));
 	else
 		argv = agent_words(call, words);
-	TRY(agent_check(call));
+	TRY(agent_check(&agent));
 	TRY(sync_check_ways(call));
 	TRY(body_box(call, &body));
 	TRY(body_command(call, argv, false, &body));
@@ -898,18 +898,11 @@ static fallible agent_find_box(struct sync *sync, const char *run, char **out)
 		return agent_no_run(run);
 	digits = mem_fmt("wt-%.*s", RUN_BOX, run + sizeof(RUN_PREFIX) - 1);
 	TRY(sync_list(sync, &ids));
-	for (size_t i = 0; i < ids.count; i++) {
-		auto_cove_box box = NULL;
-		struct cove_box_info info = {0};
-
-		TRY(remote_did(&sync->remote, cove_box_find(sync->remote.cove, ids.at[i], &box,
-							    &sync->remote.error)));
-		TRY(remote_did(&sync->remote, cove_box_info(box, &info, &sync->remote.error)));
-		if (str_starts(str_of(info.name), digits)) {
+	for (size_t i = 0; i < ids.count; i++)
+		if (str_starts(str_of(ids.names[i]), digits)) {
 			*out = mem_str(ids.at[i]);
 			return OK;
 		}
-	}
 	return agent_no_run(run);
 }
 
@@ -924,10 +917,13 @@ static fallible agent_find(struct agent *agent, struct agent_screen *out_screen)
 	TRY(agent_find_box(sync, run, &id));
 	snprintf(agent->run, sizeof(agent->run), "%s", run);
 	TRY(sync_open_owner(sync, id));
-	if (jobs_has(sync->to.box, run)) {
-		agent->process = cove_process_at(sync->to.box, run);
+	agent->at.box = &sync->to;
+	agent->at.id = agent->run;
+	agent->has_begun = sync->to.provider->has(&sync->to, run);
+	if (agent->has_begun)
 		return OK;
-	}
+	if (!sync->to.box)
+		return agent_no_run(run);
 	out_screen->run = agent->run;
 	TRY(remote_did(&sync->remote, cove_terminal_list(sync->to.box, agent_on_terminal,
 							 out_screen, &sync->remote.error)));
@@ -942,11 +938,11 @@ static fallible agent_reconnect_in(struct agent *agent)
 
 	TRY(agent_find(agent, &screen));
 	TRY(sync_open_root(&agent->sync));
-	sync_tell(&agent->sync, "id", "sandbox", cove_box_id(agent->sync.to.box));
+	sync_tell(&agent->sync, "id", "sandbox", agent->sync.to.id);
 	sync_tell(&agent->sync, "session", "run", agent->run);
 	sync_tell(&agent->sync, "phase", "phase", "agent_running");
 	agent->may_have_files = true;
-	TRY(agent->process ? agent_follow(agent) : agent_show(agent, &options, &detached));
+	TRY(agent->has_begun ? agent_follow(agent) : agent_show(agent, &options, &detached));
 	return detached ? OK : agent_finish(agent);
 }
 
@@ -966,7 +962,7 @@ fallible cli_agent_reconnect(struct call *call)
 static fallible agent_stop_terminal(struct agent *agent)
 {
 	auto_free char *rest = mem_fmt("/api/terminals/%s", agent->run);
-	auto_free char *route = remote_path("/v1/sandboxes", cove_box_id(agent->sync.to.box), rest);
+	auto_free char *route = remote_path("/v1/sandboxes", agent->sync.to.id, rest);
 
 	return remote_ask(&agent->sync.remote, "DELETE", route, NULL, NULL, NULL);
 }
@@ -976,12 +972,11 @@ fallible cli_agent_stop(struct call *call)
 	auto_agent agent;
 	struct err *err = agent_begin(&agent, call);
 	struct agent_screen screen = {0};
-	struct remote *remote = &agent.sync.remote;
 
 	TRY(err);
 	TRY(status_end(call, agent_find(&agent, &screen)));
-	if (agent.process)
-		err = remote_did(remote, cove_process_kill(agent.process, &remote->error));
+	if (agent.has_begun)
+		err = agent.sync.to.provider->stop(&agent.at, false);
 	else
 		err = agent_stop_terminal(&agent);
 	TRY(status_end(call, err));
@@ -1016,7 +1011,7 @@ static void agent_put_row(struct agent_rows *rows, const char *run, const char *
 	if (rows->json) {
 		json_begin(rows->json, '{');
 		json_put_text(rows->json, "run", run);
-		json_put_text(rows->json, "sandbox", cove_box_id(sync->to.box));
+		json_put_text(rows->json, "sandbox", sync->to.id);
 		sync_put_path(rows->json, sync->path);
 		json_put_text(rows->json, "state", status);
 		if (exit_code >= 0)
@@ -1030,7 +1025,7 @@ static void agent_put_row(struct agent_rows *rows, const char *run, const char *
 	grid_add(rows->grid, run);
 	grid_add(rows->grid, state);
 	grid_add(rows->grid, started_at);
-	grid_add(rows->grid, cove_box_id(sync->to.box));
+	grid_add(rows->grid, sync->to.id);
 	grid_add(rows->grid, sync->path);
 }
 
@@ -1053,12 +1048,11 @@ static fallible agent_list_box(struct agent_rows *rows, const char *id)
 	struct err *err = sync_open_owner(sync, id);
 
 	if (!err)
-		err = remote_did(&sync->remote, cove_process_list(sync->to.box, agent_on_process,
-								  rows, &sync->remote.error));
-	if (!err)
+		err = sync->to.provider->runs(&sync->to, agent_on_process, rows);
+	if (!err && sync->to.box)
 		err = remote_did(&sync->remote, cove_terminal_list(sync->to.box, agent_on_screen,
 								   rows, &sync->remote.error));
-	cove_box_free(take_ptr(sync->to.box));
+	sync_box_done(&sync->to);
 	free(take_ptr(sync->path));
 	sync_state_done(&sync->state);
 	// Never synced, or removed since the list was made: it has no runs.

@@ -15,6 +15,7 @@
 
 #include "base/mem.h"
 #include "base/secret.h"
+#include "cli/provider.h"
 #include "cli/stdio.h"
 #include "sync/scrub.h"
 
@@ -49,11 +50,12 @@ static void agent_files_drop(struct agent_file *file)
 }
 
 // The part of the path beneath the worktree's copy; NULL: it is elsewhere.
-static const char *agent_files_within(const char *path)
+static const char *agent_files_within(const struct sync *sync, const char *path)
 {
-	const size_t len = strlen(SYNC_HOME);
+	const char *home = sync->to.home;
+	const size_t len = strlen(home);
 
-	return !strncmp(path, SYNC_HOME, len) && path[len] == '/' ? path + len + 1 : NULL;
+	return !strncmp(path, home, len) && path[len] == '/' ? path + len + 1 : NULL;
 }
 
 // "FILE:PATH"; a relative PATH is one of the worktree.
@@ -67,8 +69,13 @@ static fallible agent_files_parse(const struct sync *sync, const char *word, str
 			err_new(INVALID, "bad_value", "--%s '%s' is no FILE:PATH", option, word),
 			"for example --%s ~/.netrc:/root/.netrc", option);
 	out->from = mem_dup(word, (size_t)(colon - word));
-	out->path = colon[1] == '/' ? mem_str(colon + 1) : mem_fmt(SYNC_HOME "/%s", colon + 1);
-	within = agent_files_within(out->path);
+	out->path = colon[1] == '/' ? mem_str(colon + 1)
+				    : mem_fmt("%s/%s", sync->to.home, colon + 1);
+	within = agent_files_within(sync, out->path);
+	if (!within && sync->to.provider == &provider_local)
+		return err_new(INVALID, "bad_value",
+			       "with --provider local --%s places files in the worktree alone",
+			       option);
 	if (!file_list_is_path(str_of(out->path + 1)) ||
 	    (within && file_list_is_git(str_of(within))))
 		return err_new(INVALID, "bad_value", "'%s' is no path for a file", colon + 1);
@@ -93,8 +100,7 @@ static fallible agent_files_script(struct sync *sync, const char *const *argv, s
 		.input_len = input.len,
 	};
 
-	TRY(remote_did(&sync->remote,
-		       cove_exec_output(sync->to.box, &command, &output, &sync->remote.error)));
+	TRY(sync->to.provider->exec(&sync->to, &command, &output));
 	if (!output.result.exit_code)
 		return OK;
 	return err_new(INVALID, "cannot_place", "a file cannot be placed in the sandbox: %.200s",
@@ -126,10 +132,15 @@ static fallible agent_files_place(struct sync *sync, const char *run, const stru
 
 static fallible agent_files_write(struct sync *sync, const struct agent_file *to, struct str text)
 {
+	static const char script[] = "umask 077; rm -f -- \"$1\"; cat >\"$1\"\n";
+	const char *const argv[] = {"sh", "-c", script, "write", to->path, NULL};
 	struct remote *remote = &sync->remote;
 	struct cove_file *file = NULL;
-	enum cove_kind kind = cove_file_create(sync->to.box, to->path, 0600, &file, &remote->error);
+	enum cove_kind kind;
 
+	if (!sync->to.box)
+		return agent_files_script(sync, argv, text);
+	kind = cove_file_create(sync->to.box, to->path, 0600, &file, &remote->error);
 	if (!kind && text.len)
 		kind = cove_file_write(file, text.at, text.len, &remote->error);
 	if (!kind)
@@ -151,7 +162,7 @@ static fallible agent_files_put_one(struct sync *sync, const char *run, const ch
 	text.is_secret = clean.is_secret = is_secret;
 	TRY(agent_files_parse(sync, word, &file));
 	assert(file.from && file.path);
-	in_memory = is_secret || agent_files_within(file.path);
+	in_memory = is_secret || agent_files_within(sync, file.path);
 	TRY(agent_files_read(file.from, in_memory ? PLACED_BYTES_MAX : FILE_BYTES_MAX, &text));
 	if (!in_memory)
 		return agent_files_write(sync, &file, buf_view(&text));

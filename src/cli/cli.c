@@ -154,7 +154,11 @@ static const struct verb verbs[] = {
 	 "and brings the changes back. What happens is told in lines of stderr, as [sandbox:EVENT] TEXT; "
 	 "lines of the command's stderr are [sandbox:stderr]. With --json each event and each piece of "
 	 "output is a line of JSON. The exit status is 0, or 1 when the command failed, 2 of a failure of "
-	 "cove, 124 after --timeout, 130 when it was stopped.\n",
+	 "cove, 124 after --timeout, 130 when it was stopped.\n"
+	 "--provider daytona runs it in a sandbox of a server that speaks Daytona's API over HTTP; local, "
+	 "with --allow-local, in a copy of the worktree on this host, with all rights of the caller. Both "
+	 "keep the manifest in ~/.local/state/cove, and have no -t, --preview and --user. When a provider "
+	 "cannot be reached, [sandbox:fallback] says what runs without it.\n",
 	 0, -1},
 	{VERB_AGENT_RECONNECT, 0, "agent reconnect", "RUN",
 	 "Show a run from its start to its end, then bring its changes back.", NULL,
@@ -708,6 +712,7 @@ static const struct remark remarks[] = {
 	{"ENVIRONMENT", "COVE_TOKEN", "Key to the daemon. Without it the file operator.key in the data directory is used, for a daemon on this machine."},
 	{"ENVIRONMENT", "COVE_CONTEXT", "The context to use instead of that of 'cove context use'; local: the daemon of this host."},
 	{"ENVIRONMENT", "COVE_DATA", "The data directory, as --data."},
+	{"ENVIRONMENT", "DAYTONA_API_URL, DAYTONA_API_KEY", "The server of --provider daytona, for example http://127.0.0.1:8484/daytona, and its key."},
 	{"ENVIRONMENT", "COVE_AGENT_ROOTS", "Directories, with colons, beneath which 'cove sync' and 'cove agent' take worktrees. Without it every directory but /."},
 	{"ENVIRONMENT", "COVE_PICTURES", "How 'python', 'js' and 'run-code' show a picture: kitty, iterm, or none, which saves it in a file. Without it the terminal is asked."},
 	{"ENVIRONMENT", "NO_COLOR", "When set, nothing is coloured."},

@@ -40,6 +40,7 @@
 #define SYNC_LOOKS (SYNCS | ON(SYNC_STATUS))
 #define AGENT_SHOWS (ON(AGENT_RUN) | ON(AGENT_RECONNECT))
 #define AGENTS (ON(AGENT_RECONNECT) | ON(AGENT_STATUS) | ON(AGENT_STOP) | ON(AGENT_LIST))
+#define PROVIDED (SYNC_LOOKS | ON(SYNC_GC) | AGENTS | AGENT_STARTS)
 #define ASKS (EXECUTIONS | NETWORK | CODE | PORTS | LOOKS | SESSIONS | STEPS | KEYS | REGISTRIES | POOLS | VOLUMES | TENANTS | ON(CLEANUP) | ON(DASHBOARD) | MAKES_OR_RUNS | INSIDE | ON(PS) | ON(INSPECT) | ON(RM) | TEMPLATES | ON(DOCTOR) | ON(WORDS) | ON(PLAY) | STATS | SYNC_LOOKS | ON(SYNC_GC) | AGENTS)
 
 const struct option cli_options[] = {
@@ -50,6 +51,7 @@ const struct option cli_options[] = {
 	{OPT_ALL,	  'a', "all",	   NULL,	 "end every process", ON(KILL)},
 	{OPT_ALL,	  'a', "all",	   NULL,	 "also runs that have ended, the newest first", ON(SESSION_RUNS)},
 	{OPT_ALL,	  'a', "all",	   NULL,	 "also names that begin with a dot", ON(LS)},
+	{OPT_ALLOW_LOCAL, 0,   "allow-local", NULL,	 "with --provider local: yes, run on this host, without a sandbox", PROVIDED},
 	{OPT_ALLOW,	  0,   "allow",	   "NAME",	 "allow this name (pypi.org, *.github.com, db.example.com:5432); may be repeated", MAKES | ON(POLICY) | ON(SESSION_CREATE) | ON(SUBMIT)},
 	{OPT_ARTIFACT,	  0,   "artifact", "GLOB",	 "keep the files that match ('out/**', '*.log'); may be repeated", ON(SUBMIT)},
 	{OPT_ATTEMPT,	  0,   "attempt",  "NUMBER",	 "the output of this attempt (default: the last)", ON(EXECUTIONS_LOGS)},
@@ -175,6 +177,7 @@ const struct option cli_options[] = {
 	{OPT_PIDS,	  0,   "pids",	   "NUMBER",	 "limit of processes and threads", ON(UPDATE)},
 	{OPT_PREVIEW,	  0,   "preview",  "PORT",	 "tell an address of this port, valid for an hour, that needs no key", AGENT_STARTS},
 	{OPT_PROFILE,	  0,   "profile",  "PROFILE",	 "a profile of the server: template, allowed names, secrets and limits that are not given here", ON(SESSION_CREATE)},
+	{OPT_PROVIDER,	  0,   "provider", "cove|daytona|local", "where it runs: the daemon (default), a server with Daytona's API (DAYTONA_API_URL, DAYTONA_API_KEY), or this host, with --allow-local", PROVIDED},
 	{OPT_PLATFORM,	  0,   "platform", "OS/ARCH[/VARIANT]", "pull the image for this platform (default: the host's)", ON(TEMPLATE_PULL)},
 	{OPT_POOL,	  0,   "pool",	   "POOL",	 "claim a prepared sandbox of this pool; beside it --name, --label, --ttl and --network", ON(CREATE)},
 	{OPT_PRINT_PLAN,  0,   "print-plan", NULL,	 "print the plan of the Dockerfile as JSON, and build nothing", ON(TEMPLATE_BUILD)},

@@ -22,6 +22,7 @@
 #include "cli/body.h"
 #include "cli/interrupt.h"
 #include "cli/print.h"
+#include "cli/provider.h"
 #include "cli/status.h"
 #include "codec/text.h"
 #include "lib/fields.h"
@@ -46,7 +47,8 @@ static void sync_forget(struct sync *sync)
 void sync_done(struct sync *sync)
 {
 	sync_forget(sync);
-	cove_box_free(sync->to.box);
+	sync_box_done(&sync->to);
+	free(sync->to.api);
 	free(sync->to.name);
 	free(sync->to.email);
 	remote_close(&sync->remote);
@@ -112,7 +114,7 @@ static void sync_tell_done(const struct sync *sync)
 		return;
 	json_begin(&out, '{');
 	json_put_text(&out, "event", "done");
-	json_put_text(&out, "sandbox", cove_box_id(sync->to.box));
+	json_put_text(&out, "sandbox", sync->to.id);
 	json_put_int(&out, "filesChanged", (int64_t)sync->changed);
 	json_put_int(&out, "filesDeleted", (int64_t)sync->deleted);
 	json_end(&out, '}');
@@ -310,10 +312,13 @@ fallible sync_begin(struct sync *sync, struct call *call)
 		.to = {.file_max = FILE_MAX_DEFAULT,
 		       .count_max = FILES_MAX_DEFAULT,
 		       .spool = -1,
+		       .copy = -1,
 		       .note = sync_on_note,
 		       .arg = sync},
 	};
 	call->exit = SYNC_FAILED; // of every failure
+	TRY(provider_choose(call, &sync->to.provider));
+	sync->to.exec = sync->to.provider->exec;
 	TRY(sync_limit(call, OPT_MAX_FILE, true, &sync->to.file_max));
 	TRY(sync_limit(call, OPT_MAX_FILES, false, &sync->to.count_max));
 	sync_set_machine(sync);
@@ -322,47 +327,26 @@ fallible sync_begin(struct sync *sync, struct call *call)
 
 fallible sync_connect(struct sync *sync)
 {
-	TRY(remote_open(&sync->remote, sync->call));
-	sync->to.remote = &sync->remote;
-	interrupt_arm(sync->remote.cove);
-	return OK;
-}
-
-// "wt-" and half of the hash.
-static char *sync_box_name(const struct sync *sync)
-{
-	return mem_fmt("wt-%.40s", sync->identity);
+	return sync->to.provider->connect(&sync->to, sync->call, &sync->remote);
 }
 
 static fallible sync_open_once(struct sync *sync, void *arg)
 {
-	const struct cove_box_spec *make = arg;
-	auto_free char *name = sync_box_name(sync);
-	auto_free char *label = mem_fmt("worktree=%s", sync->identity);
-	auto_free char *machine = mem_fmt("worktree-machine=%s", sync->machine);
-	const char *labels[] = {label, machine, NULL};
-	struct cove_box_spec spec = make ? *make : (struct cove_box_spec){0};
-	const char *given = call_value(sync->call, OPT_SANDBOX);
-	struct cove *cove = sync->remote.cove;
-	struct cove_error *error = &sync->remote.error;
-	enum cove_kind kind;
+	const struct provider_owner owner = {
+		.machine = sync->machine,
+		.identity = sync->identity,
+		.worktree = sync->path,
+		.given = call_value(sync->call, OPT_SANDBOX),
+	};
 
-	spec.labels = labels;
-	if (given || !make)
-		kind = cove_box_find(cove, given ? given : name, &sync->to.box, error);
-	else
-		kind = cove_box_ensure(cove, name, &spec, &sync->to.box, error);
-	if (kind == COVE_NOT_FOUND && !given && !make)
-		return err_hint(err_new(NOT_FOUND, "no_sandbox", "'%s' has no sandbox", sync->path),
-				"'cove sync in' makes one");
-	return remote_did(&sync->remote, kind);
+	return sync->to.provider->open(&sync->to, &owner, arg);
 }
 
 // A create is repeatable: the server keeps the name unique.
 fallible sync_open_box(struct sync *sync, const struct cove_box_spec *make)
 {
 	TRY(sync_try(sync, sync_open_once, (void *)(uintptr_t)make, true));
-	sync_tell(sync, "id", "sandbox", cove_box_id(sync->to.box));
+	sync_tell(sync, "id", "sandbox", sync->to.id);
 	return OK;
 }
 
@@ -370,7 +354,7 @@ fallible sync_open_box(struct sync *sync, const struct cove_box_spec *make)
 
 static fallible sync_load(struct sync *sync)
 {
-	TRY(sync_box_state(&sync->to, true, &sync->state, &sync->was_synced));
+	TRY(sync->to.provider->state(&sync->to, true, &sync->state, &sync->was_synced));
 	if (!sync->was_synced) {
 		sync->state.machine = mem_str(sync->machine);
 		sync->state.worktree = mem_str(sync->path);
@@ -445,7 +429,8 @@ static fallible sync_keep_host(struct sync *sync, bool pending)
 	state.base = pending ? state.base : sync->host;
 	state.is_pending = pending;
 	state.pending = sync->host;
-	return sync_box_keep(&sync->to, &state, !pending && call_has(sync->call, OPT_FULL));
+	return sync->to.provider->keep(&sync->to, &state,
+				       !pending && call_has(sync->call, OPT_FULL));
 }
 
 static fallible sync_in_once(struct sync *sync, void *arg)
@@ -457,17 +442,17 @@ static fallible sync_in_once(struct sync *sync, void *arg)
 	sync->sending = 0;
 	TRY(sync_load(sync));
 	TRY(sync_scan(sync));
-	TRY(sync_box_read(&sync->to, &sync->state.base, &sync->found));
+	TRY(sync->to.provider->read(&sync->to, &sync->state.base, &sync->found));
 	plan_make(&sync->state.base, sync->state.is_pending ? &sync->state.pending : NULL,
 		  &sync->host, &sync->found, sync_choice(sync->call, true), &plan);
 	TRY(sync_check_conflicts(sync, &plan));
 	if (plan.change_count) {
-		if (!sync->state.has_base)
+		if (!sync->state.has_base && sync->to.box)
 			TRY(sync_box_own(&sync->to));
 		TRY(sync_keep_host(sync, true));
 		for (size_t i = 0; i < plan.change_count; i++)
 			sync->sending += plan.changes[i].to ? plan.changes[i].to->size : 0;
-		TRY(sync_box_send(&sync->to, sync->root, &plan));
+		TRY(sync->to.provider->send(&sync->to, sync->root, &plan));
 		sync->sending = 0;
 	}
 	TRY(sync_keep_host(sync, false));
@@ -488,8 +473,7 @@ fallible sync_in(struct sync *sync)
 		err = err_hint(err,
 			       "%llu bytes were to be sent; 'cove sync in --sandbox %s --worktree "
 			       "%s' tries again",
-			       (unsigned long long)sync->sending, cove_box_id(sync->to.box),
-			       sync->path);
+			       (unsigned long long)sync->sending, sync->to.id, sync->path);
 	return err;
 }
 
@@ -510,17 +494,17 @@ static fallible sync_out_once(struct sync *sync, void *arg)
 				"run 'cove sync in' first");
 	TRY(sync_open_spool(sync));
 	TRY(sync_scan(sync));
-	TRY(sync_box_read(&sync->to, &sync->state.base, &sync->found));
+	TRY(sync->to.provider->read(&sync->to, &sync->state.base, &sync->found));
 	plan_make(&sync->state.base, NULL, &sync->found, &sync->host,
 		  sync_choice(sync->call, false), &plan);
 	TRY(sync_check_conflicts(sync, &plan));
-	TRY(sync_box_fetch(&sync->to, &plan));
+	TRY(sync->to.provider->fetch(&sync->to, &plan));
 	TRY(apply_plan(sync->root, sync->to.spool, &plan));
 	sync->changed += plan.written;
 	sync->deleted += plan.deleted;
 	state = sync->state;
 	state.base = sync->found;
-	return sync_box_keep(&sync->to, &state, true);
+	return sync->to.provider->keep(&sync->to, &state, true);
 }
 
 fallible sync_out(struct sync *sync)
@@ -544,7 +528,7 @@ fallible sync_hint(const struct sync *sync, bool in, struct err *err)
 {
 	if (err && !err_hint_of(err))
 		err = err_hint(err, "'cove sync %s --sandbox %s --worktree %s' tries again",
-			       in ? "in" : "out", cove_box_id(sync->to.box), sync->path);
+			       in ? "in" : "out", sync->to.id, sync->path);
 	return err;
 }
 
@@ -587,11 +571,11 @@ static fallible sync_look_locked(struct sync *sync)
 
 	TRY(sync_load(sync));
 	TRY(sync_scan(sync));
-	TRY(sync_box_read(&sync->to, base, &sync->found));
+	TRY(sync->to.provider->read(&sync->to, base, &sync->found));
 	plan_make(base, NULL, &sync->host, &sync->found, PLAN_REFUSE, &in);
 	plan_make(base, NULL, &sync->found, &sync->host, PLAN_REFUSE, &out);
 	if (!call_has(sync->call, OPT_JSON)) {
-		print_line("sandbox   %s", cove_box_id(sync->to.box));
+		print_line("sandbox   %s", sync->to.id);
 		print_line("worktree  %s", sync->path);
 		print_line("state     %s", !sync->state.has_base    ? "never synced"
 					   : sync->state.is_pending ? "sync in was interrupted"
@@ -603,7 +587,7 @@ static fallible sync_look_locked(struct sync *sync)
 		return OK;
 	}
 	json_begin(&json, '{');
-	json_put_text(&json, "sandbox", cove_box_id(sync->to.box));
+	json_put_text(&json, "sandbox", sync->to.id);
 	sync_put_path(&json, sync->path);
 	json_put_bool(&json, "synced", sync->state.has_base);
 	json_put_bool(&json, "interrupted", sync->state.is_pending);
@@ -645,22 +629,6 @@ fallible cli_sync_status(struct call *call)
 
 // ----------------------------------------------------------------------------------------- gc
 
-void sync_ids_done(struct sync_ids *ids)
-{
-	for (size_t i = 0; i < ids->count; i++)
-		free(ids->at[i]);
-	free(ids->at);
-}
-
-static int sync_on_box(void *arg, const struct cove_box_info *info)
-{
-	struct sync_ids *ids = arg;
-
-	ids->at = mem_grow(ids->at, ids->count + 1, sizeof(*ids->at));
-	ids->at[ids->count++] = mem_str(info->id);
-	return 0;
-}
-
 static bool is_gone(const char *path)
 {
 	struct stat st;
@@ -674,7 +642,7 @@ static fallible sync_has_changes(struct sync *sync, bool *out)
 	*out = true;
 	if (!sync->state.has_base || sync->state.is_pending)
 		return OK;
-	TRY(sync_box_read(&sync->to, &sync->state.base, &sync->found));
+	TRY(sync->to.provider->read(&sync->to, &sync->state.base, &sync->found));
 	*out = sync->found.count != sync->state.base.count;
 	for (size_t i = 0; i < sync->found.count && !*out; i++)
 		*out = !file_list_same(&sync->found.at[i],
@@ -684,15 +652,8 @@ static fallible sync_has_changes(struct sync *sync, bool *out)
 
 static fallible sync_delete_once(struct sync *sync, void *arg)
 {
-	struct err *err = remote_did(&sync->remote,
-				     cove_box_delete_unsynced(sync->to.box, &sync->remote.error));
-
 	(void)arg;
-	if (err && err_kind(err) == ERR_NOT_FOUND) {
-		err_free(err); // by a try whose answer was lost
-		return OK;
-	}
-	return err;
+	return sync->to.provider->destroy(&sync->to);
 }
 
 // Removes the sandbox if its worktree is gone and nothing in it would be lost.
@@ -700,32 +661,28 @@ static fallible sync_collect(struct sync *sync)
 {
 	bool unsynced = true;
 
-	TRY(sync_box_state(&sync->to, false, &sync->state, &sync->was_synced));
+	TRY(sync->to.provider->state(&sync->to, false, &sync->state, &sync->was_synced));
 	if (!sync->was_synced || strcmp(sync->state.machine, sync->machine) != 0 ||
 	    !is_gone(sync->state.worktree))
 		return OK;
 	if (!call_has(sync->call, OPT_FORCE)) {
 		TRY(sync_has_changes(sync, &unsynced));
 		if (unsynced) {
-			sync_tell(sync, "unsynced", "sandbox", cove_box_id(sync->to.box));
+			sync_tell(sync, "unsynced", "sandbox", sync->to.id);
 			return OK;
 		}
 	}
 	TRY(sync_try(sync, sync_delete_once, NULL, false));
-	sync_tell(sync, "removed", "sandbox", cove_box_id(sync->to.box));
+	sync_tell(sync, "removed", "sandbox", sync->to.id);
 	return OK;
 }
 
 static fallible sync_list_once(struct sync *sync, void *arg)
 {
 	struct sync_ids *out = arg;
-	auto_free char *label = mem_fmt("worktree-machine=%s", sync->machine);
-	const char *const labels[] = {label, NULL};
 
 	sync_ids_done(out);
-	*out = (struct sync_ids){0};
-	return remote_did(&sync->remote, cove_box_list(sync->remote.cove, labels, sync_on_box, out,
-						       &sync->remote.error));
+	return sync->to.provider->list(&sync->to, sync->machine, out);
 }
 
 fallible sync_list(struct sync *sync, struct sync_ids *out)
@@ -735,8 +692,8 @@ fallible sync_list(struct sync *sync, struct sync_ids *out)
 
 fallible sync_open_owner(struct sync *sync, const char *id)
 {
-	sync->to.box = cove_box_at(sync->remote.cove, id);
-	TRY(sync_box_state(&sync->to, false, &sync->state, &sync->was_synced));
+	TRY(sync->to.provider->at(&sync->to, id));
+	TRY(sync->to.provider->state(&sync->to, false, &sync->state, &sync->was_synced));
 	if (!sync->was_synced || strcmp(sync->state.machine, sync->machine) != 0)
 		return err_new(CONFLICT, "other_worktree",
 			       "the sandbox belongs to no worktree of this machine");
@@ -764,9 +721,9 @@ fallible cli_sync_gc(struct call *call)
 	TRY(sync_connect(&sync));
 	TRY(status_end(call, sync_list(&sync, &ids)));
 	for (size_t i = 0; i < ids.count; i++) {
-		sync.to.box = cove_box_at(sync.remote.cove, ids.at[i]);
+		TRY(status_end(call, sync.to.provider->at(&sync.to, ids.at[i])));
 		TRY(status_end(call, sync_collect(&sync)));
-		cove_box_free(take_ptr(sync.to.box));
+		sync_box_done(&sync.to);
 		sync_state_done(&sync.state);
 		file_list_done(&sync.found);
 	}

@@ -47,11 +47,6 @@ bool sync_tell_counts(const struct sync *sync);
 void sync_put_path(struct json_out *out, const char *path);
 
 // The sandboxes of worktrees of this machine.
-struct sync_ids {
-	char **at;
-	size_t count;
-};
-void sync_ids_done(struct sync_ids *ids);
 fallible sync_list(struct sync *sync, struct sync_ids *out);
 // sync_open_owner() takes a sandbox of the list, and the path of its worktree, which may be gone;
 // sync_open_root() opens that worktree.

@@ -23,6 +23,36 @@
 #define DIRECTORIES_AT_ONCE 256
 #define NO_GIT 77
 
+void sync_box_done(struct sync_box *sync)
+{
+	cove_box_free(take_ptr(sync->box));
+	free(take_ptr(sync->id));
+	free(take_ptr(sync->home));
+	free(take_ptr(sync->store));
+	free(take_ptr(sync->tools));
+	free(take_ptr(sync->user_home));
+	fd_drop(&sync->copy);
+}
+
+void sync_ids_add(struct sync_ids *ids, const char *id, const char *name)
+{
+	ids->at = mem_grow(ids->at, ids->count + 1, sizeof(*ids->at));
+	ids->names = mem_grow(ids->names, ids->count + 1, sizeof(*ids->names));
+	ids->at[ids->count] = mem_str(id);
+	ids->names[ids->count++] = mem_str(name);
+}
+
+void sync_ids_done(struct sync_ids *ids)
+{
+	for (size_t i = 0; i < ids->count; i++) {
+		free(ids->at[i]);
+		free(ids->names[i]);
+	}
+	free(ids->at);
+	free(ids->names);
+	*ids = (struct sync_ids){0};
+}
+
 static void sync_request_done(struct cove_request **request)
 {
 	cove_request_free(*request);
@@ -110,7 +140,8 @@ struct sync_link {
 
 struct sync_archive {
 	struct sync_box *sync;
-	struct cove_request *request;
+	struct cove_request *request; // NULL: of `from`
+	int from;		      // a file of this host
 	char *room;
 	size_t at, len;
 	struct tar_in tar;
@@ -139,14 +170,27 @@ static fallible sync_bad_archive(const char *why)
 	return err_new(BAD_PEER, "bad_archive", "the sandbox sent an invalid archive: %s", why);
 }
 
+static fallible sync_receive(struct sync_archive *archive, size_t *out)
+{
+	ssize_t got;
+
+	if (archive->request)
+		return sync_did(archive->sync,
+				cove_request_read(archive->request, archive->room, PIECE, out,
+						  &archive->sync->remote->error));
+	got = read(archive->from, archive->room, PIECE);
+	if (got < 0)
+		return err_sys(errno, "read an archive");
+	*out = (size_t)got;
+	return OK;
+}
+
 // Some bytes of the stream, at most `max`.
 static fallible sync_take(struct sync_archive *archive, size_t max, struct str *out)
 {
 	if (archive->at == archive->len) {
-		archive->at = archive->len = 0;
-		TRY(sync_did(archive->sync,
-			     cove_request_read(archive->request, archive->room, PIECE,
-					       &archive->len, &archive->sync->remote->error)));
+		archive->at = 0;
+		TRY(sync_receive(archive, &archive->len));
 		if (!archive->len)
 			return sync_bad_archive("it is cut off");
 	}
@@ -325,10 +369,7 @@ static fallible sync_take_all(struct sync_archive *archive, sync_member_fn *memb
 
 			// The end of the reply tells that the archive is whole.
 			while (rest > 0)
-				TRY(sync_did(archive->sync,
-					     cove_request_read(archive->request, archive->room,
-							       PIECE, &rest,
-							       &archive->sync->remote->error)));
+				TRY(sync_receive(archive, &rest));
 			return OK;
 		}
 		}
@@ -476,6 +517,36 @@ static fallible sync_look(struct sync_box *sync, const char *path, struct file_l
 	return OK;
 }
 
+// Names of tar begin with "./"; devices and the like stay.
+static fallible sync_take_packed(struct sync_archive *archive, const struct tar_head *head)
+{
+	struct tar_head plain = *head;
+
+	if (str_starts(plain.path, "./"))
+		plain.path = str_skip(plain.path, 2);
+	if (head->type == TAR_HARDLINK && str_starts(plain.target, "./"))
+		plain.target = str_skip(plain.target, 2);
+	if (head->type == TAR_OTHER)
+		return sync_skip(archive, head->size + tar_padding(head->size));
+	return sync_take_member(archive, &plain);
+}
+
+fallible sync_box_unpack(struct sync_box *sync, int from, struct file_list *out)
+{
+	static const struct file_list nothing;
+	auto_archive archive = mem_new_of(struct sync_archive);
+
+	archive->sync = sync;
+	archive->from = from;
+	archive->room = mem_new(PIECE);
+	archive->base = &nothing;
+	archive->out = out;
+	TRY(sync_take_all(archive, sync_take_packed));
+	file_list_sort(out);
+	TRY(sync_check_unique(out));
+	return sync_add_links(archive);
+}
+
 fallible sync_box_read(struct sync_box *sync, const struct file_list *base, struct file_list *out)
 {
 	auto_archive archive = NULL;
@@ -530,13 +601,13 @@ fallible sync_box_special(struct sync_box *sync, size_t *out_count)
 		"-exec", "sh", "-c", judge, "judge", "{}", "+", NULL};
 	// clang-format on
 	on_exit_call(cove_output_free) struct cove_output output = {0};
-	struct cove_command command = {.argv = argv, .cwd = SYNC_HOME};
+	struct cove_command command = {.argv = argv, .cwd = sync->home};
 	struct err *err;
 	bool ignored = false;
 	struct str rest, text;
 
 	*out_count = 0;
-	err = sync_did(sync, cove_exec_output(sync->box, &command, &output, &sync->remote->error));
+	err = sync->exec(sync, &command, &output);
 	if (err && !strcmp(err_reason(err), "command_not_found")) {
 		err_free(err);
 		return OK;
@@ -568,10 +639,22 @@ static fallible sync_changed(const char *path)
 			"'cove sync in' sends it again");
 }
 
-static fallible sync_write(const struct sync_box *sync, struct cove_request *request,
-			   const void *bytes, size_t len)
+// Where an archive goes.
+struct sync_sink {
+	const struct sync_box *sync;
+	struct cove_request *request; // NULL: to `fd`
+	int fd;
+};
+
+static fallible sync_write(const struct sync_sink *sink, const void *bytes, size_t len)
 {
-	return sync_did(sync, cove_request_write(request, bytes, len, &sync->remote->error));
+	if (sink->request)
+		return sync_did(sink->sync, cove_request_write(sink->request, bytes, len,
+							       &sink->sync->remote->error));
+	if (fd_write_all(sink->fd, bytes, len) < 0)
+		return err_new(NO_SPACE, "no_spool", "cannot write a temporary file: %s",
+			       strerror(errno));
+	return OK;
 }
 
 // Opens the directory of a path of the worktree; *out_name is the last component.
@@ -585,7 +668,7 @@ static fallible sync_parent(int root, const char *path, int *out, const char **o
 	return err ? sync_changed(path) : OK;
 }
 
-static fallible sync_send_content(const struct sync_box *sync, struct cove_request *request, int fd,
+static fallible sync_send_content(const struct sync_sink *sink, int fd,
 				  const struct listed_file *file)
 {
 	static const char zeroes[TAR_BLOCK];
@@ -600,16 +683,16 @@ static fallible sync_send_content(const struct sync_box *sync, struct cove_reque
 		if (got <= 0)
 			return sync_changed(file->path);
 		sha256_add(&hash, room, (size_t)got);
-		TRY(sync_write(sync, request, room, (size_t)got));
+		TRY(sync_write(sink, room, (size_t)got));
 		left -= (uint64_t)got;
 	}
 	sha256_end(&hash, found);
 	if (strcmp(found, file->hash) != 0)
 		return sync_changed(file->path);
-	return sync_write(sync, request, zeroes, tar_padding(file->size));
+	return sync_write(sink, zeroes, tar_padding(file->size));
 }
 
-static fallible sync_send_file(const struct sync_box *sync, struct cove_request *request, int root,
+static fallible sync_send_file(const struct sync_sink *sink, int root,
 			       const struct listed_file *file)
 {
 	auto_free char *head_room = mem_new(TAR_HEAD_MAX);
@@ -643,13 +726,27 @@ static fallible sync_send_file(const struct sync_box *sync, struct cove_request 
 	if (!len)
 		return err_new(INVALID, "bad_name", "'%s' does not fit into an archive",
 			       file->path);
-	TRY(sync_write(sync, request, head_room, len));
-	return file->is_link ? OK : sync_send_content(sync, request, fd, file);
+	TRY(sync_write(sink, head_room, len));
+	return file->is_link ? OK : sync_send_content(sink, fd, file);
+}
+
+static fallible sync_send_members(const struct sync_sink *sink, int root, const struct plan *plan)
+{
+	static const char end[2 * TAR_BLOCK];
+
+	for (size_t i = 0; i < plan->change_count; i++)
+		if (plan->changes[i].to)
+			TRY(sync_send_file(sink, root, plan->changes[i].to));
+	return sync_write(sink, end, sizeof(end));
+}
+
+fallible sync_box_pack(struct sync_box *sync, int root, const struct plan *plan, int to)
+{
+	return sync_send_members(&(struct sync_sink){.sync = sync, .fd = to}, root, plan);
 }
 
 static fallible sync_send_files(const struct sync_box *sync, int root, const struct plan *plan)
 {
-	static const char end[2 * TAR_BLOCK];
 	auto_request request = NULL;
 	auto_buf reply = BUF_INIT(BODY_MAX + PIECE);
 	auto_json answer = NULL;
@@ -658,10 +755,7 @@ static fallible sync_send_files(const struct sync_box *sync, int root, const str
 		return OK;
 	TRY(sync_open(sync, "PUT", "/api/tar?path=%2Fworkspace&sync=true", "application/x-tar",
 		      &request));
-	for (size_t i = 0; i < plan->change_count; i++)
-		if (plan->changes[i].to)
-			TRY(sync_send_file(sync, request, root, plan->changes[i].to));
-	TRY(sync_write(sync, request, end, sizeof(end)));
+	TRY(sync_send_members(&(struct sync_sink){sync, request, -1}, root, plan));
 	TRY(sync_did(sync, cove_request_finish(request, &sync->remote->error)));
 	TRY(sync_read_all(sync, request, &reply));
 	TRY(json_read(buf_view(&reply), &answer));
@@ -741,16 +835,16 @@ fallible sync_box_own(struct sync_box *sync)
 		"sh", "-c", "[ -w . ] || printf %s:%s \"$(id -u)\" \"$(id -g)\"", NULL};
 	on_exit_call(cove_output_free) struct cove_output owner = {0};
 	on_exit_call(cove_output_free) struct cove_output output = {0};
-	struct cove_command command = {.argv = ask, .cwd = SYNC_HOME};
-	const char *give[] = {"chown", NULL, SYNC_HOME, NULL};
+	struct cove_command command = {.argv = ask, .cwd = sync->home};
+	const char *give[] = {"chown", NULL, sync->home, NULL};
 
-	TRY(sync_did(sync, cove_exec_output(sync->box, &command, &owner, &sync->remote->error)));
+	TRY(sync->exec(sync, &command, &owner));
 	if (!owner.out_len || owner.out_len > 32 ||
 	    strspn(owner.out, "0123456789:") != owner.out_len)
 		return OK;
 	give[1] = owner.out;
 	command = (struct cove_command){.argv = give, .cwd = "/", .user = "0"};
-	return sync_did(sync, cove_exec_output(sync->box, &command, &output, &sync->remote->error));
+	return sync->exec(sync, &command, &output);
 }
 
 fallible sync_box_send(struct sync_box *sync, int root, const struct plan *plan)
@@ -784,10 +878,10 @@ fallible sync_box_commit(struct sync_box *sync)
 				    sync->email ? sync->email : "",
 				    NULL};
 	on_exit_call(cove_output_free) struct cove_output output = {0};
-	struct cove_command command = {.argv = argv, .cwd = SYNC_HOME};
+	struct cove_command command = {.argv = argv, .cwd = sync->home};
 	int status;
 
-	TRY(sync_did(sync, cove_exec_output(sync->box, &command, &output, &sync->remote->error)));
+	TRY(sync->exec(sync, &command, &output));
 	status = output.result.exit_code;
 	if (status == NO_GIT || status == 127) {
 		sync->note(sync->arg, "no_base_commit", "the sandbox has no git");
