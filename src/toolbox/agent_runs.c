@@ -1,12 +1,14 @@
 // Agent runs over HTTP: /v1/agent-runs. A run is a background process of a sandbox whose id begins
 // with "run-", as 'cove agent run' starts them: its record, output and end are those of processes,
 // so that a run outlives its caller and a restart of the daemon, and there is no second state of
-// it. The sandbox is marked unsynced, durably, before the command starts. A run is looked up in
-// the sandboxes that the caller may see.
+// it. A run on a terminal is a terminal of such an id, for as long as the sandbox has it: its
+// output is read there. The sandbox is marked unsynced, durably, before the command starts. A run
+// is looked up in the sandboxes that the caller may see.
 #include <stdio.h>
 
 #include "base/mem.h"
 #include "base/secret.h"
+#include "box/term.h"
 #include "gateway/gateway.h"
 #include "manager/adopt_queue.h"
 #include "manager/unsynced.h"
@@ -19,6 +21,7 @@
 #define RUN_TEXT_MAX 65536 // of a prompt
 #define REPLY_MAX (16u << 20)
 #define RUN_SETTLED_MS 30000
+#define RUN_STOP_MS 10000
 
 static fallible agent_runs_absent(struct str id)
 {
@@ -76,20 +79,23 @@ static fallible agent_runs_each_box(struct http *x, agent_runs_each_fn *each, vo
 struct run_search {
 	struct str id;
 	struct entry *entry; // of the run; NULL: not found
+	bool on_terminal;
 };
 
 static bool agent_runs_is_in(struct entry *entry, void *arg)
 {
 	struct run_search *search = arg;
 	auto_proc proc = procs_find(entry->box, search->id);
+	auto_term term = proc ? NULL : term_find(entry->box, search->id);
 
-	if (proc)
+	if (proc || term)
 		search->entry = entry;
-	return proc;
+	search->on_terminal = term != NULL;
+	return proc || term;
 }
 
-// Names the process of the run in the request, as the routes of its sandbox do.
-static fallible agent_runs_resolve(struct http *x)
+// Names the process or terminal of the run in the request, as the routes of its sandbox do.
+static fallible agent_runs_resolve(struct http *x, bool *out_on_terminal)
 {
 	struct run_search search = {.id = x->params[0]};
 
@@ -102,6 +108,7 @@ static fallible agent_runs_resolve(struct http *x)
 	}
 	if (!search.entry)
 		return agent_runs_absent(search.id);
+	*out_on_terminal = search.on_terminal;
 	x->params[1] = search.id;
 	x->params[0] = str_of(arena_fmt(x->arena, "%s", search.entry->record.id));
 	return OK;
@@ -133,6 +140,66 @@ static fallible agent_runs_answer(const struct process *process, int status)
 	agent_runs_put(&out, process->ref.entry->record.id, &view);
 	json_end(&out, '}');
 	return http_reply_json(process->x, status, &body);
+}
+
+// ------------------------------------------------------------------------------------- terminals
+
+// The state is a word of processes.
+static const char *agent_runs_put_term(struct json_out *out, const char *box, struct term *term)
+{
+	struct term_view view = term_view(term);
+	struct exec_result result = {0};
+	bool lost = false;
+	bool ended = term_ended(term, &result, &lost);
+	const char *state = !ended	       ? "running"
+			    : lost	       ? "error"
+			    : result.signal    ? "killed"
+			    : result.exit_code ? "failed"
+					       : "completed";
+
+	json_put_text(out, "id", view.id);
+	json_put_text(out, "sandbox", box);
+	json_put_text(out, "state", state);
+	json_put_text(out, "command", view.shown);
+	json_put_bool(out, "terminal", true);
+	json_put_time(out, "startedAt", view.started_ms);
+	if (ended && !lost)
+		json_put_int(out, "exitCode", result.exit_code);
+	return state;
+}
+
+static fallible agent_runs_term(struct http *x, struct box_ref *ref, struct term **out)
+{
+	TRY(gateway_box(x, ref));
+	*out = term_find(ref->box, x->params[1]);
+	return *out ? OK : agent_runs_absent(x->params[1]);
+}
+
+static fallible agent_runs_answer_term(struct http *x, const struct box_ref *ref, struct term *term)
+{
+	auto_buf body = BUF_INIT(STREAM_JSON_OUT_MAX);
+	struct json_out out = json_to(&body);
+
+	json_begin(&out, '{');
+	agent_runs_put_term(&out, ref->entry->record.id, term);
+	json_end(&out, '}');
+	return http_reply_json(x, 200, &body);
+}
+
+// Its end is told to those who are attached, who forget it then.
+static fallible agent_runs_stop_term(struct http *x)
+{
+	int64_t deadline = loop_now(gateway_of(x)->loop) + RUN_STOP_MS;
+	struct exec_result result;
+	auto_box_ref ref = {0};
+	auto_term term = NULL;
+	bool lost;
+
+	TRY(agent_runs_term(x, &ref, &term));
+	term_kill(term);
+	while (!term_ended(term, &result, &lost))
+		TRY(term_await(term, term_view(term).bytes, deadline));
+	return agent_runs_answer_term(x, &ref, term);
 }
 
 // --------------------------------------------------------------------------------------- create
@@ -298,12 +365,29 @@ static void agent_runs_list_one(struct proc *proc, void *arg)
 	json_end(list->out, '}');
 }
 
+static void agent_runs_list_term(struct term *term, void *arg)
+{
+	struct run_list *list = arg;
+	auto_buf one = BUF_INIT(STREAM_JSON_OUT_MAX);
+	struct json_out out = json_to(&one);
+	const char *state;
+
+	if (!str_starts(str_of(term_view(term).id), UNSYNCED_RUN))
+		return;
+	json_begin(&out, '{');
+	state = agent_runs_put_term(&out, list->box, term);
+	json_end(&out, '}');
+	if (!list->state.at || str_is(list->state, state))
+		json_add_raw(list->out, buf_view(&one));
+}
+
 static bool agent_runs_list_box(struct entry *entry, void *arg)
 {
 	struct run_list *list = arg;
 
 	list->box = entry->record.id;
 	procs_each(entry->box, agent_runs_list_one, list);
+	term_each(entry->box, agent_runs_list_term, list);
 	return false;
 }
 
@@ -323,26 +407,33 @@ fallible toolbox_agent_runs_list(struct http *x)
 	return http_reply_json(x, 200, &body);
 }
 
-static fallible agent_runs_open(struct process *process)
-{
-	TRY(agent_runs_resolve(process->x));
-	return process_find(process);
-}
-
 fallible toolbox_agent_runs_get(struct http *x)
 {
 	auto_process process = {.x = x};
+	bool on_terminal = false;
 
-	TRY(agent_runs_open(&process));
+	TRY(agent_runs_resolve(x, &on_terminal));
+	if (on_terminal) {
+		auto_box_ref ref = {0};
+		auto_term term = NULL;
+
+		TRY(agent_runs_term(x, &ref, &term));
+		return agent_runs_answer_term(x, &ref, term);
+	}
+	TRY(process_find(&process));
 	return agent_runs_answer(&process, 200);
 }
 
 fallible toolbox_agent_runs_stop(struct http *x)
 {
 	auto_process process = {.x = x};
+	bool on_terminal = false;
 	struct err *err;
 
-	TRY(agent_runs_open(&process));
+	TRY(agent_runs_resolve(x, &on_terminal));
+	if (on_terminal)
+		return agent_runs_stop_term(x);
+	TRY(process_find(&process));
 	err = proc_stop(process.proc);
 	if (err && err_kind(err) == ERR_NOT_FOUND) { // it has ended
 		err_free(err);
@@ -354,14 +445,22 @@ fallible toolbox_agent_runs_stop(struct http *x)
 
 fallible toolbox_agent_runs_stream(struct http *x)
 {
-	TRY(agent_runs_resolve(x));
+	bool on_terminal = false;
+
+	TRY(agent_runs_resolve(x, &on_terminal));
+	if (on_terminal)
+		return err_hint(err_new(CONFLICT, "on_terminal", "the run is on a terminal"),
+				"GET /v1/sandboxes/{id}/api/terminals/{run}/log has its output, "
+				"the WebSocket of terminals attaches to it");
 	return process_serve(x, "process.logs", toolbox_process_stream);
 }
 
 // The files of the worktree's copy that git does not ignore.
 fallible toolbox_agent_runs_changes(struct http *x)
 {
-	TRY(agent_runs_resolve(x));
+	bool on_terminal = false;
+
+	TRY(agent_runs_resolve(x, &on_terminal));
 	x->url.query = STR("path=%2Fworkspace&gitignore=true&exclude=**%2F.git%2F*");
 	return path_arg_serve(x, "file.read", toolbox_files_pack);
 }

@@ -131,10 +131,71 @@ def worktree(cove):
     c.ok(len(set(names)) == 1 and runs == [202] * 3, "R4 ten creates of one worktree's name make one sandbox, which takes runs", names, runs)
 
 
+def terminals(cove):
+    """A run on a terminal is one of the runs for as long as its sandbox has it."""
+    work = os.path.join(HOME, "terminal")
+    os.makedirs(work)
+    with open(work + "/a", "w") as file:
+        file.write("base\n")
+    cli = c.Cli(cove.data, cwd=work, HOME=HOME)
+
+    def running():
+        return [r for r in cove.get(RUNS + "?state=running").json["items"] if r.get("terminal")]
+    for ending in ("stop", "kill"):
+        child = cli.popen("agent", "run", "-t", "--", "sh", "-c", "echo up; echo %s > a; until [ -e /tmp/%s ]; do sleep 0.05; done; exit 6" % (ending, ending))
+        seen = b""
+        while b"up" not in seen:
+            seen += os.read(child.stdout.fileno(), 4096)
+        runs = running()
+        c.ok(len(runs) == 1 and runs[0]["command"] and runs[0]["startedAt"], "a run on a terminal is listed", runs)
+        run, box = runs[0]["id"], runs[0]["sandbox"]
+        c.same(get(cove, run), runs[0], "and found by its id")
+        c.ok(cove.get(BOX + box).json.get("unsynced") and cove.get("%s/%s/changes" % (RUNS, run)).status == 200, "its sandbox is marked; its files can be had")
+        got = cove.get("%s/%s/stream" % (RUNS, run))
+        c.ok(got.status == 409 and got.json["reason"] == "on_terminal", "its output is that of the terminal", got)
+        if ending == "stop":
+            got = cove.post("%s/%s/stop" % (RUNS, run))
+            out, err = child.communicate(timeout=60)
+            c.ok(got.status == 200 and got.json["state"] == "killed" and child.returncode in (1, 130), "stop ends it, and its caller", got, child.returncode, err)
+        else:
+            child.kill()
+            child.communicate()
+            c.ok([r["id"] for r in running()] == [run], "R26 it outlives its caller", running())
+            back = cli.popen("agent", "reconnect", run)
+            cove.run(box, "touch /tmp/kill")
+            out, err = back.communicate(timeout=60)
+            c.ok(back.returncode == 1 and b"up" in out, "R26 reconnect attaches again: its output, its status", back.returncode, out, err)
+        c.ok(open(work + "/a").read() == ending + "\n", "its changes come back")
+        c.ok(c.until(lambda: not running(), 30) and "unsynced" not in cove.get(BOX + box).json, "and it is no longer one of the runs that go on")
+
+
+def labels(cove):
+    rounds = 100 if os.environ.get("COVE_SOAK") else 20
+    good = 0
+    for i in range(rounds):
+        made = cove.create(labels={"read-your-writes": str(i)})["id"]
+        good += [item["id"] for item in cove.get("/v1/sandboxes?label=read-your-writes=%d" % i).json["items"]] == [made]
+        cove.delete(made)
+    c.same(good, rounds, "R6 a list by label has the sandbox that was just made, every time")
+
+
+def busy(cove):
+    box = cove.create(sleepAfter="1s")["id"]
+    run = begin(cove, box, "i=0; while [ $i -lt 30 ]; do sleep 0.1; i=$((i+1)); done; echo over").json["id"]
+    last = events(cove, run)[-1][1]
+    slept = [e for e in cove.get("/v1/events?limit=200").json["items"] if e.get("sandbox") == box and e["kind"] in ("sandbox.frozen", "sandbox.stopped")]
+    c.ok(last["type"] == "exit" and not slept, "R30 a sandbox with an active run is not frozen or stopped", last, slept)
+    c.ok(c.until(lambda: [e for e in cove.get("/v1/events?limit=200").json["items"] if e.get("sandbox") == box and e["kind"] == "sandbox.frozen"], 60),
+         "R30 control: it is, once the run has ended")
+
+
 def main():
     cove = c.Cove()
     try:
         box = plain(cove)
+        terminals(cove)
+        labels(cove)
+        busy(cove)
         strangers(cove, box)
         survives(cove, box)
         worktree(cove)

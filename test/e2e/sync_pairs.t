@@ -362,7 +362,7 @@ def running(cove, proxy):
          left == "0" and time.monotonic() - begin < 30, got, left)
     small = Agent(cove, "small")
     got = small.run("python3 -c 'x = bytearray(300 << 20)'; exit $?", "--memory", "64m")
-    pair(13, "out of memory: it says memory limit", got.returncode == 1 and "memory limit" in got.err, got)
+    pair(13, "R44 out of memory is the task's failure, 1: it says memory limit", got.returncode == 1 and "memory limit" in got.err, got)
     proxy.rule("^GET [^ ]*/stream", "end", 1, size=600)
     got = agent.run("for i in 1 2 3 4 5 6 7 8; do echo line $i; sleep 0.05; done")
     pair(15, "the stream is cut off: it goes on from the last offset, nothing twice", got.returncode == 0 and
@@ -412,11 +412,11 @@ def running(cove, proxy):
     dead, run = begun(child)
     kill_box(cove, dead)
     out, err = child.communicate(timeout=60)
-    pair(14, "the sandbox dies in mid-run: exit 2, it is said, and what it wrote comes back", child.returncode == 2 and b"sandbox was lost" in err and
+    pair(14, "R44 the sandbox dies in mid-run: exit 2 and not 1, it is said, and what it wrote comes back", child.returncode == 2 and b"sandbox was lost" in err and
          os.path.exists(dying.work + "/part"), child.returncode, err)
     out, err = silent.communicate(timeout=60)
     listener.join(20)
-    pair(29, "a silent run: heartbeats on its stream, and its end arrives", silent.returncode == 0 and out == b"over\n" and len(beats) >= 1, silent.returncode, err, beats)
+    pair(29, "R28 a silent run: heartbeats on its stream, and its end arrives", silent.returncode == 0 and out == b"over\n" and len(beats) >= 1, silent.returncode, err, beats)
 
 
 class Sweep:
