@@ -125,7 +125,8 @@ fallible image_read(struct str text, struct image *out)
 	TRY(image_read_argv(config, &image.argv));
 	TRY(launch_take(config, &image.launch));
 	*out = image;
-	image = (struct image){0};
+	image.env = (struct env_map){0};
+	image.argv = image.launch = NULL;
 	return OK;
 }
 

@@ -31,7 +31,7 @@ fallible pool_terms_read(struct str text, struct pool_terms *out)
 				"'cove template ls' shows them");
 	TRY(launch_take(terms.body, &launch));
 	*out = terms;
-	terms = (struct pool_terms){0};
+	terms.body = NULL;
 	return OK;
 }
 

@@ -107,14 +107,22 @@ TEST(refusals, "a malformed expression is refused")
 	CHECK(test(longer, "", false) == -1);
 }
 
-// Of this process: others may be busy, too. -1: it matches, and should not.
+// The least of five, of this process: others may be busy, too. -1: it matches, and should not.
 static clock_t spent_on(const char *pattern, char *text, size_t len)
 {
-	clock_t begin = clock();
+	clock_t least = -1;
 
 	memset(text, 'a', len);
 	text[len] = 0;
-	return test(pattern, text, false) == 0 ? clock() - begin : -1;
+	for (int i = 0; i < 5; i++) {
+		clock_t begin = clock(), spent;
+
+		if (test(pattern, text, false) != 0)
+			return -1;
+		spent = clock() - begin;
+		least = least < 0 || spent < least ? spent : least;
+	}
+	return least;
 }
 
 TEST(linear, "no expression is slow")

@@ -123,7 +123,8 @@ EACH_BACKEND(record_text, "the text of a stored record is what older versions wr
 		  "0,\"keepAlive\":true,"
 		  "\"get\":30000,\"port\":90000,\"interval\":300,\"base\":\"http://x:1\","
 		  "\"tokenTurn\":0},\"created\":1760000000123,\"started\":1760000000456,"
-		  "\"ends\":0,\"failed\":0,\"unsynced\":0,\"archiveBytes\":0,\"ephemeral\":true,"
+		  "\"ends\":0,\"failed\":0,\"stopped\":0,\"unsynced\":0,\"archiveBytes\":0,"
+		  "\"ephemeral\":true,"
 		  "\"diskKept\":true,"
 		  "\"idempotency\":\"aa:bb\"}");
 }
