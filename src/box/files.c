@@ -742,7 +742,12 @@ fallible files_pack(const struct files *files, const char *path, const struct fi
 					"the sandbox was started by an older cove, which cannot "
 					"leave out what git ignores"),
 				"stop and start it");
-	ask.flags = pack->gitignore ? FILEOP_IGNORE : 0;
+	if (pack->stats && !(files->box->features & TALK_CAN_STATS))
+		return err_hint(err_new(NOT_OFFERED, "old_box",
+					"the sandbox was started by an older cove, which cannot "
+					"list files with their times"),
+				"stop and start it");
+	ask.flags = (pack->gitignore ? FILEOP_IGNORE : 0) | (pack->stats ? FILEOP_STATS : 0);
 	return files_begin_pipe(files, &ask, pack->gitignore ? pack->tracked : NULL, pack->exclude,
 				out_fd, out);
 }

@@ -110,10 +110,11 @@ void files_drop(struct files_walk *walk);		      // cancels; never waits
 // A tree as a tar (ustar with pax), from a pipe: read *out_fd to its end (pipe_take(), or splice in
 // a worker: pid 1 may change its flags), close it, then files_end() returns the result. Devices,
 // sockets and FIFOs are left out. A file with several names is packed once, with hard links to it.
-// NOT_OFFERED old_box: its pid 1 does not support ignore files.
+// NOT_OFFERED old_box: its pid 1 does not support ignore files, or lists.
 struct files_pack {
 	// Globs; with a slash they mean the path beneath, else any name in it. NULL-ended, or NULL.
 	const char *const *exclude;
+	bool stats;		    // a list without contents, as docs/API.md describes it
 	bool gitignore;		    // leave out what git ignores (init/gitignore.h)
 	const char *const *tracked; // paths that git tracks though a rule names them; as above
 };

@@ -166,7 +166,8 @@ static void provider_copy_drop(struct file_list *list, size_t at)
 fallible provider_copy_read(struct sync_box *box, const struct file_list *base,
 			    struct file_list *out)
 {
-	struct scan_options options = {box->file_max, box->count_max, provider_copy_on_scan, box};
+	struct scan_options options = {box->file_max, box->count_max, provider_copy_on_scan, box,
+				       NULL};
 	size_t scanned;
 
 	TRY(scan_worktree(box->copy, &options, out));

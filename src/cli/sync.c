@@ -371,7 +371,8 @@ static fallible sync_load(struct sync *sync)
 
 static fallible sync_scan(struct sync *sync)
 {
-	struct scan_options options = {sync->to.file_max, sync->to.count_max, sync_on_scan, sync};
+	struct scan_options options = {sync->to.file_max, sync->to.count_max, sync_on_scan, sync,
+				       &sync->state.base};
 
 	return scan_worktree(sync->root, &options, &sync->host);
 }
@@ -420,6 +421,44 @@ fallible sync_check_ways(const struct call *call)
 
 // ------------------------------------------------------------------------------------- in, out
 
+static bool sync_is_equal(const struct file_list *a, const struct file_list *b)
+{
+	bool is_equal = a->count == b->count;
+
+	for (size_t i = 0; i < a->count && is_equal; i++)
+		is_equal = !strcmp(a->at[i].path, b->at[i].path) &&
+			   file_list_same(&a->at[i], &b->at[i]);
+	return is_equal;
+}
+
+// Files that are equal on both sides get the stamp of the other side.
+static void sync_share_stamps(struct file_list *to, const struct file_list *from,
+			      enum file_side side)
+{
+	for (size_t i = 0; i < to->count; i++) {
+		const struct listed_file *other = file_list_find(from, to->at[i].path);
+
+		if (other && file_list_same(other, &to->at[i]))
+			to->at[i].stamps[side] = other->stamps[side];
+	}
+}
+
+// --full reads all files.
+static void sync_drop_stamps(struct file_list *list)
+{
+	for (size_t i = 0; i < list->count; i++)
+		memset(list->at[i].stamps, 0, sizeof(list->at[i].stamps));
+}
+
+static bool sync_has_stamps(const struct file_list *a, const struct file_list *b)
+{
+	bool has = true;
+
+	for (size_t i = 0; i < a->count && has; i++)
+		has = !memcmp(a->at[i].stamps, b->at[i].stamps, sizeof(a->at[i].stamps));
+	return has;
+}
+
 // The state with the manifest of the host as that of the last sync, or of one that begins.
 static fallible sync_keep_host(struct sync *sync, bool pending)
 {
@@ -433,6 +472,24 @@ static fallible sync_keep_host(struct sync *sync, bool pending)
 				       !pending && call_has(sync->call, OPT_FULL));
 }
 
+// The last steps of a sync in: the commit, and the manifest. Neither is needed where both are as
+// the last sync left them.
+static fallible sync_settle(struct sync *sync, const struct plan *plan)
+{
+	const struct file_list *base = &sync->state.base;
+	bool is_same = sync->state.has_base && !sync->state.is_pending && !plan->change_count &&
+		       sync_is_equal(base, &sync->found) && sync_is_equal(base, &sync->host);
+
+	if (is_same && sync_box_is_committed(&sync->to, sync->state.commit)) {
+		if (sync_has_stamps(base, &sync->host) && !call_has(sync->call, OPT_FULL))
+			return OK;
+		return sync_keep_host(sync, false);
+	}
+	free(take_ptr(sync->state.commit));
+	TRY(sync_box_commit(&sync->to, &sync->state.commit));
+	return sync_keep_host(sync, false);
+}
+
 static fallible sync_in_once(struct sync *sync, void *arg)
 {
 	auto_plan plan = {0};
@@ -441,6 +498,8 @@ static fallible sync_in_once(struct sync *sync, void *arg)
 	sync_forget(sync);
 	sync->sending = 0;
 	TRY(sync_load(sync));
+	if (call_has(sync->call, OPT_FULL))
+		sync_drop_stamps(&sync->state.base);
 	TRY(sync_scan(sync));
 	TRY(sync->to.provider->read(&sync->to, &sync->state.base, &sync->found));
 	plan_make(&sync->state.base, sync->state.is_pending ? &sync->state.pending : NULL,
@@ -455,8 +514,10 @@ static fallible sync_in_once(struct sync *sync, void *arg)
 		TRY(sync->to.provider->send(&sync->to, sync->root, &plan));
 		sync->sending = 0;
 	}
-	TRY(sync_keep_host(sync, false));
-	TRY(sync_box_commit(&sync->to));
+	sync_share_stamps(&sync->host, &sync->found, FILE_BOX);
+	if (!sync->state.has_base && sync->to.box && plan.written)
+		TRY(sync_box_stamp(&sync->to, &sync->host));
+	TRY(sync_settle(sync, &plan));
 	sync->changed = plan.written;
 	sync->deleted = plan.deleted;
 	return OK;
@@ -502,7 +563,10 @@ static fallible sync_out_once(struct sync *sync, void *arg)
 	TRY(apply_plan(sync->root, sync->to.spool, &plan));
 	sync->changed += plan.written;
 	sync->deleted += plan.deleted;
+	sync_share_stamps(&sync->found, &sync->host, FILE_HOST);
 	state = sync->state;
+	if (!sync_is_equal(&sync->found, &state.base))
+		state.commit = NULL;
 	state.base = sync->found;
 	return sync->to.provider->keep(&sync->to, &state, true);
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "codec/tar.h"
 #include "codec/text.h"
@@ -22,6 +23,8 @@
 #define BODY_MAX (1 << 20)
 #define DIRECTORIES_AT_ONCE 256
 #define NO_GIT 77
+#define GETS_MAX 64	// files that are read one by one; if there are more, the whole copy is
+#define RECORD_MAX 8192 // of a list of the copy
 
 void sync_box_done(struct sync_box *sync)
 {
@@ -297,14 +300,16 @@ static void sync_add_link(struct sync_archive *archive, struct str path, struct 
 								   mem_dup(target.at, target.len)};
 }
 
-// A member of the tree.
-static fallible sync_take_member(struct sync_archive *archive, const struct tar_head *head)
+// A member of the tree, and its path without a slash at the end. *wanted false: it is none of the
+// files that are compared, or a hard link, which is noted.
+static fallible sync_check_member(struct sync_archive *archive, const struct tar_head *head,
+				  bool *wanted)
 {
 	struct sync_box *sync = archive->sync;
 	bool is_directory = head->type == TAR_DIRECTORY;
 	struct str path = head->path;
-	struct listed_file *file;
 
+	*wanted = false;
 	if (is_directory && str_ends(path, "/"))
 		path.len--;
 	if (is_directory && (!path.len || str_is(path, ".")))
@@ -316,10 +321,10 @@ static fallible sync_take_member(struct sync_archive *archive, const struct tar_
 	if (file_list_is_git(path)) {
 		if (!str_eq_nocase(path, STR(".git")))
 			sync->note(sync->arg, "left_out", head->path.at);
-		return sync_skip(archive, head->size + tar_padding(head->size));
+		return OK;
 	}
 	if (is_directory || str_starts(path, FILE_LIST_STAGE))
-		return sync_skip(archive, head->size + tar_padding(head->size));
+		return OK;
 	if (archive->out->count + archive->link_count >= sync->count_max)
 		return err_hint(err_new(TOO_LARGE, "sync_too_many_files",
 					"the sandbox has more than %llu files",
@@ -333,7 +338,20 @@ static fallible sync_take_member(struct sync_archive *archive, const struct tar_
 		return OK;
 	if (head->type == TAR_OTHER)
 		return sync_bad_archive("it has a member of an unknown type");
-	file = file_list_add(archive->out, path);
+	*wanted = true;
+	return OK;
+}
+
+static fallible sync_take_member(struct sync_archive *archive, const struct tar_head *head)
+{
+	struct sync_box *sync = archive->sync;
+	struct listed_file *file;
+	bool wanted = false;
+
+	TRY(sync_check_member(archive, head, &wanted));
+	if (!wanted)
+		return sync_skip(archive, head->size + tar_padding(head->size));
+	file = file_list_add(archive->out, head->path);
 	if (head->type == TAR_SYMLINK) {
 		TRY(sync_set_link(sync, head->target, file));
 	} else {
@@ -376,7 +394,7 @@ static fallible sync_take_all(struct sync_archive *archive, sync_member_fn *memb
 	}
 }
 
-static fallible sync_archive_open(struct sync_box *sync, const char *path, bool whole,
+static fallible sync_archive_open(struct sync_box *sync, const char *path, const char *options,
 				  struct sync_archive **out)
 {
 	struct sync_archive *archive = mem_new_of(struct sync_archive);
@@ -387,8 +405,7 @@ static fallible sync_archive_open(struct sync_box *sync, const char *path, bool 
 	*out = archive;
 	buf_text(&rest, "/api/tar?path=");
 	text_percent(&rest, str_of(path));
-	if (whole)
-		buf_text(&rest, "&gitignore=true&exclude=**%2F.git%2F*");
+	buf_text(&rest, options);
 	return sync_open(sync, "GET", rest.at, NULL, &archive->request);
 }
 
@@ -456,6 +473,8 @@ static void sync_drop_archive(struct sync_archive **archive)
 }
 #define auto_archive on_exit_call(sync_drop_archive) struct sync_archive *
 
+static const char sync_whole[] = "&gitignore=true&exclude=**%2F.git%2F*";
+
 // One regular file, whether git ignores it or not.
 static fallible sync_get_file(struct sync_box *sync, const char *path, struct listed_file *out)
 {
@@ -464,7 +483,7 @@ static fallible sync_get_file(struct sync_box *sync, const char *path, struct li
 	auto_file_list one = {0};
 	char *name = out->path;
 
-	TRY(sync_archive_open(sync, place, false, &archive));
+	TRY(sync_archive_open(sync, place, "", &archive));
 	archive->out = &one;
 	TRY(sync_take_all(archive, sync_take_single));
 	if (!one.count)
@@ -517,6 +536,164 @@ static fallible sync_look(struct sync_box *sync, const char *path, struct file_l
 	return OK;
 }
 
+// --------------------------------------------------------------------------------------- lists
+
+// A record of a list, without its NUL.
+static fallible sync_take_record(struct sync_archive *archive, struct buf *out)
+{
+	struct str piece = STR("");
+	const char *end = NULL;
+
+	buf_clear(out);
+	while (!end && buf_ok(out)) {
+		TRY(sync_take(archive, PIECE, &piece));
+		end = memchr(piece.at, 0, piece.len);
+		if (end) {
+			archive->at -= piece.len - (size_t)(end - piece.at) - 1;
+			piece.len = (size_t)(end - piece.at) + 1;
+		}
+		buf_add(out, piece.at, piece.len);
+	}
+	return buf_ok(out) ? OK : sync_bad_archive("a record of a list is too long");
+}
+
+static bool sync_read_ns(struct str text, int64_t *out)
+{
+	bool is_negative = str_starts(text, "-");
+	uint64_t value;
+
+	if (!str_to_u64(str_skip(text, is_negative), 0, INT64_MAX, &value))
+		return false;
+	*out = is_negative ? -(int64_t)value : (int64_t)value;
+	return true;
+}
+
+// Fills in *head and *times, which borrow from the text.
+static bool sync_read_record(struct str line, struct tar_head *head, struct file_times *times)
+{
+	struct str type, mode, size, mtime, ctime, inode;
+	uint64_t bits;
+
+	*head = (struct tar_head){.target = STR("")};
+	if (!str_cut(&line, ' ', &type) || !str_cut(&line, ' ', &mode) ||
+	    !str_cut(&line, ' ', &size) || !str_cut(&line, ' ', &mtime) ||
+	    !str_cut(&line, ' ', &ctime) || !str_cut(&line, ' ', &inode) || !line.at ||
+	    !str_to_u64(mode, 0, 07777, &bits) || !str_to_u64(size, 0, INT64_MAX, &times->size) ||
+	    !sync_read_ns(mtime, &times->mtime) || !sync_read_ns(ctime, &times->ctime) ||
+	    !str_to_u64(inode, 0, UINT64_MAX, &times->inode))
+		return false;
+	head->type = str_is(type, "f")	 ? TAR_FILE
+		     : str_is(type, "l") ? TAR_SYMLINK
+		     : str_is(type, "d") ? TAR_DIRECTORY
+					 : TAR_OTHER;
+	head->mode = times->mode = (unsigned)bits;
+	head->size = times->size;
+	head->path = line;
+	return true;
+}
+
+typedef fallible sync_record_fn(struct sync_archive *archive, const struct tar_head *head,
+				const struct file_times *times, int64_t now);
+
+// *listed false: the sandbox, or the server, is older than lists.
+static fallible sync_list_all(struct sync_box *sync, const struct file_list *base,
+			      struct file_list *out, sync_record_fn *each, bool *listed)
+{
+	auto_archive archive = NULL;
+	auto_buf line = BUF_INIT(RECORD_MAX), target = BUF_INIT(RECORD_MAX);
+	auto_free char *options = mem_fmt("%s&stats=true", sync_whole);
+	struct err *err = sync_archive_open(sync, SYNC_HOME, options, &archive);
+	struct file_times times = {0};
+	struct tar_head head;
+	int64_t now;
+
+	*listed = !err || strcmp(err_reason(err), "old_box") != 0;
+	if (!*listed) {
+		err_free(err);
+		return OK;
+	}
+	TRY(err);
+	archive->base = base;
+	archive->out = out;
+	TRY(sync_receive(archive, &archive->len));
+	*listed = archive->len >= 6 && !memcmp(archive->room, "stats ", 6);
+	if (!*listed)
+		return OK;
+	TRY(sync_take_record(archive, &line));
+	if (!sync_read_ns(str_skip((struct str){line.at, line.len - 1}, 6), &now))
+		return sync_bad_archive("a list has no time");
+	for (;;) {
+		if (archive->at == archive->len) {
+			archive->at = 0;
+			TRY(sync_receive(archive, &archive->len));
+		}
+		if (!archive->len)
+			return OK;
+		TRY(sync_take_record(archive, &line));
+		if (!sync_read_record((struct str){line.at, line.len - 1}, &head, &times))
+			return sync_bad_archive("a record of a list cannot be read");
+		if (head.type == TAR_SYMLINK) {
+			TRY(sync_take_record(archive, &target));
+			head.target = (struct str){target.at, target.len - 1};
+		}
+		TRY(each(archive, &head, &times, now));
+	}
+}
+
+// A file without a hash has to be read. A file that changed just now could change again and have
+// the same times.
+static fallible sync_take_listed(struct sync_archive *archive, const struct tar_head *head,
+				 const struct file_times *times, int64_t now)
+{
+	struct sync_box *sync = archive->sync;
+	uint64_t stamp = file_stamp(times);
+	const struct listed_file *old;
+	struct listed_file *file;
+	bool wanted = false;
+
+	TRY(sync_check_member(archive, head, &wanted));
+	if (!wanted)
+		return OK;
+	file = file_list_add(archive->out, head->path);
+	if (head->type == TAR_SYMLINK) {
+		TRY(sync_set_link(sync, head->target, file));
+		sync_unspool(archive, file);
+		return OK;
+	}
+	TRY(sync_check_size(sync, file->path, head->size));
+	file->mode = head->mode & 0777;
+	file->size = head->size;
+	if (times->ctime < now)
+		file->stamps[FILE_BOX] = stamp;
+	old = file_list_find(archive->base, file->path);
+	if (old && !old->is_link && old->stamps[FILE_BOX] == stamp && old->size == file->size &&
+	    old->mode == file->mode)
+		memcpy(file->hash, old->hash, sizeof(file->hash));
+	return OK;
+}
+
+// After the first sync: a file with the time that it was sent with, and not that of a write, is as
+// it was sent.
+static fallible sync_take_sent(struct sync_archive *archive, const struct tar_head *head,
+			       const struct file_times *times, int64_t now)
+{
+	struct listed_file *sent;
+
+	(void)now;
+	sent = (struct listed_file *)file_list_find(archive->out, head->path.at);
+	if (sent && !sent->is_link && head->type == TAR_FILE && sent->size == head->size &&
+	    sent->mode == head->mode && times->mtime == archive->sync->sent_at * 1000000000)
+		sent->stamps[FILE_BOX] = file_stamp(times);
+	return OK;
+}
+
+fallible sync_box_stamp(struct sync_box *sync, struct file_list *sent)
+{
+	bool listed;
+
+	return sync_list_all(sync, NULL, sent, sync_take_sent, &listed);
+}
+
 // Names of tar begin with "./"; devices and the like stay.
 static fallible sync_take_packed(struct sync_archive *archive, const struct tar_head *head)
 {
@@ -547,18 +724,91 @@ fallible sync_box_unpack(struct sync_box *sync, int from, struct file_list *out)
 	return sync_add_links(archive);
 }
 
-fallible sync_box_read(struct sync_box *sync, const struct file_list *base, struct file_list *out)
+static fallible sync_read_tar(struct sync_box *sync, const struct file_list *base,
+			      struct file_list *out)
 {
 	auto_archive archive = NULL;
-	auto_file_list others = {0};
 
-	TRY(sync_archive_open(sync, SYNC_HOME, true, &archive));
+	TRY(sync_archive_open(sync, SYNC_HOME, sync_whole, &archive));
 	archive->base = base;
 	archive->out = out;
 	TRY(sync_take_all(archive, sync_take_member));
 	file_list_sort(out);
 	TRY(sync_check_unique(out));
-	TRY(sync_add_links(archive));
+	return sync_add_links(archive);
+}
+
+// The files of a list were as it says before they were read.
+static void sync_keep_stamps(const struct file_list *list, struct file_list *read)
+{
+	for (size_t i = 0; i < read->count; i++) {
+		struct listed_file *file = &read->at[i];
+		const struct listed_file *same = file_list_find(list, file->path);
+
+		if (same && !same->is_link && !file->is_link && same->size == file->size &&
+		    same->mode == file->mode)
+			file->stamps[FILE_BOX] = same->stamps[FILE_BOX];
+	}
+}
+
+static bool sync_is_unread(const struct listed_file *file)
+{
+	return !file->hash[0];
+}
+
+// Reads the files that are not known. Few are read one by one.
+static fallible sync_read_unknown(struct sync_box *sync, const struct file_list *base,
+				  struct file_list *list, struct file_list *out)
+{
+	auto_file_list some = {0};
+	size_t unread = 0;
+
+	for (size_t i = 0; i < list->count; i++)
+		unread += sync_is_unread(&list->at[i]);
+	if (unread > GETS_MAX) {
+		TRY(sync_read_tar(sync, base, out));
+		sync_keep_stamps(list, out);
+		return OK;
+	}
+	for (size_t i = 0; i < list->count; i++)
+		if (sync_is_unread(&list->at[i]))
+			TRY(sync_look(sync, list->at[i].path, &some));
+	sync_keep_stamps(list, &some);
+	for (size_t i = 0; i < list->count; i++) {
+		struct listed_file *file = &list->at[i];
+		struct listed_file *added;
+		char *path;
+
+		if (sync_is_unread(file))
+			continue;
+		added = file_list_add(out, str_of(file->path));
+		path = added->path;
+		*added = *file;
+		added->path = path;
+	}
+	sync_append(out, &some);
+	return OK;
+}
+
+static fallible sync_read_list(struct sync_box *sync, const struct file_list *base,
+			       struct file_list *out)
+{
+	auto_file_list list = {0};
+	bool listed;
+
+	TRY(sync_list_all(sync, base, &list, sync_take_listed, &listed));
+	if (!listed)
+		return sync_read_tar(sync, base, out);
+	file_list_sort(&list);
+	TRY(sync_check_unique(&list));
+	return sync_read_unknown(sync, base, &list, out);
+}
+
+fallible sync_box_read(struct sync_box *sync, const struct file_list *base, struct file_list *out)
+{
+	auto_file_list others = {0};
+
+	TRY(sync_read_list(sync, base, out));
 	for (size_t i = 0; i < base->count; i++)
 		if (!file_list_find(out, base->at[i].path))
 			TRY(sync_look(sync, base->at[i].path, &others));
@@ -706,6 +956,7 @@ static fallible sync_send_file(const struct sync_sink *sink, int root,
 		.target = STR(""),
 		.mode = file->is_link ? 0777 : file->mode,
 		.size = file->is_link ? 0 : file->size,
+		.mtime = sink->sync->sent_at,
 	};
 	size_t len;
 
@@ -849,11 +1100,39 @@ fallible sync_box_own(struct sync_box *sync)
 
 fallible sync_box_send(struct sync_box *sync, int root, const struct plan *plan)
 {
+	sync->sent_at = clock_wall_ms() / 1000;
 	TRY(sync_delete_files(sync, plan));
 	return sync_send_files(sync, root, plan);
 }
 
-fallible sync_box_commit(struct sync_box *sync)
+// What of .git changes with its index, HEAD or configuration. NULL: it cannot be told.
+static char *sync_git_state(const struct sync_box *sync)
+{
+	auto_free char *route = remote_path("/v1/sandboxes", cove_box_id(sync->box), "/api/stat");
+	auto_buf body = BUF_INIT(BODY_MAX);
+	struct json_out json = json_to(&body);
+	auto_json answer = NULL;
+	auto_err err = NULL;
+
+	json_begin(&json, '{');
+	json_put_text(&json, "path", SYNC_HOME "/.git");
+	json_put_bool(&json, "followSymlinks", false);
+	json_end(&json, '}');
+	err = remote_ask(sync->remote, "POST", route, &body, NULL, &answer);
+	if (err || strcmp(fields_text(answer, "type"), "directory") != 0)
+		return NULL;
+	return mem_fmt("%lld %s %s", (long long)fields_number(answer, "inode", 0),
+		       fields_text(answer, "modifiedAt"), fields_text(answer, "changedAt"));
+}
+
+bool sync_box_is_committed(const struct sync_box *sync, const char *state)
+{
+	auto_free char *found = sync->box && state ? sync_git_state(sync) : NULL;
+
+	return found && !strcmp(found, state);
+}
+
+fallible sync_box_commit(struct sync_box *sync, char **out_state)
 {
 	// clang-format off
 	static const char script[] =
@@ -866,7 +1145,11 @@ fallible sync_box_commit(struct sync_box *sync)
 		" [ -z \"$1\" ] || git config user.name \"$1\"\n"
 		" [ -z \"$2\" ] || git config user.email \"$2\"\n"
 		"}\n"
-		"g add -A || exit 1\n"
+		// The first commit has all files: one pack, not a file of git's for each.
+		"g rev-parse -q --verify HEAD >/dev/null ||"
+		" set -- \"$1\" \"$2\" -c core.bigFileThreshold=1 -c core.compression=0\n"
+		"shift 2\n"
+		"g \"$@\" add -A || exit 1\n"
 		"g rev-parse -q --verify HEAD >/dev/null && g diff --cached --quiet ||"
 		" g commit -q --allow-empty -m 'sync base'\n";
 	// clang-format on
@@ -890,5 +1173,7 @@ fallible sync_box_commit(struct sync_box *sync)
 	if (status)
 		sync->note(sync->arg, "no_base_commit",
 			   output.err_len ? output.err : "git failed in the sandbox");
+	else if (sync->box)
+		*out_state = sync_git_state(sync);
 	return OK;
 }

@@ -31,6 +31,7 @@ struct sync_box {
 	int spool;	    // receives contents; -1: not wanted
 	char *name, *email; // of commits; NULL: none is known
 	uint64_t spooled;
+	int64_t sent_at; // time of the files of a sync, seconds since 1970
 	sync_box_note_fn *note;
 	void *arg;
 };
@@ -55,6 +56,8 @@ fallible sync_box_keep(struct sync_box *sync, const struct sync_state *state, bo
 // The files that git does not ignore there, and those of `base`. Contents that are not those of
 // `base` go to the spool. INVALID bad_name; TOO_LARGE; BAD_PEER bad_archive.
 fallible sync_box_read(struct sync_box *sync, const struct file_list *base, struct file_list *out);
+// After the first sync: sets the stamps of files of the sandbox that are as they were sent.
+fallible sync_box_stamp(struct sync_box *sync, struct file_list *sent);
 // Fetches contents that a plan needs and that sync_box_read() left out.
 fallible sync_box_fetch(struct sync_box *sync, const struct plan *plan);
 // Tells each FIFO, socket and device of the copy that git does not ignore, and counts them: they do
@@ -72,4 +75,7 @@ fallible sync_box_pack(struct sync_box *sync, int root, const struct plan *plan,
 fallible sync_box_unpack(struct sync_box *sync, int from, struct file_list *out);
 // Commits all files to the repository in the sandbox, which is made if it is missing. A failure of
 // git there is a note: the manifest and not the commit is what the next sync compares with.
-fallible sync_box_commit(struct sync_box *sync);
+// *out_state: a state of the repository that changes with the next change of it; or NULL. The
+// caller's.
+fallible sync_box_commit(struct sync_box *sync, char **out_state);
+bool sync_box_is_committed(const struct sync_box *sync, const char *state);

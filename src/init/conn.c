@@ -78,7 +78,8 @@ bool conn_greet(bool returns)
 
 	ready.ready.version = TALK_VERSION;
 	ready.ready.features = TALK_CAN_NET | TALK_CAN_PROC | TALK_CAN_SYNC | TALK_CAN_IGNORE |
-			       TALK_CAN_PROCESSES | (returns ? TALK_CAN_RETURN : 0);
+			       TALK_CAN_PROCESSES | TALK_CAN_STATS |
+			       (returns ? TALK_CAN_RETURN : 0);
 	return talk_send(&ready, NULL, 0);
 }
 

@@ -1,14 +1,16 @@
-// Packs a tree as a tar into a pipe, with splice where possible. A file that shrinks while it is
-// read is padded with zeroes, one that grows is cut: the archive stays valid, and the answer counts
-// them.
+// Packs a tree as a tar into a pipe, with splice where possible; or lists it there (FILEOP_STATS).
+// A file that shrinks while it is read is padded with zeroes, one that grows is cut: the archive
+// stays valid, and the answer counts them.
 //
 // A file with several names is packed once; its other names become hard links to the first. The
 // table of names is bounded: a file beyond it is packed again.
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "codec/tar.h"
@@ -41,7 +43,9 @@ static struct {
 	char scratch[65536];
 	struct link_name *links[LINK_BUCKETS];
 	uint32_t link_count;
-	int errnum; // of an ignore file that could not be read
+	int errnum;    // of an ignore file that could not be read
+	bool lists;    // FILEOP_STATS
+	size_t filled; // bytes of a list that are in `scratch`
 } out;
 
 static bool put(const void *bytes, size_t len)
@@ -204,6 +208,63 @@ static bool pack_link(int dir, const char *name, const struct stat *st)
 	return tarout_put_head(&head);
 }
 
+static bool list_flush(void)
+{
+	size_t len = out.filled;
+
+	out.filled = 0;
+	return put(out.scratch, len);
+}
+
+static bool list_put(const char *text, size_t len)
+{
+	if (out.filled + len > sizeof(out.scratch) && !list_flush())
+		return false;
+	memcpy(out.scratch + out.filled, text, len);
+	out.filled += len;
+	return true;
+}
+
+static long long list_ns(const struct timespec *time)
+{
+	return (long long)((uint64_t)time->tv_sec * 1000000000 + (uint64_t)time->tv_nsec);
+}
+
+// The time by which the kernel dates a file that changes from now on, or an earlier one.
+static bool list_begin(void)
+{
+	struct timespec now;
+	char text[64];
+	int len;
+
+	clock_gettime(CLOCK_REALTIME_COARSE, &now);
+	len = snprintf(text, sizeof(text), "stats %lld", list_ns(&now));
+	return list_put(text, (size_t)len + 1);
+}
+
+static bool list_one(int dir, const char *name, struct str path, const struct stat *st)
+{
+	char type = S_ISREG(st->st_mode) ? 'f' : S_ISLNK(st->st_mode) ? 'l' : 'd';
+	ssize_t n = 0;
+	int len;
+
+	if (type == 'l')
+		n = readlinkat(dir, name, out.target, sizeof(out.target) - 1);
+	if (n < 0) {
+		out.reply->skipped++;
+		return true;
+	}
+	out.target[n] = 0;
+	out.reply->count++;
+	len = snprintf(out.head, sizeof(out.head), "%c %u %llu %lld %lld %llu ", type,
+		       (unsigned)st->st_mode & 07777, (unsigned long long)st->st_size,
+		       list_ns(&st->st_mtim), list_ns(&st->st_ctim),
+		       (unsigned long long)st->st_ino);
+	return list_put(out.head, (size_t)len) && list_put(path.at, path.len) &&
+	       (type != 'd' || list_put("/", 1)) && list_put("", 1) &&
+	       (type != 'l' || list_put(out.target, (size_t)n + 1));
+}
+
 // False: the pipe broke.
 static bool pack_one(int dir, const char *name, struct str path, bool *is_dir)
 {
@@ -215,6 +276,9 @@ static bool pack_one(int dir, const char *name, struct str path, bool *is_dir)
 		return true;
 	memcpy(out.name, path.at, path.len);
 	out.name[path.len] = 0;
+	*is_dir = S_ISDIR(st.st_mode);
+	if (out.lists && (S_ISREG(st.st_mode) || S_ISLNK(st.st_mode) || *is_dir))
+		return list_one(dir, name, path, &st);
 	if (S_ISREG(st.st_mode))
 		return pack_file(dir, name);
 	if (S_ISLNK(st.st_mode))
@@ -223,7 +287,6 @@ static bool pack_one(int dir, const char *name, struct str path, bool *is_dir)
 		out.reply->skipped++;
 		return true;
 	}
-	*is_dir = true;
 	memcpy(out.name + path.len, "/", 2);
 	tarout_fill(&head, TAR_DIRECTORY, &st);
 	out.reply->count++;
@@ -300,10 +363,13 @@ bool tarout_serve(const struct fileop_request *ask, struct fileop_reply *reply)
 	out.pipe = ends[1];
 	out.reply = reply;
 	out.errnum = 0;
-	sound = (root >= 0
+	out.lists = ask->flags & FILEOP_STATS;
+	out.filled = 0;
+	sound = (!out.lists || list_begin()) &&
+		(root >= 0
 			 ? pack_tree(ask, root)
 			 : pack_one(resolved.dir, resolved.name, str_of(resolved.name), &is_dir)) &&
-		put_zeroes(2 * TAR_BLOCK);
+		(out.lists ? list_flush() : put_zeroes(2 * TAR_BLOCK));
 	close(ends[1]);
 	links_drop();
 	errno = sound ? 0 : out.errnum ? out.errnum : EPIPE;

@@ -63,7 +63,8 @@ enum fileop_flags {
 	FILEOP_OWNERS = 1024,
 	FILEOP_PROC = 2048,   // with TALK_CAN_PROC; /proc is readable too: for the daemon itself
 	FILEOP_IGNORE = 4096, // with TALK_CAN_IGNORE; PACK leaves out files that git ignores
-	FILEOP_FLAGS = 8191,
+	FILEOP_STATS = 8192,  // with TALK_CAN_STATS; PACK tells files and no contents
+	FILEOP_FLAGS = 16383,
 };
 
 enum fileop_type {

@@ -86,6 +86,7 @@ enum talk_feature {
 	TALK_CAN_PROC = 8,	 // its file workers know FILEOP_PROC
 	TALK_CAN_IGNORE = 16,	 // its file workers know FILEOP_IGNORE
 	TALK_CAN_PROCESSES = 32, // its file workers know FILEOP_PROCESSES and FILEOP_SIGNAL
+	TALK_CAN_STATS = 64,	 // its file workers know FILEOP_STATS
 };
 
 // At which step a command (FAILED) or a box (BROKEN) failed.

@@ -7,7 +7,8 @@
 
 #include "base/mem.h"
 
-#define MAGIC "cove-sync 1"
+#define MAGIC "cove-sync 2"
+#define MAGIC_OLD "cove-sync 1" // without stamps and the commit
 
 bool file_list_is_path(struct str path)
 {
@@ -98,6 +99,25 @@ bool file_list_same(const struct listed_file *a, const struct listed_file *b)
 	       !strcmp(a->hash, b->hash);
 }
 
+// Each step is a bijection: files that differ in one number differ in the stamp.
+static uint64_t file_stamp_mix(uint64_t sum, uint64_t number)
+{
+	sum = (sum ^ number) * 0x9e3779b97f4a7c15u;
+	sum = (sum ^ sum >> 32) * 0xd6e8feb86659fd93u;
+	return sum ^ sum >> 32;
+}
+
+uint64_t file_stamp(const struct file_times *times)
+{
+	uint64_t sum = file_stamp_mix(1, times->inode);
+
+	sum = file_stamp_mix(sum, times->size);
+	sum = file_stamp_mix(sum, (uint64_t)times->mtime);
+	sum = file_stamp_mix(sum, (uint64_t)times->ctime);
+	sum = file_stamp_mix(sum, times->mode);
+	return sum ? sum : 1;
+}
+
 void file_list_done(struct file_list *manifest)
 {
 	for (size_t i = 0; i < manifest->count; i++)
@@ -110,6 +130,7 @@ void sync_state_done(struct sync_state *state)
 {
 	free(state->machine);
 	free(state->worktree);
+	free(state->commit);
 	file_list_done(&state->base);
 	file_list_done(&state->pending);
 	*state = (struct sync_state){0};
@@ -131,8 +152,11 @@ static void file_list_put(struct buf *out, bool is_set, const struct file_list *
 	for (size_t i = 0; i < manifest->count; i++) {
 		const struct listed_file *file = &manifest->at[i];
 
-		buf_fmt(out, "%c %u %llu %s ", file->is_link ? 'l' : 'f', file->mode,
+		buf_fmt(out, "%c %u %llu %s", file->is_link ? 'l' : 'f', file->mode,
 			(unsigned long long)file->size, file->hash);
+		for (int side = 0; side < FILE_SIDES; side++)
+			buf_fmt(out, " %llu", (unsigned long long)file->stamps[side]);
+		buf_char(out, ' ');
 		file_list_put_field(out, file->path);
 	}
 }
@@ -144,6 +168,7 @@ void sync_state_write(const struct sync_state *state, struct buf *out)
 	file_list_put_field(out, state->worktree);
 	file_list_put(out, state->has_base, &state->base);
 	file_list_put(out, state->is_pending, &state->pending);
+	file_list_put_field(out, state->commit ? state->commit : "");
 }
 
 static bool is_hash(struct str text)
@@ -154,14 +179,26 @@ static bool is_hash(struct str text)
 	return text.len == SHA256_HEX;
 }
 
-static bool file_list_read_file(struct str line, struct file_list *out)
+static bool file_list_read_stamps(struct str *line, uint64_t stamps[FILE_SIDES])
 {
+	struct str text;
+
+	for (int side = 0; side < FILE_SIDES; side++)
+		if (!str_cut(line, ' ', &text) || !str_to_u64(text, 0, UINT64_MAX, &stamps[side]))
+			return false;
+	return true;
+}
+
+static bool file_list_read_file(struct str line, bool is_old, struct file_list *out)
+{
+	uint64_t stamps[FILE_SIDES] = {0};
 	struct str type, mode, size, hash;
 	struct listed_file *file;
 	uint64_t bits, bytes;
 
 	if (!str_cut(&line, ' ', &type) || !str_cut(&line, ' ', &mode) ||
-	    !str_cut(&line, ' ', &size) || !str_cut(&line, ' ', &hash) || !line.at ||
+	    !str_cut(&line, ' ', &size) || !str_cut(&line, ' ', &hash) ||
+	    (!is_old && !file_list_read_stamps(&line, stamps)) || !line.at ||
 	    !str_to_u64(mode, 0, 0777, &bits) || !str_to_u64(size, 0, INT64_MAX, &bytes) ||
 	    !is_hash(hash) || !file_list_is_path(line) ||
 	    (!str_is(type, "f") && !str_is(type, "l")))
@@ -171,10 +208,11 @@ static bool file_list_read_file(struct str line, struct file_list *out)
 	file->mode = (unsigned)bits;
 	file->size = bytes;
 	memcpy(file->hash, hash.at, SHA256_HEX);
+	memcpy(file->stamps, stamps, sizeof(stamps));
 	return out->count < 2 || file_list_order(file - 1, file) < 0;
 }
 
-static bool file_list_read(struct str *rest, bool *is_set, struct file_list *out)
+static bool file_list_read(struct str *rest, bool is_old, bool *is_set, struct file_list *out)
 {
 	uint64_t count;
 	struct str line;
@@ -187,22 +225,32 @@ static bool file_list_read(struct str *rest, bool *is_set, struct file_list *out
 	if (!str_to_u64(line, 0, FILE_LIST_FILES_MAX, &count))
 		return false;
 	for (uint64_t i = 0; i < count; i++)
-		if (!str_cut(rest, 0, &line) || !file_list_read_file(line, out))
+		if (!str_cut(rest, 0, &line) || !file_list_read_file(line, is_old, out))
 			return false;
 	return true;
 }
 
 static bool sync_state_parse(struct str rest, struct sync_state *out)
 {
-	struct str magic, machine, worktree;
+	struct str magic, machine, worktree, commit;
+	bool is_old;
 
 	if (!rest.len || rest.at[rest.len - 1] || !str_cut(&rest, 0, &magic) ||
-	    !str_is(magic, MAGIC) || !str_cut(&rest, 0, &machine) || !str_cut(&rest, 0, &worktree))
+	    !str_cut(&rest, 0, &machine) || !str_cut(&rest, 0, &worktree))
+		return false;
+	is_old = str_is(magic, MAGIC_OLD);
+	if (!is_old && !str_is(magic, MAGIC))
 		return false;
 	out->machine = mem_dup(machine.at, machine.len);
 	out->worktree = mem_dup(worktree.at, worktree.len);
-	return file_list_read(&rest, &out->has_base, &out->base) &&
-	       file_list_read(&rest, &out->is_pending, &out->pending) && !rest.len;
+	if (!file_list_read(&rest, is_old, &out->has_base, &out->base) ||
+	    !file_list_read(&rest, is_old, &out->is_pending, &out->pending))
+		return false;
+	if (!is_old && (!rest.len || !str_cut(&rest, 0, &commit)))
+		return false;
+	if (!is_old && commit.len)
+		out->commit = mem_dup(commit.at, commit.len);
+	return !rest.len;
 }
 
 fallible sync_state_read(struct str text, struct sync_state *out)

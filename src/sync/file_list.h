@@ -16,6 +16,9 @@
 #define FILE_LIST_NO_CONTENT UINT64_MAX
 #define FILE_LIST_STAGE ".cove-sync." // directories of this prefix in the root are cove's own
 
+// Of which side a stamp is.
+enum file_side { FILE_HOST, FILE_BOX, FILE_SIDES };
+
 struct listed_file {
 	char *path;
 	bool is_link;
@@ -23,7 +26,18 @@ struct listed_file {
 	uint64_t size;
 	char hash[SHA256_HEX + 1]; // SHA-256 of the content, of a link of its target
 	uint64_t content;	   // where the bytes are in the spool; or FILE_LIST_NO_CONTENT
+	// file_stamp() of the file when it had this content; 0: not known, it has to be read. Never
+	// of a file that could change later without a change of its stamp.
+	uint64_t stamps[FILE_SIDES];
 };
+
+// What changes with the content of a file. Times in nanoseconds.
+struct file_times {
+	uint64_t inode, size;
+	int64_t mtime, ctime;
+	unsigned mode;
+};
+uint64_t file_stamp(const struct file_times *times); // never 0
 
 struct file_list {
 	struct listed_file *at;
@@ -53,6 +67,7 @@ struct sync_state {
 	char *worktree;	       // bytes
 	bool has_base;	       // a sync has succeeded
 	bool is_pending;       // a sync in began and did not end
+	char *commit;	       // state of .git there after the commit of `base`; NULL: not known
 	struct file_list base; // of the last successful sync
 	struct file_list pending;
 };

@@ -13,6 +13,7 @@
 #include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "base/mem.h"
 #include "codec/ignore.h"
@@ -24,6 +25,9 @@
 #define CONFIG_MAX (1 << 20)
 #define INDEX_MAX (512 << 20)
 #define PIECE (256 * 1024)
+// A file is read again by the next scan if it changed less than this before the scan: clocks of
+// files are coarse, to whole seconds on some, and those of file servers may be late.
+#define FRESH_NS 2000000000
 
 struct scan_rules {
 	const struct scan_rules *up;
@@ -36,6 +40,7 @@ struct scan {
 	struct file_list *out;
 	struct file_list tracked;
 	struct buf exclude, excludes_file;
+	int64_t begun; // wall clock, ns
 };
 
 static void scan_done(struct scan *scan)
@@ -322,13 +327,40 @@ struct scan_place {
 
 static fallible scan_directory(struct scan *scan, const struct scan_place *place);
 
-static fallible scan_add(struct scan *scan, int dir, const char *name, const char *path)
+static int64_t scan_ns(const struct timespec *time)
 {
+	return (int64_t)((uint64_t)time->tv_sec * 1000000000 + (uint64_t)time->tv_nsec);
+}
+
+// Fills in a file that is known by its stamp.
+static bool scan_is_known(const struct scan *scan, const char *path, const struct stat *st,
+			  uint64_t stamp, struct listed_file *out)
+{
+	const struct file_list *known = scan->options->known;
+	const struct listed_file *old = known ? file_list_find(known, path) : NULL;
+
+	if (!old || old->is_link || !S_ISREG(st->st_mode) || old->stamps[FILE_HOST] != stamp ||
+	    (uint64_t)st->st_size > scan->options->file_max)
+		return false;
+	out->mode = old->mode;
+	out->size = old->size;
+	memcpy(out->hash, old->hash, sizeof(out->hash));
+	return true;
+}
+
+// `st`: before the file is read, so that a change meanwhile is a change of its stamp.
+static fallible scan_add(struct scan *scan, int dir, const char *name, const char *path,
+			 const struct stat *st)
+{
+	const struct file_times times = {st->st_ino, (uint64_t)st->st_size, scan_ns(&st->st_mtim),
+					 scan_ns(&st->st_ctim), st->st_mode};
 	struct listed_file file = {.path = NULL};
 	struct listed_file *added;
-	bool found;
+	uint64_t stamp = file_stamp(&times);
+	bool found = scan_is_known(scan, path, st, stamp, &file);
 
-	TRY(scan_file(dir, name, path, scan->options->file_max, &file, &found));
+	if (!found)
+		TRY(scan_file(dir, name, path, scan->options->file_max, &file, &found));
 	if (!found)
 		return OK;
 	if (scan->out->count >= scan->options->count_max)
@@ -339,6 +371,8 @@ static fallible scan_add(struct scan *scan, int dir, const char *name, const cha
 	added = file_list_add(scan->out, str_of(path));
 	file.path = added->path;
 	file.content = FILE_LIST_NO_CONTENT;
+	if (!file.is_link && times.ctime < scan->begun - FRESH_NS)
+		file.stamps[FILE_HOST] = stamp;
 	*added = file;
 	return OK;
 }
@@ -367,7 +401,7 @@ static fallible scan_entry(struct scan *scan, const struct scan_place *place, co
 		if (ignored && !file_list_find(&scan->tracked, path))
 			return OK;
 		if (S_ISREG(st.st_mode) || S_ISLNK(st.st_mode))
-			return scan_add(scan, place->dir, name, path);
+			return scan_add(scan, place->dir, name, path, &st);
 		scan->options->note(scan->options->arg, SCAN_SPECIAL, path);
 		return OK;
 	}
@@ -415,7 +449,10 @@ fallible scan_worktree(int root, const struct scan_options *options, struct file
 		.exclude = BUF_INIT(RULES_MAX),
 		.excludes_file = BUF_INIT(RULES_MAX),
 	};
+	struct timespec now;
 
+	clock_gettime(CLOCK_REALTIME, &now);
+	scan.begun = scan_ns(&now);
 	TRY(scan_repository(&scan, root));
 	TRY(scan_directory(&scan, &(struct scan_place){root, "", NULL, false, 0}));
 	file_list_sort(out);

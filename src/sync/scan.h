@@ -15,6 +15,8 @@ struct scan_options {
 	uint64_t count_max;
 	scan_note_fn *note;
 	void *arg;
+	// A file with the stamp of this host that it has here is not read. NULL: all are.
+	const struct file_list *known;
 };
 
 // Lists the directory `root`, sorted. TOO_LARGE sync_file_too_large, sync_too_many_files; INVALID

@@ -308,7 +308,9 @@ static fallible backup_pack(struct backup *backup, uint64_t *out_size)
 	struct files *files = &backup->files;
 	struct files_upload *upload = NULL;
 	struct files_walk *walk = NULL;
-	struct files_pack spec = {backup->excludes, backup->gitignore, backup->tracked};
+	struct files_pack spec = {.exclude = backup->excludes,
+				  .gitignore = backup->gitignore,
+				  .tracked = backup->tracked};
 	struct fileop_stat stat = {0};
 	struct err *err;
 	int pipe = -1;

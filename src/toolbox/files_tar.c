@@ -124,11 +124,12 @@ fallible toolbox_files_pack(struct path_arg *path_arg)
 	TRY(files_tar_read_path_arg(path_arg));
 	TRY(read_exclude(path_arg, &spec.exclude));
 	TRY(gateway_flag(x, "gitignore", &spec.gitignore));
+	TRY(gateway_flag(x, "stats", &spec.stats));
 	path_arg->files.deadline = CLOCK_NEVER;
 	TRY(files_pack(&path_arg->files, path_arg->path, &spec, &fd, &walk));
 	http_be_patient(x);
 	http_set(x, "X-Content-Type-Options", STR("nosniff"));
-	TRY(http_begin(x, 200, "application/x-tar"));
+	TRY(http_begin(x, 200, spec.stats ? "application/octet-stream" : "application/x-tar"));
 	if (str_is(x->head.method, "HEAD"))
 		return http_end(x);
 	TRY(copy_pipe(path_arg, fd));

@@ -321,7 +321,7 @@ class Between(http.server.ThreadingHTTPServer):
     """A server between, which answers some requests itself."""
 
     def __init__(self, cove):
-        self.cove, self.archive, self.status = cove, None, None
+        self.cove, self.archive, self.status, self.listing, self.contents = cove, None, None, None, []
         between = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -336,6 +336,10 @@ class Between(http.server.ThreadingHTTPServer):
                     self.rfile.readline()
                     if not size:
                         break
+                if self.command == "GET" and "/api/tar" in self.path and "stats=true" not in self.path:
+                    between.contents.append(self.path.partition("/api/tar")[2])
+                if between.listing is not None and self.command == "GET" and "stats=true" in self.path:
+                    return self.answer(200, between.listing)
                 if between.archive is not None and self.command == "GET" and "/api/tar" in self.path:
                     return self.answer(200, between.archive)
                 if between.status and self.path.startswith("/v1/sandboxes"):
@@ -409,7 +413,17 @@ def hostile(cove):
     got = through.run("out")
     c.ok(got.returncode == 0 and through.counts == (1, 0) and sorted(os.listdir(work + "/.git/hooks")) == before[2] and
          sorted(os.listdir(work)) == [".git", "keep", "sub"] and open(work + "/keep").read() == "evil", "R36 what is in .git stays there", got)
-    between.archive, between.status = None, 503
+    before = tree(work), tree(outside)
+    start, entry = b"stats 1000\0", b"f 420 4 1 1 1 %s\0"
+    for name, text in (("a path with ..", start + entry % b"sub/../../outside/new"), ("an absolute name", start + entry % b"/new"),
+                       ("a name twice", start + 2 * (entry % b"twice")), ("a cut record", start + b"f 420 4 1"),
+                       ("no target", start + b"l 511 1 1 1 1 link\0"), ("an endless record", start + entry % (b"x" * 9000)),
+                       ("an unknown type", start + b"x 420 4 1 1 1 new\0"), ("a bad number", start + b"f 420 -4 1 1 1 new\0"),
+                       ("a huge file", start + b"f 420 999999999999 1 1 1 new\0"), ("no time", b"stats \0")):
+        between.archive, between.listing = None, text
+        got = through.run("out")
+        c.ok(got.returncode == 2 and (tree(work), tree(outside)) == before, "R36 a list with %s: exit 2, host untouched" % name, got)
+    between.archive, between.listing, between.status = None, None, 503
     count = len(cove.get("/v1/sandboxes").json["items"])
     got = through.run("in")
     c.ok(got.returncode == 2 and len(cove.get("/v1/sandboxes").json["items"]) == count, "R3 a failed lookup is an error, and makes nothing", got)
@@ -463,8 +477,8 @@ def overtaken(cove):
     sync.run("in")
     state = cove.get("/v1/sandboxes/%s/sync" % sync.id).body
     put(work, "f", b"1" * 30000)
-    row = b"f %d 30000 %s f\0" % (0o644, hashlib.sha256(b"1" * 30000).hexdigest().encode())
-    cove.request("PUT", "/v1/sandboxes/%s/sync" % sync.id, state[:-2] + b"1\0" + row, raw=True)
+    row = b"f %d 30000 %s 0 0 f\0" % (0o644, hashlib.sha256(b"1" * 30000).hexdigest().encode())
+    cove.request("PUT", "/v1/sandboxes/%s/sync" % sync.id, state.rsplit(b"\0", 3)[0] + b"\0001\0" + row + b"\0", raw=True)
     sent = archive(("f", tarfile.REGTYPE, b"1" * 30000))
     old = http.client.HTTPConnection("127.0.0.1", cove.port)
     old.putrequest("PUT", "/v1/sandboxes/%s/api/tar?path=/workspace&sync=true" % sync.id)
@@ -482,6 +496,68 @@ def overtaken(cove):
     got = new.communicate()
     c.ok(new.returncode == 0 and inside(cove, sync.id) == tree(work), "R17 sync in waits for what a client that is gone has sent", new.returncode, got,
          list(diff(inside(cove, sync.id), tree(work))))
+
+
+def read_by(sync):
+    """Bytes that one sync in reads."""
+    child = sync.cli.popen("sync", "in", "--quiet")
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    moved = int([l for l in open("/proc/%d/io" % child.pid) if l.startswith("rchar")][0].split()[1])
+    child.communicate()
+    return moved if child.returncode == 0 else None
+
+
+def stamps(cove, box):
+    """Those of the host and of the sandbox, by path."""
+    state = cove.get("/v1/sandboxes/%s/sync" % box).body.split(b"\0")
+    rows = [row.split(b" ", 6) for row in state[4:4 + int(state[3])]]
+    return {row[6]: (row[4] != b"0", row[5] != b"0") for row in rows}
+
+
+def unread(cove):
+    """A file with the times of the last sync is not read; each other one is."""
+    work = repository("unread", [("d/f%02d" % i, os.urandom(100000)) for i in range(80)] + [("host", b"AAAA"), ("box", b"AAAA")])
+    between = Between(cove)
+    sync = Sync(cove, work)
+    through = Sync(cove, work, COVE_URL="http://127.0.0.1:%d" % between.server_address[1], COVE_TOKEN=cove.key)
+    sync.run("in")
+    c.ok(all(box for _, box in stamps(cove, sync.id).values()), "R11 a first sync knows the sandbox's files from then on", stamps(cove, sync.id))
+    c.ok(c.until(lambda: sync.run("in").returncode == 0 and all(host for host, _ in stamps(cove, sync.id).values()), 20),
+         "R11 files of the host are known when they are no longer fresh")
+    moved = read_by(sync)
+    c.ok(moved is not None and moved < 4_000_000, "R11 a sync without changes reads no file of the host", moved)
+    c.ok(through.run("in").returncode == 0 and through.counts == (0, 0) and not between.contents, "R11 and none of the sandbox", between.contents)
+    info = os.stat(work + "/host")
+    with open(work + "/host", "r+b") as file:
+        file.write(b"BBBB")
+    os.utime(work + "/host", ns=(info.st_atime_ns, info.st_mtime_ns))
+    sync.sh("touch -r box /tmp/t; printf BBBB > box; touch -r /tmp/t box")
+    got = sync.run("out")
+    c.ok(got.returncode == 0 and sync.counts == (1, 0) and open(work + "/box").read() == "BBBB", "R35 a change in the sandbox whose time was set back comes back", got)
+    sync.both("R11 and one of the host travels")
+    c.ok(sync.counts == (1, 0) and not stamps(cove, sync.id)[b"host"][0], "R11 a fresh file of the host is read by the next sync, too", sync.counts)
+    c.same(sync.sh("git status --porcelain"), "", "R15 clean after it")
+    sync.sh("git rm -q --cached box")
+    c.ok(sync.run("in").returncode == 0 and sync.counts == (0, 0) and sync.sh("git status --porcelain") == "", "R15 clean when only the index had changed")
+    sync.sh("i=0; while :; do i=$((i + 1)); printf %08d $i > spin; done >/dev/null 2>&1 & echo $! > /tmp/pid")
+    for _ in range(5):
+        sync.run("out")
+    sync.sh("kill $(cat /tmp/pid); while kill -0 $(cat /tmp/pid) 2>/dev/null; do :; done")
+    got = sync.run("out")
+    c.ok(got.returncode == 0 and inside(cove, sync.id) == tree(work), "R35 a file that changes all the time is right in the end", got)
+    small = repository("fresh", [("keep", b"base")])
+    sync = Sync(cove, small)
+    through = Sync(cove, small, COVE_URL=through.cli.env["COVE_URL"], COVE_TOKEN=cove.key)
+    sync.run("in")
+    for changed, wanted in ((1000, (1, 1)), (999, (1, 0))):
+        between.listing, fetched = b"stats 1000\0f 420 4 5 %d 7 keep\0" % changed, []
+        for _ in range(2):
+            between.contents.clear()
+            c.ok(through.run("in").returncode == 0, "a list of the same file")
+            fetched.append(len(between.contents))
+        c.same(tuple(fetched), wanted, "R35 a file that changed %s is read %s" % (("in the tick of the list", "again") if changed == 1000 else ("before it", "once")))
+    between.shutdown()
+    between.server_close()
 
 
 def killed(cove):
@@ -538,6 +614,7 @@ def main():
         hostile(cove)
         all_or_nothing(cove)
         overtaken(cove)
+        unread(cove)
         killed(cove)
     finally:
         cove.close()

@@ -38,7 +38,7 @@ static int come_back(struct held *helds, int room)
 	box.control = testbox_connect(slot_listens);
 	if (box.control < 0 || !hear(&box, &talk, fds, &count) || talk.kind != TALK_READY ||
 	    talk.ready.features != (TALK_CAN_RETURN | TALK_CAN_NET | TALK_CAN_SYNC | TALK_CAN_PROC |
-				    TALK_CAN_IGNORE | TALK_CAN_PROCESSES))
+				    TALK_CAN_IGNORE | TALK_CAN_PROCESSES | TALK_CAN_STATS))
 		return -1;
 	talk = (struct talk){.kind = TALK_ADOPT};
 	tell(&box, &talk, NULL, 0);
