@@ -435,11 +435,12 @@ static bool sync_is_equal(const struct file_list *a, const struct file_list *b)
 static void sync_share_stamps(struct file_list *to, const struct file_list *from,
 			      enum file_side side)
 {
-	for (size_t i = 0; i < to->count; i++) {
-		const struct listed_file *other = file_list_find(from, to->at[i].path);
-
-		if (other && file_list_same(other, &to->at[i]))
-			to->at[i].stamps[side] = other->stamps[side];
+	for (size_t i = 0, at = 0; i < to->count; i++) {
+		while (at < from->count && strcmp(from->at[at].path, to->at[i].path) < 0)
+			at++;
+		if (at < from->count && !strcmp(from->at[at].path, to->at[i].path) &&
+		    file_list_same(&from->at[at], &to->at[i]))
+			to->at[i].stamps[side] = from->at[at].stamps[side];
 	}
 }
 

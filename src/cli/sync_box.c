@@ -889,21 +889,46 @@ static fallible sync_changed(const char *path)
 			"'cove sync in' sends it again");
 }
 
-// Where an archive goes.
+// Where an archive goes, in pieces.
 struct sync_sink {
 	const struct sync_box *sync;
 	struct cove_request *request; // NULL: to `fd`
 	int fd;
+	char *room; // PIECE bytes
+	size_t used;
 };
 
-static fallible sync_write(const struct sync_sink *sink, const void *bytes, size_t len)
+static fallible sync_flush(struct sync_sink *sink)
 {
+	const char *bytes = sink->room;
+	size_t len = sink->used;
+
+	sink->used = 0;
+	if (!len)
+		return OK;
 	if (sink->request)
 		return sync_did(sink->sync, cove_request_write(sink->request, bytes, len,
 							       &sink->sync->remote->error));
 	if (fd_write_all(sink->fd, bytes, len) < 0)
 		return err_new(NO_SPACE, "no_spool", "cannot write a temporary file: %s",
 			       strerror(errno));
+	return OK;
+}
+
+static fallible sync_write(struct sync_sink *sink, const void *bytes, size_t len)
+{
+	const char *at = bytes;
+
+	while (len > 0) {
+		size_t fits = PIECE - sink->used < len ? PIECE - sink->used : len;
+
+		memcpy(sink->room + sink->used, at, fits);
+		sink->used += fits;
+		at += fits;
+		len -= fits;
+		if (sink->used == PIECE)
+			TRY(sync_flush(sink));
+	}
 	return OK;
 }
 
@@ -918,8 +943,7 @@ static fallible sync_parent(int root, const char *path, int *out, const char **o
 	return err ? sync_changed(path) : OK;
 }
 
-static fallible sync_send_content(const struct sync_sink *sink, int fd,
-				  const struct listed_file *file)
+static fallible sync_send_content(struct sync_sink *sink, int fd, const struct listed_file *file)
 {
 	static const char zeroes[TAR_BLOCK];
 	auto_free char *room = mem_new(PIECE);
@@ -942,8 +966,7 @@ static fallible sync_send_content(const struct sync_sink *sink, int fd,
 	return sync_write(sink, zeroes, tar_padding(file->size));
 }
 
-static fallible sync_send_file(const struct sync_sink *sink, int root,
-			       const struct listed_file *file)
+static fallible sync_send_file(struct sync_sink *sink, int root, const struct listed_file *file)
 {
 	auto_free char *head_room = mem_new(TAR_HEAD_MAX);
 	auto_free char *target = mem_new(PATH_MAX + 1);
@@ -981,14 +1004,17 @@ static fallible sync_send_file(const struct sync_sink *sink, int root,
 	return file->is_link ? OK : sync_send_content(sink, fd, file);
 }
 
-static fallible sync_send_members(const struct sync_sink *sink, int root, const struct plan *plan)
+static fallible sync_send_members(struct sync_sink *sink, int root, const struct plan *plan)
 {
 	static const char end[2 * TAR_BLOCK];
+	auto_free char *room = mem_new(PIECE);
 
+	sink->room = room;
 	for (size_t i = 0; i < plan->change_count; i++)
 		if (plan->changes[i].to)
 			TRY(sync_send_file(sink, root, plan->changes[i].to));
-	return sync_write(sink, end, sizeof(end));
+	TRY(sync_write(sink, end, sizeof(end)));
+	return sync_flush(sink);
 }
 
 fallible sync_box_pack(struct sync_box *sync, int root, const struct plan *plan, int to)
@@ -1006,7 +1032,8 @@ static fallible sync_send_files(const struct sync_box *sync, int root, const str
 		return OK;
 	TRY(sync_open(sync, "PUT", "/api/tar?path=%2Fworkspace&sync=true", "application/x-tar",
 		      &request));
-	TRY(sync_send_members(&(struct sync_sink){sync, request, -1}, root, plan));
+	TRY(sync_send_members(&(struct sync_sink){.sync = sync, .request = request, .fd = -1}, root,
+			      plan));
 	TRY(sync_did(sync, cove_request_finish(request, &sync->remote->error)));
 	TRY(sync_read_all(sync, request, &reply));
 	TRY(json_read(buf_view(&reply), &answer));

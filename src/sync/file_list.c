@@ -174,7 +174,8 @@ void sync_state_write(const struct sync_state *state, struct buf *out)
 static bool is_hash(struct str text)
 {
 	for (size_t i = 0; i < text.len; i++)
-		if (!strchr("0123456789abcdef", text.at[i]) || !text.at[i])
+		if ((text.at[i] < '0' || text.at[i] > '9') &&
+		    (text.at[i] < 'a' || text.at[i] > 'f'))
 			return false;
 	return text.len == SHA256_HEX;
 }

@@ -61,14 +61,15 @@ static bool plan_is_untouched(const struct plan_maker *maker, const char *path,
 	       (file_list_same(target, pending) || is_part(pending, target));
 }
 
-static void plan_judge(struct plan_maker *maker, const char *path)
+static void plan_judge(struct plan_maker *maker, const struct listed_file *source,
+		       const struct listed_file *target)
 {
-	const struct listed_file *base = file_list_find(maker->base, path);
-	const struct listed_file *source = file_list_find(maker->source, path);
-	const struct listed_file *target = file_list_find(maker->target, path);
+	const char *path = source ? source->path : target->path;
+	const struct listed_file *base;
 
 	if (file_list_same(source, target))
 		return;
+	base = file_list_find(maker->base, path);
 	if (maker->choice != PLAN_EXACT && !plan_is_untouched(maker, path, base, target)) {
 		if (file_list_same(source, base) || maker->choice == PLAN_TARGET)
 			return;
@@ -139,7 +140,8 @@ void plan_make(const struct file_list *base, const struct file_list *pending,
 			    : j == target->count ? -1
 						 : strcmp(source->at[i].path, target->at[j].path);
 
-		plan_judge(&maker, order <= 0 ? source->at[i].path : target->at[j].path);
+		plan_judge(&maker, order <= 0 ? &source->at[i] : NULL,
+			   order >= 0 ? &target->at[j] : NULL);
 		i += order <= 0;
 		j += order >= 0;
 	}

@@ -359,6 +359,7 @@ class Between(http.server.ThreadingHTTPServer):
             def log_message(self, *_):
                 pass
         super().__init__(("127.0.0.1", 0), Handler)
+        self.handle_error = lambda *_: None  # a client that goes in the middle of an answer
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
 
