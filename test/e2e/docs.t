@@ -45,6 +45,8 @@ def promises():
             real.add((match.group(1), "<=" if most == "1" else ">=", limit, unit))
         for name, limit in re.findall(r'\{"(neighbour\.\w+)",\s*([\d.]+),', read(path)):  # rows of a table
             real.add((name, "<=", limit, "x"))
+    for name, limit, unit in re.findall(r'promise\("([\w.]+)", .*, ([\d.]+), "(\w+)"\)', read("test", "bench", "sync.py")):
+        real.add((name, "<=", limit, unit))
     c.same(sorted(real - documented), [], "every promise of the bench is told")
     c.same(sorted(documented - real), [], "and no other")
 

@@ -338,6 +338,8 @@ class Between(http.server.ThreadingHTTPServer):
                         break
                 if self.command == "GET" and "/api/tar" in self.path and "stats=true" not in self.path:
                     between.contents.append(self.path.partition("/api/tar")[2])
+                if between.listing == "old" and "stats=true" in self.path:
+                    return self.answer(501, b'{"code": "NOT_OFFERED", "message": "old", "reason": "old_box"}')
                 if between.listing is not None and self.command == "GET" and "stats=true" in self.path:
                     return self.answer(200, between.listing)
                 if between.archive is not None and self.command == "GET" and "/api/tar" in self.path:
@@ -546,6 +548,11 @@ def unread(cove):
     sync.sh("kill $(cat /tmp/pid); while kill -0 $(cat /tmp/pid) 2>/dev/null; do :; done")
     got = sync.run("out")
     c.ok(got.returncode == 0 and inside(cove, sync.id) == tree(work), "R35 a file that changes all the time is right in the end", got)
+    between.listing = "old"
+    between.contents.clear()
+    put(work, "host", b"newer")
+    c.ok(through.run("in").returncode == 0 and through.counts == (1, 0) and len(between.contents) == 1 and inside(cove, sync.id) == tree(work),
+         "R11 a sandbox of an older cove, which has no lists, is read as a whole", through.events, between.contents)
     small = repository("fresh", [("keep", b"base")])
     sync = Sync(cove, small)
     through = Sync(cove, small, COVE_URL=through.cli.env["COVE_URL"], COVE_TOKEN=cove.key)
