@@ -244,7 +244,7 @@ TEST(fileops, "the bytes of requests to a file worker and of its answers never c
 	const char *globs[] = {"*.c", "a/**", "node_modules", NULL};
 	struct fileop_request request = {
 		.verb = FILEOP_WRITE,
-		.flags = FILEOP_FLAGS,
+		.flags = FILEOP_STATS - 1, // all flags that are older
 		.mode = 01644,
 		.types = 7,
 		.number = 65535,
