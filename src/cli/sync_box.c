@@ -1132,7 +1132,7 @@ fallible sync_box_send(struct sync_box *sync, int root, const struct plan *plan)
 	return sync_send_files(sync, root, plan);
 }
 
-// What of .git changes with its index, HEAD or configuration. NULL: it cannot be told.
+// A text that changes with the index, HEAD or configuration of .git. NULL: unknown.
 static char *sync_git_state(const struct sync_box *sync)
 {
 	auto_free char *route = remote_path("/v1/sandboxes", cove_box_id(sync->box), "/api/stat");

@@ -282,7 +282,7 @@ uint32_t queue_position(const struct execution *execution);
 
 // In sandbox.c: everything that an execution does to its sandbox. All of them wait.
 struct who sandbox_who(const struct execution *execution);
-// What the request asks for may be had, and whether its image is there.
+// Whether the request is allowed, and whether its image is there.
 fallible sandbox_check(struct execution *execution, const struct who *who,
 		       const struct job *request, const struct profile *profile);
 fallible sandbox_pull(struct execution *execution, int64_t deadline); // its image is there, pinned

@@ -49,5 +49,5 @@ bool fetch_may_carry_secrets(const struct fetch_rules *rules, const char *url);
 // At least one byte of the body, or *out = 0 at its end. BAD_PEER cut_body: it ended too early;
 // TIMEOUT: TIMER_REGISTRY_SILENCE without a byte.
 fallible fetch_read(struct fetch *fetch, void *room, size_t size, size_t *out);
-// What is read from now on is a document: all of it must be there within TIMER_REGISTRY_ANSWER.
+// From now on a document is read: all of it must be there within TIMER_REGISTRY_ANSWER.
 void fetch_hurry(struct fetch *fetch);

@@ -52,7 +52,7 @@ fallible store_executions_live(struct store *store, struct arena *arena,
 fallible store_executions_marks(struct store *store, int64_t since_ms, struct arena *arena,
 				struct store_execution **out, size_t *out_count);
 
-// What completed executions of a profile used, the newest first, at most `max`. `repository` "": of
+// Usage of completed executions of a profile, the newest first, at most `max`. `repository` "": of
 // any.
 struct store_execution_use {
 	int64_t memory, cpu_ms, run_ms;

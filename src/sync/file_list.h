@@ -31,7 +31,7 @@ struct listed_file {
 	uint64_t stamps[FILE_SIDES];
 };
 
-// What changes with the content of a file. Times in nanoseconds.
+// Attributes that change with the content of a file. Times in nanoseconds.
 struct file_times {
 	uint64_t inode, size;
 	int64_t mtime, ctime;

@@ -1,4 +1,4 @@
-// What a sandbox runs at each of its starts, and what must hold then before it counts as ready:
+// The command that a sandbox runs at each start, and the check after which it counts as ready:
 // `start` and `ready` of a create, a template and a pool. Kept as the text of a JSON object. No
 // I/O.
 #pragma once
